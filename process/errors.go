@@ -1,0 +1,53 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The sentinels of the engine. storage and engine wrap them with the operation and the key; engine/rpc turns each into a
+// code and a reason, once.
+var (
+	ErrNamespaceNotFound   = errors.New("namespace not found")
+	ErrProcessNotFound     = errors.New("process not found")
+	ErrTaskNotFound        = errors.New("task not found")
+	ErrProcessExists       = errors.New("process exists already")
+	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
+	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
+	ErrWaitTimeout         = errors.New("the wait is over; the task goes on")
+	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
+	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
+)
+
+// WrongStatusError refuses an operation that the status of the process does not allow.
+type WrongStatusError struct {
+	Key    Key
+	Status Status
+	Reason string // what the status does not allow
+}
+
+func (e *WrongStatusError) Error() string {
+	return fmt.Sprintf("process %s is %s: %s", e.Key, e.Status, e.Reason)
+}
+
+// InvalidError refuses input; Field is the path of the field that is wrong, as the API names it.
+type InvalidError struct {
+	Field    string
+	Message  string
+	TooLarge bool // over a limit of docs/limits.md
+}
+
+func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
+
+// The reasons of failures that the engine itself makes. They can be matched by a retry policy's non_retryable_errors.
+const (
+	ReasonTimeout         = "timeout"           // the attempt passed the step timeout
+	ReasonUnavailable     = "unavailable"       // the processor could not be reached
+	ReasonBadResponse     = "bad_response"      // the processor's answer cannot be stored
+	ReasonPanic           = "panic"             // the Go processor panicked
+	ReasonZombie          = "zombie"            // the node that ran the attempt died
+	ReasonHistoryTooLarge = "history_too_large" // FULL history over MaxHistoryEvents or MaxHistoryBytes
+)
+
+// ZombieDetail is the detail of a process that a zombie broke: the words that operators of the reference know.
+const ZombieDetail = "zombie detected"

@@ -1,0 +1,84 @@
+package process
+
+import (
+	"crypto/sha256"
+	"hash/maphash"
+
+	"github.com/google/uuid"
+)
+
+// Key identifies a process.
+type Key struct {
+	Namespace string
+	ProcessID string
+}
+
+func (k Key) String() string { return k.Namespace + "/" + k.ProcessID }
+
+// Compare orders keys by namespace, then process id: the order in which every transaction locks.
+func (k Key) Compare(o Key) int {
+	switch {
+	case k.Namespace < o.Namespace:
+		return -1
+	case k.Namespace > o.Namespace:
+		return 1
+	case k.ProcessID < o.ProcessID:
+		return -1
+	case k.ProcessID > o.ProcessID:
+		return 1
+	}
+	return 0
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// Hash spreads keys over lanes. It is stable within one run of the program only.
+func (k Key) Hash() uint64 { return maphash.Comparable(hashSeed, k) }
+
+// RequestID is the identity of an idempotent request: the first 16 bytes of SHA-256 over its scope (namespace and, where
+// the client chose it, process_id) and its idempotency key. The zero value stands for a request without a key.
+func RequestID(namespace, processID, idempotencyKey string) uuid.UUID {
+	if idempotencyKey == "" {
+		return uuid.Nil
+	}
+	sum := digest("request", []byte(namespace), []byte(processID), []byte(idempotencyKey))
+	return uuid.UUID(sum[:16])
+}
+
+// DerivedProcessID is the process id of a keyed Start that names none: twins of the same request meet in the primary key.
+// It is a UUIDv8 made of the request's id.
+func DerivedProcessID(requestID uuid.UUID) string {
+	id := requestID
+	id[6] = id[6]&0x0f | 0x80
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
+}
+
+// Fingerprint tells a repeated request from another one under the same key: it covers the method and the arguments.
+func Fingerprint(method string, args ...[]byte) []byte {
+	sum := digest(method, args...)
+	return sum[:16]
+}
+
+// digest hashes parts with their lengths, so that no two lists of parts have the same bytes.
+func digest(first string, parts ...[]byte) [sha256.Size]byte {
+	h := sha256.New()
+	writePart := func(p []byte) {
+		n := len(p)
+		h.Write([]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+		h.Write(p)
+	}
+	writePart([]byte(first))
+	for _, p := range parts {
+		writePart(p)
+	}
+	var sum [sha256.Size]byte
+	h.Sum(sum[:0])
+	return sum
+}
+
+// Actor is who asks for an operation.
+type Actor struct {
+	Name   string // "" where the listener does not authenticate
+	Source string // the peer's address
+}

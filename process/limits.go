@@ -1,0 +1,27 @@
+package process
+
+import "time"
+
+// The limits of what is stored. Every one is checked before anything is written; docs/limits.md lists them.
+const (
+	MaxNamespaceBytes      = 128
+	MaxProcessIDBytes      = 256
+	MaxIdempotencyKeyBytes = 256
+	MaxPayloadBytes        = 1 << 20 // args, an event's payload, aux_state, response and context, each
+	MaxMetadataBytes       = 64 << 10
+	MaxMessageBytes        = 16 << 20 // one message, decoded
+	MaxResultEvents        = 1000
+	MaxResultBytes         = 8 << 20
+	MaxCommands            = 100
+	MaxTimers              = 100 // pending in one process
+	MaxHistoryEvents       = 10_000
+	MaxHistoryBytes        = 8 << 20
+	MaxDuration            = 100 * 365 * 24 * time.Hour
+)
+
+// The defaults of a namespace.
+const (
+	DefaultStepTimeout = 60 * time.Second
+	DefaultMaxRunning  = 1000
+	DefaultMaxWaiting  = 1000
+)

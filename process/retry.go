@@ -1,0 +1,40 @@
+package process
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// RetryPolicy says how failed tasks are tried again. After attempt n fails, the next waits
+// min(Initial * Coefficient^(n-1), Max), spread by Jitter to both sides.
+type RetryPolicy struct {
+	Initial       time.Duration // default 5 s
+	Coefficient   float64       // default 1.0
+	Max           time.Duration // default 180 s
+	MaxAttempts   int32         // default 3; the first attempt counts
+	NonRetryable  []string      // failure reasons that end the task at once
+	JitterPortion float64       // default 0.1: ±10 %
+}
+
+// DefaultRetryPolicy is the policy of a namespace that names none.
+func DefaultRetryPolicy() RetryPolicy {
+	return RetryPolicy{Initial: 5 * time.Second, Coefficient: 1, Max: 180 * time.Second, MaxAttempts: 3, JitterPortion: 0.1}
+}
+
+// Next says whether a task that failed in the given attempt (1 is the first) is tried again, and after how long.
+// random is a number in [0, 1) that the caller draws: the policy itself is pure.
+func (p RetryPolicy) Next(attempt int32, reason string, nonRetryable bool, random float64) (wait time.Duration, again bool) {
+	if nonRetryable || attempt >= p.MaxAttempts || slices.Contains(p.NonRetryable, reason) {
+		return 0, false
+	}
+	return p.Interval(attempt, random), true
+}
+
+// Interval is the wait after the given attempt, at least 1 ms.
+func (p RetryPolicy) Interval(attempt int32, random float64) time.Duration {
+	seconds := p.Initial.Seconds() * math.Pow(p.Coefficient, float64(max(attempt, 1)-1))
+	seconds = min(seconds, p.Max.Seconds())
+	seconds *= 1 + p.JitterPortion*(2*random-1)
+	return max(time.Duration(seconds*float64(time.Second)), time.Millisecond)
+}

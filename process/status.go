@@ -1,0 +1,114 @@
+package process
+
+// Status is the status of a process. Its values are the labels of the SQL type process_status.
+type Status string
+
+// The statuses of a process. See docs/concepts.md for what each event does in each of them.
+const (
+	StatusInit      Status = "INIT"      // its INIT task has not finished
+	StatusRunning   Status = "RUNNING"   // takes calls, timers fire
+	StatusError     Status = "ERROR"     // a task failed for good; waits for Repair
+	StatusSuspended Status = "SUSPENDED" // held by an operator
+	StatusCompleted Status = "COMPLETED" // ended by the processor's complete action
+	StatusCancelled Status = "CANCELLED" // ended by a cancel
+)
+
+// Statuses lists every status, in the order of the SQL type and of the proto enum.
+func Statuses() []Status {
+	return []Status{StatusInit, StatusRunning, StatusError, StatusSuspended, StatusCompleted, StatusCancelled}
+}
+
+// Ended tells whether nothing can happen to a process of this status any more but its removal.
+func (s Status) Ended() bool { return s == StatusCompleted || s == StatusCancelled }
+
+// TaskType says what a task is. Its values are the labels of the SQL type task_type.
+type TaskType string
+
+// The types of a task.
+const (
+	TaskInit    TaskType = "INIT"
+	TaskCall    TaskType = "CALL"
+	TaskNotify  TaskType = "NOTIFY" // a call nobody waits for
+	TaskRepair  TaskType = "REPAIR"
+	TaskTimeout TaskType = "TIMEOUT" // a timer that fired
+	TaskRemove  TaskType = "REMOVE"  // a removal timer that fired; the processor is not asked
+	TaskCancel  TaskType = "CANCEL"
+)
+
+// TaskTypes lists every task type, in the order of the SQL type and of the proto enum.
+func TaskTypes() []TaskType {
+	return []TaskType{TaskInit, TaskCall, TaskNotify, TaskRepair, TaskTimeout, TaskRemove, TaskCancel}
+}
+
+// Timer tells whether a task of this type is a timer.
+func (t TaskType) Timer() bool { return t == TaskTimeout || t == TaskRemove }
+
+// RetriedOnFailure tells whether a failure that the processor reports is tried again by the namespace's retry policy.
+// INIT, CALL, REPAIR and CANCEL have somebody who waits for the answer: their failure is the answer.
+func (t TaskType) RetriedOnFailure() bool {
+	return t == TaskTimeout || t == TaskNotify || t == TaskRemove
+}
+
+// Rejectable tells whether a processor may answer a task of this type with a rejection.
+func (t TaskType) Rejectable() bool {
+	return t == TaskInit || t == TaskCall || t == TaskRepair || t == TaskNotify
+}
+
+// TaskStatus is the status of a task. Its values are the labels of the SQL type task_status.
+type TaskStatus string
+
+// The statuses of a task. BLOCKED is derived: a timer that waits while its process handles another task.
+const (
+	TaskStatusWaiting   TaskStatus = "WAITING"
+	TaskStatusRunning   TaskStatus = "RUNNING"
+	TaskStatusBlocked   TaskStatus = "BLOCKED"
+	TaskStatusFinished  TaskStatus = "FINISHED"
+	TaskStatusError     TaskStatus = "ERROR"
+	TaskStatusCancelled TaskStatus = "CANCELLED"
+)
+
+// TaskStatuses lists every task status, in the order of the SQL type and of the proto enum.
+func TaskStatuses() []TaskStatus {
+	return []TaskStatus{TaskStatusWaiting, TaskStatusRunning, TaskStatusBlocked, TaskStatusFinished, TaskStatusError, TaskStatusCancelled}
+}
+
+// Ended tells whether a task of this status is part of history.
+func (s TaskStatus) Ended() bool {
+	return s == TaskStatusFinished || s == TaskStatusError || s == TaskStatusCancelled
+}
+
+// WaitsFor says why a task stands in the table schedule. Its values are the labels of the SQL type waits_for.
+type WaitsFor string
+
+// What a waiting task can wait for.
+const (
+	WaitsForTime       WaitsFor = "time"       // until its scheduled_time
+	WaitsForPlace      WaitsFor = "place"      // for a free place on a node: any node may claim it
+	WaitsForProcess    WaitsFor = "process"    // behind another task of its process
+	WaitsForOperator   WaitsFor = "operator"   // its process is suspended
+	WaitsForConstraint WaitsFor = "constraint" // a constraint's limit is reached
+)
+
+// WaitsFors lists every value, in the order of the SQL type.
+func WaitsFors() []WaitsFor {
+	return []WaitsFor{WaitsForTime, WaitsForPlace, WaitsForProcess, WaitsForOperator, WaitsForConstraint}
+}
+
+// ZombiePolicy says what becomes of a task whose node or worker died.
+type ZombiePolicy string
+
+// The zombie policies.
+const (
+	ZombieRetry ZombiePolicy = "RETRY" // the next attempt, within the retry policy's max_attempts; then as ERROR
+	ZombieError ZombiePolicy = "ERROR" // the process goes to ERROR, "zombie detected"
+)
+
+// HistoryMode says how much history a task without a range of its own shows the processor.
+type HistoryMode string
+
+// The history modes.
+const (
+	HistoryFull HistoryMode = "FULL"
+	HistoryNone HistoryMode = "NONE" // aux_state alone
+	HistoryLast HistoryMode = "LAST" // the last event alone
+)

@@ -1,0 +1,198 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// scripted answers each request by the next of its errors, and by success when they are used up.
+type scripted struct {
+	progressorv1connect.UnimplementedProcessServiceHandler
+
+	mu    sync.Mutex
+	errs  []error
+	keys  []string
+	tasks []progressorv1.TaskStatus
+}
+
+func (s *scripted) next(key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = append(s.keys, key)
+	if len(s.errs) == 0 {
+		return nil
+	}
+	err := s.errs[0]
+	s.errs = s.errs[1:]
+	return err
+}
+
+func (s *scripted) Start(_ context.Context, req *progressorv1.StartRequest) (*progressorv1.StartResponse, error) {
+	return &progressorv1.StartResponse{ProcessId: req.GetProcessId(), TaskId: 1}, s.next(req.GetIdempotencyKey())
+}
+
+func (s *scripted) Call(_ context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
+	return &progressorv1.CallResponse{TaskId: 2, Response: req.GetArgs()}, s.next(req.GetIdempotencyKey())
+}
+
+func (s *scripted) Repair(_ context.Context, req *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
+	return &progressorv1.RepairResponse{TaskId: 3}, s.next(req.GetIdempotencyKey())
+}
+
+func (s *scripted) AwaitTask(_ context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
+	if err := s.next(""); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := s.tasks[0]
+	if len(s.tasks) > 1 {
+		s.tasks = s.tasks[1:]
+	}
+	return &progressorv1.AwaitTaskResponse{Task: &progressorv1.Task{TaskId: req.GetTaskId(), Status: status}}, nil
+}
+
+func serve(t *testing.T, s *scripted, opts ...client.Option) *client.Client {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(progressorv1connect.NewProcessServiceHandler(s))
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	fast := client.WithRetry(client.Retry{MaxAttempts: 4, Initial: time.Millisecond, Max: 2 * time.Millisecond})
+	return client.New(server.URL, append([]client.Option{fast}, opts...)...)
+}
+
+func engineError(code connect.Code, detail *progressorv1.ErrorDetail) error {
+	err := connect.NewError(code, errors.New("scripted"))
+	d, detailErr := connect.NewErrorDetail(detail)
+	if detailErr != nil {
+		panic(detailErr)
+	}
+	err.AddDetail(d)
+	return err
+}
+
+func unavailable() error {
+	return engineError(connect.CodeUnavailable, &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_UNAVAILABLE})
+}
+
+func overloaded() error {
+	return engineError(connect.CodeResourceExhausted, &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED})
+}
+
+func TestRetriesKeepOneKey(t *testing.T) {
+	for _, protocol := range []client.Protocol{client.ProtocolConnect, client.ProtocolGRPC} {
+		s := &scripted{errs: []error{unavailable(), overloaded()}}
+		c := serve(t, s, client.WithProtocol(protocol))
+		req := &progressorv1.CallRequest{Namespace: "n", ProcessId: "p", Args: []byte("x")}
+		resp, err := c.Call(t.Context(), req)
+		if err != nil || string(resp.GetResponse()) != "x" {
+			t.Fatalf("Call = %v, %v", resp, err)
+		}
+		if len(s.keys) != 3 || s.keys[0] == "" || s.keys[0] != s.keys[1] || s.keys[1] != s.keys[2] {
+			t.Errorf("keys = %q, want one key three times", s.keys)
+		}
+		if req.GetIdempotencyKey() != "" {
+			t.Error("Call changed its request")
+		}
+		if _, err := c.Call(t.Context(), req); err != nil || s.keys[3] == s.keys[0] {
+			t.Errorf("the next request has the key of the one before (err %v)", err)
+		}
+	}
+}
+
+func TestCallersKeyIsKept(t *testing.T) {
+	s := &scripted{errs: []error{unavailable(), nil, unavailable(), nil}}
+	c := serve(t, s)
+	if _, err := c.Start(t.Context(), &progressorv1.StartRequest{Namespace: "n", IdempotencyKey: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Repair(t.Context(), &progressorv1.RepairRequest{Namespace: "n", IdempotencyKey: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.keys) != 4 {
+		t.Errorf("%d requests, want 4", len(s.keys))
+	}
+	for _, k := range s.keys {
+		if k != "mine" {
+			t.Errorf("key = %q, want mine", k)
+		}
+	}
+}
+
+func TestWhatIsNotRepeated(t *testing.T) {
+	rejected := engineError(connect.CodeFailedPrecondition, &progressorv1.ErrorDetail{
+		Reason: progressorv1.ErrorDetail_REASON_TASK_REJECTED, TaskId: 9,
+	})
+	tooLarge := connect.NewError(connect.CodeResourceExhausted, errors.New("message too large"))
+	tests := []struct {
+		name string
+		opts []client.Option
+		err  error
+		want int // requests
+	}{
+		{"rejection", nil, rejected, 1},
+		{"message too large", nil, tooLarge, 1},
+		{"unavailable without key", []client.Option{client.WithoutKeys()}, unavailable(), 1},
+		{"overloaded without key: nothing was stored", []client.Option{client.WithoutKeys()}, overloaded(), 4},
+		{"tries are spent", nil, unavailable(), 4},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &scripted{errs: []error{tt.err, tt.err, tt.err, tt.err, tt.err}}
+			_, err := serve(t, s, tt.opts...).Call(t.Context(), &progressorv1.CallRequest{Namespace: "n", ProcessId: "p"})
+			if connect.CodeOf(err) != connect.CodeOf(tt.err) || client.Reason(err) != client.Reason(tt.err) {
+				t.Errorf("err = %v", err)
+			}
+			if len(s.keys) != tt.want {
+				t.Errorf("%d requests, want %d", len(s.keys), tt.want)
+			}
+		})
+	}
+}
+
+func TestDetail(t *testing.T) {
+	if client.Detail(nil) != nil || client.Detail(errors.New("x")) != nil {
+		t.Error("an error that is not the engine's has a detail")
+	}
+	s := &scripted{errs: []error{engineError(connect.CodeAborted, &progressorv1.ErrorDetail{
+		Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, TaskId: 9,
+		Failure: &progressorv1.Failure{Reason: "out_of_stock"},
+	})}}
+	_, err := serve(t, s).Call(t.Context(), &progressorv1.CallRequest{})
+	if d := client.Detail(err); d.GetTaskId() != 9 || d.GetFailure().GetReason() != "out_of_stock" {
+		t.Errorf("detail = %v", d)
+	}
+}
+
+func TestAwait(t *testing.T) {
+	waiting, finished := progressorv1.TaskStatus_TASK_STATUS_WAITING, progressorv1.TaskStatus_TASK_STATUS_FINISHED
+	s := &scripted{errs: []error{unavailable()}, tasks: []progressorv1.TaskStatus{waiting, waiting, finished}}
+	c := serve(t, s)
+	byID := &progressorv1.AwaitTaskRequest{Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: 7}}
+	task, err := c.Await(t.Context(), byID)
+	if err != nil || task.GetStatus() != finished || task.GetTaskId() != 7 {
+		t.Fatalf("Await = %v, %v", task, err)
+	}
+	s.tasks = []progressorv1.TaskStatus{waiting}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if task, err = c.Await(ctx, byID); !errors.Is(err, context.DeadlineExceeded) || task.GetStatus() != waiting {
+		t.Errorf("Await = %v, %v; want the waiting task and the deadline", task, err)
+	}
+}

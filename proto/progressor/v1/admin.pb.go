@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -370,8 +371,9 @@ func (x *ExplainProcessResponse) GetUnblock() string {
 }
 
 type CountProcessesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // "": all
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "": all
+	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,8 +460,9 @@ func (x *CountProcessesResponse) GetCountByStatus() map[string]int64 {
 }
 
 type GetOverviewRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // "": all
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "": all
+	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1897,17 +1900,18 @@ var File_progressor_v1_admin_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x19progressor/v1/admin.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\"\xb9\x01\n" +
+	"\x19progressor/v1/admin.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\"\xb9\x01\n" +
 	"\x04Span\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x127\n" +
 	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
 	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"T\n" +
-	"\x15ExplainProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"~\n" +
+	"\x15ExplainProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\"\xef\x03\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"\xef\x03\n" +
 	"\x16ExplainProcessResponse\x120\n" +
 	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\x12)\n" +
 	"\x05spans\x18\x02 \x03(\v2\x13.progressor.v1.SpanR\x05spans\x12W\n" +
@@ -1920,16 +1924,16 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\aunblock\x18\b \x01(\tR\aunblock\x1aX\n" +
 	"\x0fTimeByWhatEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05value:\x028\x01\"5\n" +
-	"\x15CountProcessesRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"\xbc\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05value:\x028\x01\"V\n" +
+	"\x15CountProcessesRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xbc\x01\n" +
 	"\x16CountProcessesResponse\x12`\n" +
 	"\x0fcount_by_status\x18\x01 \x03(\v28.progressor.v1.CountProcessesResponse.CountByStatusEntryR\rcountByStatus\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"2\n" +
-	"\x12GetOverviewRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"\xc0\x04\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"S\n" +
+	"\x12GetOverviewRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xc0\x04\n" +
 	"\x13GetOverviewResponse\x12]\n" +
 	"\x0fcount_by_status\x18\x01 \x03(\v25.progressor.v1.GetOverviewResponse.CountByStatusEntryR\rcountByStatus\x12]\n" +
 	"\x0fwaiting_by_what\x18\x02 \x03(\v25.progressor.v1.GetOverviewResponse.WaitingByWhatEntryR\rwaitingByWhat\x12I\n" +
@@ -1942,12 +1946,13 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a@\n" +
 	"\x12WaitingByWhatEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"m\n" +
-	"\x11ListErrorsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa4\x01\n" +
+	"\x11ListErrorsRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"o\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"o\n" +
 	"\x12ListErrorsResponse\x121\n" +
 	"\x06groups\x18\x01 \x03(\v2\x19.progressor.v1.ErrorGroupR\x06groups\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x82\x02\n" +
@@ -1971,9 +1976,10 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\bdraining\x18\a \x01(\bR\bdraining\"\x12\n" +
 	"\x10ListNodesRequest\">\n" +
 	"\x11ListNodesResponse\x12)\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x13.progressor.v1.NodeR\x05nodes\"+\n" +
-	"\x10DrainNodeRequest\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"<\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x13.progressor.v1.NodeR\x05nodes\"7\n" +
+	"\x10DrainNodeRequest\x12#\n" +
+	"\anode_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x06nodeId\"<\n" +
 	"\x11DrainNodeResponse\x12'\n" +
 	"\x04node\x18\x01 \x01(\v2\x13.progressor.v1.NodeR\x04node\"\x88\x02\n" +
 	"\n" +
@@ -1985,13 +1991,14 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x06method\x18\x05 \x01(\tR\x06method\x12\x1c\n" +
 	"\tnamespace\x18\x06 \x01(\tR\tnamespace\x12\x18\n" +
 	"\asubject\x18\a \x01(\tR\asubject\x121\n" +
-	"\adetails\x18\b \x01(\v2\x17.google.protobuf.StructR\adetails\"\x84\x01\n" +
-	"\x10ListAuditRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\adetails\x18\b \x01(\v2\x17.google.protobuf.StructR\adetails\"\xc6\x01\n" +
+	"\x10ListAuditRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"p\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"p\n" +
 	"\x11ListAuditResponse\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.progressor.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x03\n" +
@@ -2012,33 +2019,37 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\vBulkFailure\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xe3\x01\n" +
-	"\x10StartBulkRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12+\n" +
-	"\x04verb\x18\x03 \x01(\x0e2\x17.progressor.v1.BulkVerbR\x04verb\x12\x12\n" +
-	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x17\n" +
-	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\x12'\n" +
-	"\x0fidempotency_key\x18\a \x01(\tR\x0eidempotencyKey\"<\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xbe\x02\n" +
+	"\x10StartBulkRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x127\n" +
+	"\x04verb\x18\x03 \x01(\x0e2\x17.progressor.v1.BulkVerbB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04verb\x12$\n" +
+	"\x04rate\x18\x04 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\x04rate\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12 \n" +
+	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\x121\n" +
+	"\x0fidempotency_key\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"<\n" +
 	"\x11StartBulkResponse\x12'\n" +
-	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk\"G\n" +
-	"\x0eGetBulkRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\abulk_id\x18\x02 \x01(\tR\x06bulkId\":\n" +
+	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk\"q\n" +
+	"\x0eGetBulkRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\abulk_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06bulkId\":\n" +
 	"\x0fGetBulkResponse\x12'\n" +
-	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk\"l\n" +
-	"\x10ListBulksRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk\"\xa3\x01\n" +
+	"\x10ListBulksRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"f\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"f\n" +
 	"\x11ListBulksResponse\x12)\n" +
 	"\x05bulks\x18\x01 \x03(\v2\x13.progressor.v1.BulkR\x05bulks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"J\n" +
-	"\x11CancelBulkRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\abulk_id\x18\x02 \x01(\tR\x06bulkId\"=\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"t\n" +
+	"\x11CancelBulkRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\abulk_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06bulkId\"=\n" +
 	"\x12CancelBulkResponse\x12'\n" +
 	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk*\x97\x01\n" +
 	"\bWaitsFor\x12\x19\n" +

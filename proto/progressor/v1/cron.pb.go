@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -687,14 +688,15 @@ type CronSpec struct {
 	// Five fields, or six with seconds first; @hourly and the like; @every 90s (from start_time, else created_time);
 	// L, L-3, LW, 15W, 5L, FRI#2. Days of the week are Unix's: 0 and 7 are Sunday. Day of month and day of week
 	// are ORed when both are restricted. Several expressions: the union.
-	Expressions        []string               `protobuf:"bytes,1,rep,name=expressions,proto3" json:"expressions,omitempty"`
-	Timezone           string                 `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"` // IANA; default UTC
-	StartTime          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	EndTime            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	Jitter             *durationpb.Duration   `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"` // the same for the same cron and fire time
-	ExcludeExpressions []string               `protobuf:"bytes,6,rep,name=exclude_expressions,json=excludeExpressions,proto3" json:"exclude_expressions,omitempty"`
-	DaylightSaving     *DaylightSaving        `protobuf:"bytes,7,opt,name=daylight_saving,json=daylightSaving,proto3" json:"daylight_saving,omitempty"`
-	MaxFires           int64                  `protobuf:"varint,8,opt,name=max_fires,json=maxFires,proto3" json:"max_fires,omitempty"` // runs; 0: no limit
+	Expressions []string               `protobuf:"bytes,1,rep,name=expressions,proto3" json:"expressions,omitempty"`
+	Timezone    string                 `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"` // IANA; default UTC
+	StartTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	EndTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// the same for the same cron and fire time
+	Jitter             *durationpb.Duration `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
+	ExcludeExpressions []string             `protobuf:"bytes,6,rep,name=exclude_expressions,json=excludeExpressions,proto3" json:"exclude_expressions,omitempty"`
+	DaylightSaving     *DaylightSaving      `protobuf:"bytes,7,opt,name=daylight_saving,json=daylightSaving,proto3" json:"daylight_saving,omitempty"`
+	MaxFires           int64                `protobuf:"varint,8,opt,name=max_fires,json=maxFires,proto3" json:"max_fires,omitempty"` // runs; 0: no limit
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -840,23 +842,29 @@ func (x *DaylightSaving) GetOverlap() DaylightSaving_Overlap {
 }
 
 type CronPolicy struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	OverlapAction      OverlapAction          `protobuf:"varint,1,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
-	FailureAction      FailureAction          `protobuf:"varint,2,opt,name=failure_action,json=failureAction,proto3,enum=progressor.v1.FailureAction" json:"failure_action,omitempty"`
-	ConcurrencyPolicy  ConcurrencyPolicy      `protobuf:"varint,3,opt,name=concurrency_policy,json=concurrencyPolicy,proto3,enum=progressor.v1.ConcurrencyPolicy" json:"concurrency_policy,omitempty"`
-	MaxConcurrency     int32                  `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // runs of this cron at a time; 0: 1
-	QueueLimit         int32                  `protobuf:"varint,5,opt,name=queue_limit,json=queueLimit,proto3" json:"queue_limit,omitempty"`             // with QUEUE: waiting fires at the most; 0: 1000. Past it, fires are DROPPED.
-	MisfirePolicy      MisfirePolicy          `protobuf:"varint,6,opt,name=misfire_policy,json=misfirePolicy,proto3,enum=progressor.v1.MisfirePolicy" json:"misfire_policy,omitempty"`
-	CatchupLimit       int32                  `protobuf:"varint,7,opt,name=catchup_limit,json=catchupLimit,proto3" json:"catchup_limit,omitempty"`                      // with CATCH_UP_LIMITED
-	CatchupWindow      *durationpb.Duration   `protobuf:"bytes,8,opt,name=catchup_window,json=catchupWindow,proto3" json:"catchup_window,omitempty"`                    // fires older than this are missed; 0: no limit
-	Timeout            *durationpb.Duration   `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`                                                     // of one run; 0: 10 s for HTTP targets, else the target's own
-	RetryBackoff       *Backoff               `protobuf:"bytes,10,opt,name=retry_backoff,json=retryBackoff,proto3" json:"retry_backoff,omitempty"`                      // with RETRY and BACKOFF
-	MaxAttempts        int32                  `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`                        // with RETRY and BACKOFF; 0: no limit
-	PauseAfterFailures int32                  `protobuf:"varint,12,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"` // consecutive failed runs that pause the cron; 0: never
-	MisfireThreshold   *durationpb.Duration   `protobuf:"bytes,13,opt,name=misfire_threshold,json=misfireThreshold,proto3" json:"misfire_threshold,omitempty"`          // with SKIP: how late still counts as now; default 5 s
-	MaxOverlap         int32                  `protobuf:"varint,14,opt,name=max_overlap,json=maxOverlap,proto3" json:"max_overlap,omitempty"`                           // with PARALLEL: runs at a time at the most, past it SKIPPED_OVERLAP; 0: no limit
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	OverlapAction     OverlapAction          `protobuf:"varint,1,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
+	FailureAction     FailureAction          `protobuf:"varint,2,opt,name=failure_action,json=failureAction,proto3,enum=progressor.v1.FailureAction" json:"failure_action,omitempty"`
+	ConcurrencyPolicy ConcurrencyPolicy      `protobuf:"varint,3,opt,name=concurrency_policy,json=concurrencyPolicy,proto3,enum=progressor.v1.ConcurrencyPolicy" json:"concurrency_policy,omitempty"`
+	MaxConcurrency    int32                  `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // runs of this cron at a time; 0: 1
+	// with QUEUE: waiting fires at the most; 0: 1000. Past it, fires are DROPPED.
+	QueueLimit    int32         `protobuf:"varint,5,opt,name=queue_limit,json=queueLimit,proto3" json:"queue_limit,omitempty"`
+	MisfirePolicy MisfirePolicy `protobuf:"varint,6,opt,name=misfire_policy,json=misfirePolicy,proto3,enum=progressor.v1.MisfirePolicy" json:"misfire_policy,omitempty"`
+	CatchupLimit  int32         `protobuf:"varint,7,opt,name=catchup_limit,json=catchupLimit,proto3" json:"catchup_limit,omitempty"` // with CATCH_UP_LIMITED
+	// fires older than this are missed; 0: no limit
+	CatchupWindow *durationpb.Duration `protobuf:"bytes,8,opt,name=catchup_window,json=catchupWindow,proto3" json:"catchup_window,omitempty"`
+	// of one run; 0: 10 s for HTTP targets, else the target's own
+	Timeout      *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	RetryBackoff *Backoff             `protobuf:"bytes,10,opt,name=retry_backoff,json=retryBackoff,proto3" json:"retry_backoff,omitempty"` // with RETRY and BACKOFF
+	MaxAttempts  int32                `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`   // with RETRY and BACKOFF; 0: no limit
+	// consecutive failed runs that pause the cron; 0: never
+	PauseAfterFailures int32 `protobuf:"varint,12,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
+	// with SKIP: how late still counts as now; default 5 s
+	MisfireThreshold *durationpb.Duration `protobuf:"bytes,13,opt,name=misfire_threshold,json=misfireThreshold,proto3" json:"misfire_threshold,omitempty"`
+	// with PARALLEL: runs at a time at the most, past it SKIPPED_OVERLAP; 0: no limit
+	MaxOverlap    int32 `protobuf:"varint,14,opt,name=max_overlap,json=maxOverlap,proto3" json:"max_overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CronPolicy) Reset() {
@@ -1120,11 +1128,12 @@ func (*CronTarget_StartRun) isCronTarget_Target() {}
 // Each run is a new process. Its id: the cron's and the fire time's. A run that passes policy.timeout is TIMEOUT and
 // its process is cancelled.
 type StartProcessTarget struct {
-	state         protoimpl.MessageState    `protogen:"open.v1"`
-	RunEnd        StartProcessTarget_RunEnd `protobuf:"varint,4,opt,name=run_end,json=runEnd,proto3,enum=progressor.v1.StartProcessTarget_RunEnd" json:"run_end,omitempty"`
-	Namespace     string                    `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // default: the cron's
-	Args          []byte                    `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"`
-	Metadata      *structpb.Struct          `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	state  protoimpl.MessageState    `protogen:"open.v1"`
+	RunEnd StartProcessTarget_RunEnd `protobuf:"varint,4,opt,name=run_end,json=runEnd,proto3,enum=progressor.v1.StartProcessTarget_RunEnd" json:"run_end,omitempty"`
+	// default: the cron's
+	Namespace     string           `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Args          []byte           `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"`
+	Metadata      *structpb.Struct `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1317,12 +1326,13 @@ func (x *NotifyProcessTarget) GetArgs() []byte {
 }
 
 type HttpTarget struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default POST
-	Headers       map[string]string      `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
-	SuccessCodes  []int32                `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"` // default: 200 to 299
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Url     string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Method  string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default POST
+	Headers map[string]string      `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Body    []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	// default: 200 to 299
+	SuccessCodes  []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2333,11 +2343,13 @@ func (x *TriggerCronResponse) GetFire() *Fire {
 }
 
 type BackfillCronRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	CronId        string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	FromTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"` // inclusive
-	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`       // exclusive
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	// inclusive
+	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
+	// exclusive
+	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
 	OverlapAction OverlapAction          `protobuf:"varint,5,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2778,16 +2790,17 @@ var File_progressor_v1_cron_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\x9e\x06\n" +
-	"\x04Cron\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\x12+\n" +
-	"\x04spec\x18\x03 \x01(\v2\x17.progressor.v1.CronSpecR\x04spec\x121\n" +
-	"\x06policy\x18\x04 \x01(\v2\x19.progressor.v1.CronPolicyR\x06policy\x121\n" +
-	"\x06target\x18\x05 \x01(\v2\x19.progressor.v1.CronTargetR\x06target\x12\x16\n" +
-	"\x06paused\x18\x06 \x01(\bR\x06paused\x12\x1d\n" +
+	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\xec\x06\n" +
+	"\x04Cron\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x123\n" +
+	"\x04spec\x18\x03 \x01(\v2\x17.progressor.v1.CronSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x121\n" +
+	"\x06policy\x18\x04 \x01(\v2\x19.progressor.v1.CronPolicyR\x06policy\x129\n" +
+	"\x06target\x18\x05 \x01(\v2\x19.progressor.v1.CronTargetB\x06\xbaH\x03\xc8\x01\x01R\x06target\x12\x16\n" +
+	"\x06paused\x18\x06 \x01(\bR\x06paused\x12'\n" +
 	"\n" +
-	"pause_note\x18\a \x01(\tR\tpauseNote\x12=\n" +
+	"pause_note\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpauseNote\x12=\n" +
 	"\fcreated_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x12=\n" +
 	"\fupdated_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\x12@\n" +
 	"\x0elast_fire_time\x18\n" +
@@ -2795,24 +2808,25 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x0fnext_fire_times\x18\v \x03(\v2\x1a.google.protobuf.TimestampR\rnextFireTimes\x12T\n" +
 	"\x11fires_by_decision\x18\f \x03(\v2(.progressor.v1.Cron.FiresByDecisionEntryR\x0ffiresByDecision\x12.\n" +
 	"\x13running_process_ids\x18\r \x03(\tR\x11runningProcessIds\x123\n" +
-	"\bmetadata\x18\x0e \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x12\n" +
-	"\x04etag\x18\x0f \x01(\tR\x04etag\x1aB\n" +
+	"\bmetadata\x18\x0e \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x1c\n" +
+	"\x04etag\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04etag\x1aB\n" +
 	"\x14FiresByDecisionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x83\x03\n" +
-	"\bCronSpec\x12 \n" +
-	"\vexpressions\x18\x01 \x03(\tR\vexpressions\x12\x1a\n" +
-	"\btimezone\x18\x02 \x01(\tR\btimezone\x129\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xf6\x03\n" +
+	"\bCronSpec\x125\n" +
+	"\vexpressions\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x10d\"\ar\x05 \x01(\x80\x02R\vexpressions\x12$\n" +
+	"\btimezone\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\btimezone\x12L\n" +
 	"\n" +
-	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
-	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x121\n" +
-	"\x06jitter\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06jitter\x12/\n" +
-	"\x13exclude_expressions\x18\x06 \x03(\tR\x12excludeExpressions\x12F\n" +
-	"\x0fdaylight_saving\x18\a \x01(\v2\x1d.progressor.v1.DaylightSavingR\x0edaylightSaving\x12\x1b\n" +
-	"\tmax_fires\x18\b \x01(\x03R\bmaxFires\"\x9a\x02\n" +
-	"\x0eDaylightSaving\x123\n" +
-	"\x03gap\x18\x01 \x01(\x0e2!.progressor.v1.DaylightSaving.GapR\x03gap\x12?\n" +
-	"\aoverlap\x18\x02 \x01(\x0e2%.progressor.v1.DaylightSaving.OverlapR\aoverlap\"7\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tstartTime\x12H\n" +
+	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\aendTime\x12C\n" +
+	"\x06jitter\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x06jitter\x12B\n" +
+	"\x13exclude_expressions\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x12excludeExpressions\x12F\n" +
+	"\x0fdaylight_saving\x18\a \x01(\v2\x1d.progressor.v1.DaylightSavingR\x0edaylightSaving\x12$\n" +
+	"\tmax_fires\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bmaxFires\"\xae\x02\n" +
+	"\x0eDaylightSaving\x12=\n" +
+	"\x03gap\x18\x01 \x01(\x0e2!.progressor.v1.DaylightSaving.GapB\b\xbaH\x05\x82\x01\x02\x10\x01R\x03gap\x12I\n" +
+	"\aoverlap\x18\x02 \x01(\x0e2%.progressor.v1.DaylightSaving.OverlapB\b\xbaH\x05\x82\x01\x02\x10\x01R\aoverlap\"7\n" +
 	"\x03Gap\x12\x13\n" +
 	"\x0fGAP_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tGAP_SHIFT\x10\x01\x12\f\n" +
@@ -2821,26 +2835,29 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x13OVERLAP_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rOVERLAP_FIRST\x10\x01\x12\x10\n" +
 	"\fOVERLAP_LAST\x10\x02\x12\x10\n" +
-	"\fOVERLAP_BOTH\x10\x03\"\x8d\x06\n" +
+	"\fOVERLAP_BOTH\x10\x03\"\xa1\a\n" +
 	"\n" +
-	"CronPolicy\x12C\n" +
-	"\x0eoverlap_action\x18\x01 \x01(\x0e2\x1c.progressor.v1.OverlapActionR\roverlapAction\x12C\n" +
-	"\x0efailure_action\x18\x02 \x01(\x0e2\x1c.progressor.v1.FailureActionR\rfailureAction\x12O\n" +
-	"\x12concurrency_policy\x18\x03 \x01(\x0e2 .progressor.v1.ConcurrencyPolicyR\x11concurrencyPolicy\x12'\n" +
-	"\x0fmax_concurrency\x18\x04 \x01(\x05R\x0emaxConcurrency\x12\x1f\n" +
-	"\vqueue_limit\x18\x05 \x01(\x05R\n" +
-	"queueLimit\x12C\n" +
-	"\x0emisfire_policy\x18\x06 \x01(\x0e2\x1c.progressor.v1.MisfirePolicyR\rmisfirePolicy\x12#\n" +
-	"\rcatchup_limit\x18\a \x01(\x05R\fcatchupLimit\x12@\n" +
-	"\x0ecatchup_window\x18\b \x01(\v2\x19.google.protobuf.DurationR\rcatchupWindow\x123\n" +
-	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12;\n" +
+	"CronPolicy\x12M\n" +
+	"\x0eoverlap_action\x18\x01 \x01(\x0e2\x1c.progressor.v1.OverlapActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\roverlapAction\x12M\n" +
+	"\x0efailure_action\x18\x02 \x01(\x0e2\x1c.progressor.v1.FailureActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\rfailureAction\x12Y\n" +
+	"\x12concurrency_policy\x18\x03 \x01(\x0e2 .progressor.v1.ConcurrencyPolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x11concurrencyPolicy\x120\n" +
+	"\x0fmax_concurrency\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x0emaxConcurrency\x12(\n" +
+	"\vqueue_limit\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
+	"queueLimit\x12M\n" +
+	"\x0emisfire_policy\x18\x06 \x01(\x0e2\x1c.progressor.v1.MisfirePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\rmisfirePolicy\x12,\n" +
+	"\rcatchup_limit\x18\a \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\fcatchupLimit\x12R\n" +
+	"\x0ecatchup_window\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\rcatchupWindow\x12E\n" +
+	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12;\n" +
 	"\rretry_backoff\x18\n" +
-	" \x01(\v2\x16.progressor.v1.BackoffR\fretryBackoff\x12!\n" +
-	"\fmax_attempts\x18\v \x01(\x05R\vmaxAttempts\x120\n" +
-	"\x14pause_after_failures\x18\f \x01(\x05R\x12pauseAfterFailures\x12F\n" +
-	"\x11misfire_threshold\x18\r \x01(\v2\x19.google.protobuf.DurationR\x10misfireThreshold\x12\x1f\n" +
-	"\vmax_overlap\x18\x0e \x01(\x05R\n" +
-	"maxOverlap\"\xe0\x02\n" +
+	" \x01(\v2\x16.progressor.v1.BackoffR\fretryBackoff\x12*\n" +
+	"\fmax_attempts\x18\v \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxAttempts\x129\n" +
+	"\x14pause_after_failures\x18\f \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x12pauseAfterFailures\x12X\n" +
+	"\x11misfire_threshold\x18\r \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x10misfireThreshold\x12(\n" +
+	"\vmax_overlap\x18\x0e \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
+	"maxOverlap\"\xe7\x02\n" +
 	"\n" +
 	"CronTarget\x12H\n" +
 	"\rstart_process\x18\x01 \x01(\v2!.progressor.v1.StartProcessTargetH\x00R\fstartProcess\x12B\n" +
@@ -2848,34 +2865,37 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"enqueueJob\x12K\n" +
 	"\x0enotify_process\x18\x03 \x01(\v2\".progressor.v1.NotifyProcessTargetH\x00R\rnotifyProcess\x12/\n" +
 	"\x04http\x18\x04 \x01(\v2\x19.progressor.v1.HttpTargetH\x00R\x04http\x12<\n" +
-	"\tstart_run\x18\x05 \x01(\v2\x1d.progressor.v1.StartRunTargetH\x00R\bstartRunB\b\n" +
-	"\x06target\"\x88\x02\n" +
-	"\x12StartProcessTarget\x12A\n" +
-	"\arun_end\x18\x04 \x01(\x0e2(.progressor.v1.StartProcessTarget.RunEndR\x06runEnd\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04args\x18\x02 \x01(\fR\x04args\x123\n" +
+	"\tstart_run\x18\x05 \x01(\v2\x1d.progressor.v1.StartRunTargetH\x00R\bstartRunB\x0f\n" +
+	"\x06target\x12\x05\xbaH\x02\b\x01\"\xbe\x02\n" +
+	"\x12StartProcessTarget\x12K\n" +
+	"\arun_end\x18\x04 \x01(\x0e2(.progressor.v1.StartProcessTarget.RunEndB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06runEnd\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1d\n" +
+	"\x04args\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x123\n" +
 	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"H\n" +
 	"\x06RunEnd\x12\x17\n" +
 	"\x13RUN_END_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fRUN_END_PROCESS\x10\x01\x12\x10\n" +
-	"\fRUN_END_INIT\x10\x02\"\xa5\x01\n" +
-	"\x10EnqueueJobTarget\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +
+	"\fRUN_END_INIT\x10\x02\"\xd2\x01\n" +
+	"\x10EnqueueJobTarget\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12*\n" +
 	"\x04args\x18\x03 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
-	"\aoptions\x18\x04 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"f\n" +
-	"\x13NotifyProcessTarget\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\aoptions\x18\x04 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"\x9e\x01\n" +
+	"\x13NotifyProcessTarget\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n" +
-	"\x04args\x18\x03 \x01(\fR\x04args\"\xed\x01\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
+	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\"\xb2\x02\n" +
 	"\n" +
-	"HttpTarget\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
-	"\x06method\x18\x02 \x01(\tR\x06method\x12@\n" +
-	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryR\aheaders\x12\x12\n" +
-	"\x04body\x18\x04 \x01(\fR\x04body\x12#\n" +
-	"\rsuccess_codes\x18\x05 \x03(\x05R\fsuccessCodes\x1a:\n" +
+	"HttpTarget\x12&\n" +
+	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
+	"^https?://R\x03url\x12\x1f\n" +
+	"\x06method\x18\x02 \x01(\tB\a\xbaH\x04r\x02( R\x06method\x12J\n" +
+	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x12\x1d\n" +
+	"\x04body\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04body\x124\n" +
+	"\rsuccess_codes\x18\x05 \x03(\x05B\x0f\xbaH\f\x92\x01\t\"\a\x1a\x05\x18\xd7\x04(dR\fsuccessCodes\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x04\n" +
@@ -2895,80 +2915,91 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tendedTime\x12\x16\n" +
 	"\x06detail\x18\v \x01(\tR\x06detail\x12\x16\n" +
 	"\x06manual\x18\f \x01(\bR\x06manual\x12\x14\n" +
-	"\x05count\x18\r \x01(\x03R\x05count\"<\n" +
-	"\x11CreateCronRequest\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"=\n" +
+	"\x05count\x18\r \x01(\x03R\x05count\"D\n" +
+	"\x11CreateCronRequest\x12/\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronB\x06\xbaH\x03\xc8\x01\x01R\x04cron\"=\n" +
 	"\x12CreateCronResponse\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"<\n" +
-	"\x11UpdateCronRequest\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"=\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"D\n" +
+	"\x11UpdateCronRequest\x12/\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronB\x06\xbaH\x03\xc8\x01\x01R\x04cron\"=\n" +
 	"\x12UpdateCronResponse\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"G\n" +
-	"\x0eGetCronRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\":\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"q\n" +
+	"\x0eGetCronRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\":\n" +
 	"\x0fGetCronResponse\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\x84\x01\n" +
-	"\x10ListCronsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\xc3\x01\n" +
+	"\x10ListCronsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"f\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"f\n" +
 	"\x11ListCronsResponse\x12)\n" +
 	"\x05crons\x18\x01 \x03(\v2\x13.progressor.v1.CronR\x05crons\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"J\n" +
-	"\x11DeleteCronRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\"\x14\n" +
-	"\x12DeleteCronResponse\"]\n" +
-	"\x10PauseCronRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\x12\x12\n" +
-	"\x04note\x18\x03 \x01(\tR\x04note\"<\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"t\n" +
+	"\x11DeleteCronRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\"\x14\n" +
+	"\x12DeleteCronResponse\"\x91\x01\n" +
+	"\x10PauseCronRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12\x1c\n" +
+	"\x04note\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04note\"<\n" +
 	"\x11PauseCronResponse\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\x7f\n" +
-	"\x11ResumeCronRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\x12\x12\n" +
-	"\x04note\x18\x03 \x01(\tR\x04note\x12\x1f\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\xb3\x01\n" +
+	"\x11ResumeCronRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12\x1c\n" +
+	"\x04note\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04note\x12\x1f\n" +
 	"\vskip_missed\x18\x04 \x01(\bR\n" +
 	"skipMissed\"=\n" +
 	"\x12ResumeCronResponse\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\x90\x01\n" +
-	"\x12TriggerCronRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\x12C\n" +
-	"\x0eoverlap_action\x18\x03 \x01(\x0e2\x1c.progressor.v1.OverlapActionR\roverlapAction\">\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\xc4\x01\n" +
+	"\x12TriggerCronRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12M\n" +
+	"\x0eoverlap_action\x18\x03 \x01(\x0e2\x1c.progressor.v1.OverlapActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\roverlapAction\">\n" +
 	"\x13TriggerCronResponse\x12'\n" +
-	"\x04fire\x18\x01 \x01(\v2\x13.progressor.v1.FireR\x04fire\"\xff\x01\n" +
-	"\x13BackfillCronRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\x127\n" +
-	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
-	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\x12C\n" +
-	"\x0eoverlap_action\x18\x05 \x01(\x0e2\x1c.progressor.v1.OverlapActionR\roverlapAction\",\n" +
+	"\x04fire\x18\x01 \x01(\v2\x13.progressor.v1.FireR\x04fire\"\xd9\x02\n" +
+	"\x13BackfillCronRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12J\n" +
+	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\bfromTime\x12F\n" +
+	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\x06toTime\x12M\n" +
+	"\x0eoverlap_action\x18\x05 \x01(\x0e2\x1c.progressor.v1.OverlapActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\roverlapAction\",\n" +
 	"\x14BackfillCronResponse\x12\x14\n" +
-	"\x05fires\x18\x01 \x01(\x05R\x05fires\"\xfb\x01\n" +
+	"\x05fires\x18\x01 \x01(\x05R\x05fires\"\xb4\x02\n" +
 	"\x12PreviewCronRequest\x12,\n" +
 	"\x04cron\x18\x01 \x01(\v2\x16.progressor.v1.CronRefH\x00R\x04cron\x12-\n" +
-	"\x04spec\x18\x02 \x01(\v2\x17.progressor.v1.CronSpecH\x00R\x04spec\x127\n" +
-	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
-	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\x05R\x05limitB\x04\n" +
-	"\x02of\"@\n" +
-	"\aCronRef\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\"P\n" +
+	"\x04spec\x18\x02 \x01(\v2\x17.progressor.v1.CronSpecH\x00R\x04spec\x12J\n" +
+	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\bfromTime\x12F\n" +
+	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\x06toTime\x12 \n" +
+	"\x05limit\x18\x05 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05limitB\v\n" +
+	"\x02of\x12\x05\xbaH\x02\b\x01\"j\n" +
+	"\aCronRef\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\"P\n" +
 	"\x13PreviewCronResponse\x129\n" +
 	"\n" +
-	"fire_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\tfireTimes\"\x85\x01\n" +
-	"\x10ListFiresRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\acron_id\x18\x02 \x01(\tR\x06cronId\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"fire_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\tfireTimes\"\xc5\x01\n" +
+	"\x10ListFiresRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"f\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"f\n" +
 	"\x11ListFiresResponse\x12)\n" +
 	"\x05fires\x18\x01 \x03(\v2\x13.progressor.v1.FireR\x05fires\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xbe\x01\n" +

@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -476,13 +477,14 @@ func (WaitAction_DueAction) EnumDescriptor() ([]byte, []int) {
 // created_time), steps.ID (status, result, failure) and, under for_each, item and index. In values marked "template"
 // a string that is one ${EXPRESSION} becomes its value, one within other text its text; $${ is ${.
 type Template struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Namespace   string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Type        string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`        // 1 to 128 of [a-z0-9_.-], as in "demo_long_task"
-	Version     int32                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // 1, 2, 3, …; given by the engine
-	Name        string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	Description string                 `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	Enabled     *bool                  `protobuf:"varint,6,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"` // default true
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// 1 to 128 of [a-z0-9_.-], as in "demo_long_task"
+	Type        string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Version     int32  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // 1, 2, 3, …; given by the engine
+	Name        string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
+	Enabled     *bool  `protobuf:"varint,6,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"` // default true
 	// JSON Schema 2020-12. A payload that breaks it is INVALID_ARGUMENT with the paths. Absent: any payload.
 	PayloadSchema *structpb.Struct `protobuf:"bytes,7,opt,name=payload_schema,json=payloadSchema,proto3" json:"payload_schema,omitempty"`
 	// May it run again after it SUCCEEDED with the same dedupe key? Default true. False: StartRun answers with that run.
@@ -492,11 +494,12 @@ type Template struct {
 	// scope_id. A run whose values are all empty is the same as no other.
 	DedupeKeys []string `protobuf:"bytes,10,rep,name=dedupe_keys,json=dedupeKeys,proto3" json:"dedupe_keys,omitempty"`
 	// Of a run, from its first step's start, with its retries and waits. Past it the run is EXPIRED. 0: no limit.
-	Timeout       *durationpb.Duration   `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	CancelPolicy  *CancelPolicy          `protobuf:"bytes,12,opt,name=cancel_policy,json=cancelPolicy,proto3" json:"cancel_policy,omitempty"`
-	RetryPolicy   *RunRetryPolicy        `protobuf:"bytes,13,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	StepOrder     StepOrder              `protobuf:"varint,14,opt,name=step_order,json=stepOrder,proto3,enum=progressor.v1.StepOrder" json:"step_order,omitempty"`
-	Steps         []*StepTemplate        `protobuf:"bytes,15,rep,name=steps,proto3" json:"steps,omitempty"`                                // 1 to 1,000; a cycle or an unknown step in depends_on is refused by name
+	Timeout      *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	CancelPolicy *CancelPolicy        `protobuf:"bytes,12,opt,name=cancel_policy,json=cancelPolicy,proto3" json:"cancel_policy,omitempty"`
+	RetryPolicy  *RunRetryPolicy      `protobuf:"bytes,13,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
+	StepOrder    StepOrder            `protobuf:"varint,14,opt,name=step_order,json=stepOrder,proto3,enum=progressor.v1.StepOrder" json:"step_order,omitempty"`
+	// 1 to 1,000; a cycle or an unknown step in depends_on is refused by name
+	Steps         []*StepTemplate        `protobuf:"bytes,15,rep,name=steps,proto3" json:"steps,omitempty"`
 	Result        *structpb.Value        `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`                              // template; absent: the result of the last step that succeeded
 	Schedulable   *bool                  `protobuf:"varint,17,opt,name=schedulable,proto3,oneof" json:"schedulable,omitempty"`             // may a cron start it? Default true
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"` // of the first version
@@ -669,10 +672,11 @@ func (x *Template) GetUpdatedTime() *timestamppb.Timestamp {
 }
 
 type CancelPolicy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Supported     *bool                  `protobuf:"varint,1,opt,name=supported,proto3,oneof" json:"supported,omitempty"` // default true
-	Mode          CancelPolicy_Mode      `protobuf:"varint,2,opt,name=mode,proto3,enum=progressor.v1.CancelPolicy_Mode" json:"mode,omitempty"`
-	Grace         *durationpb.Duration   `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"` // default 30 s; not counted while a step that is not cancelable runs
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Supported *bool                  `protobuf:"varint,1,opt,name=supported,proto3,oneof" json:"supported,omitempty"` // default true
+	Mode      CancelPolicy_Mode      `protobuf:"varint,2,opt,name=mode,proto3,enum=progressor.v1.CancelPolicy_Mode" json:"mode,omitempty"`
+	// default 30 s; not counted while a step that is not cancelable runs
+	Grace         *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -783,16 +787,19 @@ func (x *RunRetryPolicy) GetBackoff() *Backoff {
 }
 
 type StepTemplate struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	StepId     string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"` // unique in the template, 1 to 64 of [a-z0-9_]
-	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Timeout    *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`              // of one attempt; default: the action's own
-	Cancelable *bool                  `protobuf:"varint,4,opt,name=cancelable,proto3,oneof" json:"cancelable,omitempty"` // default true; false: a cancel waits for its end
-	DependsOn  []string               `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	JoinRule   JoinRule               `protobuf:"varint,6,opt,name=join_rule,json=joinRule,proto3,enum=progressor.v1.JoinRule" json:"join_rule,omitempty"`
-	Condition  string                 `protobuf:"bytes,7,opt,name=condition,proto3" json:"condition,omitempty"` // CEL to bool; false: SKIPPED. Evaluated when the join rule holds.
-	ForEach    *ForEach               `protobuf:"bytes,8,opt,name=for_each,json=forEach,proto3" json:"for_each,omitempty"`
-	Input      *structpb.Value        `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"` // template; absent: the payload, and under for_each the item
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// unique in the template, 1 to 64 of [a-z0-9_]
+	StepId string `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// of one attempt; default: the action's own
+	Timeout    *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Cancelable *bool                `protobuf:"varint,4,opt,name=cancelable,proto3,oneof" json:"cancelable,omitempty"` // default true; false: a cancel waits for its end
+	DependsOn  []string             `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	JoinRule   JoinRule             `protobuf:"varint,6,opt,name=join_rule,json=joinRule,proto3,enum=progressor.v1.JoinRule" json:"join_rule,omitempty"`
+	// CEL to bool; false: SKIPPED. Evaluated when the join rule holds.
+	Condition string          `protobuf:"bytes,7,opt,name=condition,proto3" json:"condition,omitempty"`
+	ForEach   *ForEach        `protobuf:"bytes,8,opt,name=for_each,json=forEach,proto3" json:"for_each,omitempty"`
+	Input     *structpb.Value `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"` // template; absent: the payload, and under for_each the item
 	// Types that are valid to be assigned to Action:
 	//
 	//	*StepTemplate_Job
@@ -1011,10 +1018,12 @@ func (*StepTemplate_Delay) isStepTemplate_Action() {}
 func (*StepTemplate_Run) isStepTemplate_Action() {}
 
 type ForEach struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Items         string                 `protobuf:"bytes,1,opt,name=items,proto3" json:"items,omitempty"`                                 // CEL to a list of at most 10,000; empty list: the step SUCCEEDED with []
-	MaxRunning    int32                  `protobuf:"varint,2,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"`    // 0: no limit
-	MaxFailures   int32                  `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"` // of items, before the step fails; past it the others are cancelled
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CEL to a list of at most 10,000; empty list: the step SUCCEEDED with []
+	Items      string `protobuf:"bytes,1,opt,name=items,proto3" json:"items,omitempty"`
+	MaxRunning int32  `protobuf:"varint,2,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0: no limit
+	// of items, before the step fails; past it the others are cancelled
+	MaxFailures   int32 `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,9 +1081,10 @@ func (x *ForEach) GetMaxFailures() int32 {
 
 // Workers of a namespace take it (pull), or its processor is called (push): namespace and name say which workers.
 type JobAction struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // default: the template's
-	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`           // default: the step's id
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// default: the template's
+	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // default: the step's id
 	// Retries, backoff, priority, tags, lease, … run_time, unique, keep_result and workers.count above 1 are refused.
 	Options       *JobOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1134,10 +1144,11 @@ func (x *JobAction) GetOptions() *JobOptions {
 
 // A process of its own, from INIT to its end.
 type ProcessAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"` // default: the template's
-	Args          []byte                 `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"`           // absent: the step's input as JSON
-	Metadata      *structpb.Struct       `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// default: the template's
+	Namespace     string           `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Args          []byte           `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"` // absent: the step's input as JSON
+	Metadata      *structpb.Struct `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1195,14 +1206,16 @@ func (x *ProcessAction) GetMetadata() *structpb.Struct {
 
 // Something outside does the step and writes back by CompleteStep. Until then the run is WAITING_WORKER.
 type WaitAction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
-	Title         string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`                                   // template
-	Assignees     []string               `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`                           // templates; people or groups; empty: anyone who may operate the namespace
-	ResultSchema  *structpb.Struct       `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the answer; a form is drawn from it
-	Due           *durationpb.Duration   `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`                                       // from the wait's start; 0: none
-	DueAction     WaitAction_DueAction   `protobuf:"varint,6,opt,name=due_action,json=dueAction,proto3,enum=progressor.v1.WaitAction_DueAction" json:"due_action,omitempty"`
-	DueResult     *structpb.Value        `protobuf:"bytes,7,opt,name=due_result,json=dueResult,proto3" json:"due_result,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
+	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
+	// templates; people or groups; empty: anyone who may operate the namespace
+	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
+	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the answer; a form is drawn from it
+	// from the wait's start; 0: none
+	Due           *durationpb.Duration `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`
+	DueAction     WaitAction_DueAction `protobuf:"varint,6,opt,name=due_action,json=dueAction,proto3,enum=progressor.v1.WaitAction_DueAction" json:"due_action,omitempty"`
+	DueResult     *structpb.Value      `protobuf:"bytes,7,opt,name=due_result,json=dueResult,proto3" json:"due_result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1361,7 +1374,8 @@ type DelayAction_Duration struct {
 }
 
 type DelayAction_Time struct {
-	Time string `protobuf:"bytes,2,opt,name=time,proto3,oneof"` // CEL to timestamp; past: at once
+	// CEL to timestamp; past: at once
+	Time string `protobuf:"bytes,2,opt,name=time,proto3,oneof"`
 }
 
 func (*DelayAction_Duration) isDelayAction_Until() {}
@@ -2257,10 +2271,11 @@ func (x *JobEvent) GetCreatedTime() *timestamppb.Timestamp {
 }
 
 type PutTemplateRequest struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Template        *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`                                             // version is not read
-	ExpectedVersion *int32                 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"` // the newest one that the caller knows; another: ABORTED
-	ValidateOnly    bool                   `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Template *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"` // version is not read
+	// the newest one that the caller knows; another: ABORTED
+	ExpectedVersion *int32 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
+	ValidateOnly    bool   `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2873,15 +2888,16 @@ func (*DeleteTemplateResponse) Descriptor() ([]byte, []int) {
 }
 
 type StartRunRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Namespace      string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId          string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // "" lets the engine choose
-	Type           string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	Version        int32                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest
-	Scope          string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
-	ScopeId        string                 `protobuf:"bytes,6,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
-	Payload        *structpb.Value        `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
-	RunTime        *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"` // not before
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // "" lets the engine choose
+	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Version   int32                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest
+	Scope     string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
+	ScopeId   string                 `protobuf:"bytes,6,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
+	Payload   *structpb.Value        `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	// not before
+	RunTime        *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,9,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	Metadata       *structpb.Struct       `protobuf:"bytes,10,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	ValidateOnly   bool                   `protobuf:"varint,11,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"` // checks the payload and the scope, and stores nothing
@@ -3049,10 +3065,11 @@ func (x *StartRunResponse) GetStarted() bool {
 }
 
 type GetRunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	AwaitEnd      *durationpb.Duration   `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"` // waits for the run's end, at most this long
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// waits for the run's end, at most this long
+	AwaitEnd      *durationpb.Duration `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3282,12 +3299,13 @@ func (x *ListRunsResponse) GetNextPageToken() string {
 }
 
 type ListStepsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	StepId        string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"` // only this one and its items
-	PageSize      int32                  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// only this one and its items
+	StepId        string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3722,11 +3740,12 @@ func (x *RepeatRunResponse) GetRun() *Run {
 }
 
 type ListOpenWaitsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Filter        string                 `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"` // AIP-160 over kind, assignees, template_type, due_time, run_id
-	PageSize      int32                  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// AIP-160 over kind, assignees, template_type, due_time, run_id
+	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4032,14 +4051,15 @@ func (x *CompleteStepResponse) GetRun() *Run {
 }
 
 type ReportStepRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	StepId        string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
-	Index         *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	Token         string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"` // absent: unchanged
-	Due           *durationpb.Duration   `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`           // from now; absent: unchanged
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	StepId    string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
+	Progress  *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"` // absent: unchanged
+	// from now; absent: unchanged
+	Due           *durationpb.Duration `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4296,11 +4316,12 @@ func (x *SkipStepResponse) GetRun() *Run {
 }
 
 type ListJobEventsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Filter        string                 `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"` // AIP-160 over job_id, step_id, type, from, to, actor, worker_id, created_time
-	PageSize      int32                  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// AIP-160 over job_id, step_id, type, from, to, actor, worker_id, created_time
+	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4531,28 +4552,29 @@ var File_progressor_v1_flow_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xa1\a\n" +
-	"\bTemplate\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x05R\aversion\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\x12 \n" +
-	"\vdescription\x18\x05 \x01(\tR\vdescription\x12\x1d\n" +
+	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb8\b\n" +
+	"\bTemplate\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
+	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\x12\x1c\n" +
+	"\x04name\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04name\x12+\n" +
+	"\vdescription\x18\x05 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vdescription\x12\x1d\n" +
 	"\aenabled\x18\x06 \x01(\bH\x00R\aenabled\x88\x01\x01\x12>\n" +
 	"\x0epayload_schema\x18\a \x01(\v2\x17.google.protobuf.StructR\rpayloadSchema\x12#\n" +
 	"\n" +
 	"repeatable\x18\b \x01(\bH\x01R\n" +
-	"repeatable\x88\x01\x01\x12I\n" +
-	"\x12concurrency_policy\x18\t \x01(\x0e2\x1a.progressor.v1.ScopePolicyR\x11concurrencyPolicy\x12\x1f\n" +
+	"repeatable\x88\x01\x01\x12S\n" +
+	"\x12concurrency_policy\x18\t \x01(\x0e2\x1a.progressor.v1.ScopePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x11concurrencyPolicy\x122\n" +
 	"\vdedupe_keys\x18\n" +
-	" \x03(\tR\n" +
-	"dedupeKeys\x123\n" +
-	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
+	" \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\n" +
+	"dedupeKeys\x12E\n" +
+	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12@\n" +
 	"\rcancel_policy\x18\f \x01(\v2\x1b.progressor.v1.CancelPolicyR\fcancelPolicy\x12@\n" +
-	"\fretry_policy\x18\r \x01(\v2\x1d.progressor.v1.RunRetryPolicyR\vretryPolicy\x127\n" +
+	"\fretry_policy\x18\r \x01(\v2\x1d.progressor.v1.RunRetryPolicyR\vretryPolicy\x12A\n" +
 	"\n" +
-	"step_order\x18\x0e \x01(\x0e2\x18.progressor.v1.StepOrderR\tstepOrder\x121\n" +
-	"\x05steps\x18\x0f \x03(\v2\x1b.progressor.v1.StepTemplateR\x05steps\x12.\n" +
+	"step_order\x18\x0e \x01(\x0e2\x18.progressor.v1.StepOrderB\b\xbaH\x05\x82\x01\x02\x10\x01R\tstepOrder\x12>\n" +
+	"\x05steps\x18\x0f \x03(\v2\x1b.progressor.v1.StepTemplateB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x05steps\x12.\n" +
 	"\x06result\x18\x10 \x01(\v2\x16.google.protobuf.ValueR\x06result\x12%\n" +
 	"\vschedulable\x18\x11 \x01(\bH\x02R\vschedulable\x88\x01\x01\x12=\n" +
 	"\fcreated_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x12=\n" +
@@ -4560,31 +4582,33 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\n" +
 	"\b_enabledB\r\n" +
 	"\v_repeatableB\x0e\n" +
-	"\f_schedulable\"\xee\x01\n" +
+	"\f_schedulable\"\x8a\x02\n" +
 	"\fCancelPolicy\x12!\n" +
-	"\tsupported\x18\x01 \x01(\bH\x00R\tsupported\x88\x01\x01\x124\n" +
-	"\x04mode\x18\x02 \x01(\x0e2 .progressor.v1.CancelPolicy.ModeR\x04mode\x12/\n" +
-	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"F\n" +
+	"\tsupported\x18\x01 \x01(\bH\x00R\tsupported\x88\x01\x01\x12>\n" +
+	"\x04mode\x18\x02 \x01(\x0e2 .progressor.v1.CancelPolicy.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12A\n" +
+	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x05grace\"F\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10MODE_COOPERATIVE\x10\x01\x12\x12\n" +
 	"\x0eMODE_IMMEDIATE\x10\x02B\f\n" +
 	"\n" +
-	"_supported\"e\n" +
-	"\x0eRunRetryPolicy\x12!\n" +
-	"\fmax_attempts\x18\x01 \x01(\x05R\vmaxAttempts\x120\n" +
-	"\abackoff\x18\x02 \x01(\v2\x16.progressor.v1.BackoffR\abackoff\"\xfa\x05\n" +
-	"\fStepTemplate\x12\x17\n" +
-	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x123\n" +
-	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12#\n" +
+	"_supported\"n\n" +
+	"\x0eRunRetryPolicy\x12*\n" +
+	"\fmax_attempts\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxAttempts\x120\n" +
+	"\abackoff\x18\x02 \x01(\v2\x16.progressor.v1.BackoffR\abackoff\"\xf9\x06\n" +
+	"\fStepTemplate\x122\n" +
+	"\astep_id\x18\x01 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\x1c\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04name\x12E\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12#\n" +
 	"\n" +
 	"cancelable\x18\x04 \x01(\bH\x01R\n" +
-	"cancelable\x88\x01\x01\x12\x1d\n" +
+	"cancelable\x88\x01\x01\x12@\n" +
 	"\n" +
-	"depends_on\x18\x05 \x03(\tR\tdependsOn\x124\n" +
-	"\tjoin_rule\x18\x06 \x01(\x0e2\x17.progressor.v1.JoinRuleR\bjoinRule\x12\x1c\n" +
-	"\tcondition\x18\a \x01(\tR\tcondition\x121\n" +
+	"depends_on\x18\x05 \x03(\tB!\xbaH\x1e\x92\x01\x1b\x10\xe8\a\"\x16r\x142\x12^[a-z0-9_](1, 64)$R\tdependsOn\x12>\n" +
+	"\tjoin_rule\x18\x06 \x01(\x0e2\x17.progressor.v1.JoinRuleB\b\xbaH\x05\x82\x01\x02\x10\x01R\bjoinRule\x12'\n" +
+	"\tcondition\x18\a \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\tcondition\x121\n" +
 	"\bfor_each\x18\b \x01(\v2\x16.progressor.v1.ForEachR\aforEach\x12,\n" +
 	"\x05input\x18\t \x01(\v2\x16.google.protobuf.ValueR\x05input\x12,\n" +
 	"\x03job\x18\n" +
@@ -4594,32 +4618,33 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x05delay\x18\r \x01(\v2\x1a.progressor.v1.DelayActionH\x00R\x05delay\x12,\n" +
 	"\x03run\x18\x0e \x01(\v2\x18.progressor.v1.RunActionH\x00R\x03run\x12<\n" +
 	"\fcompensation\x18\x0f \x01(\v2\x18.progressor.v1.JobActionR\fcompensation\x12%\n" +
-	"\x0eignore_failure\x18\x10 \x01(\bR\rignoreFailure\x12\x16\n" +
-	"\x06weight\x18\x11 \x01(\x05R\x06weightB\b\n" +
-	"\x06actionB\r\n" +
-	"\v_cancelable\"c\n" +
-	"\aForEach\x12\x14\n" +
-	"\x05items\x18\x01 \x01(\tR\x05items\x12\x1f\n" +
-	"\vmax_running\x18\x02 \x01(\x05R\n" +
-	"maxRunning\x12!\n" +
-	"\fmax_failures\x18\x03 \x01(\x05R\vmaxFailures\"r\n" +
-	"\tJobAction\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x123\n" +
-	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"v\n" +
-	"\rProcessAction\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04args\x18\x02 \x01(\fR\x04args\x123\n" +
-	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x86\x04\n" +
+	"\x0eignore_failure\x18\x10 \x01(\bR\rignoreFailure\x12\x1f\n" +
+	"\x06weight\x18\x11 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x06weightB\x0f\n" +
+	"\x06action\x12\x05\xbaH\x02\b\x01B\r\n" +
+	"\v_cancelable\"\x82\x01\n" +
+	"\aForEach\x12!\n" +
+	"\x05items\x18\x01 \x01(\tB\v\xbaH\br\x06 \x01(\x80\x80\x01R\x05items\x12(\n" +
+	"\vmax_running\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
+	"maxRunning\x12*\n" +
+	"\fmax_failures\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxFailures\"\x9d\x01\n" +
+	"\tJobAction\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1c\n" +
+	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04name\x123\n" +
+	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\"\xa2\x01\n" +
+	"\rProcessAction\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1d\n" +
+	"\x04args\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x123\n" +
+	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xcc\x04\n" +
 	"\n" +
-	"WaitAction\x122\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1e.progressor.v1.WaitAction.KindR\x04kind\x12\x14\n" +
-	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1c\n" +
-	"\tassignees\x18\x03 \x03(\tR\tassignees\x12<\n" +
-	"\rresult_schema\x18\x04 \x01(\v2\x17.google.protobuf.StructR\fresultSchema\x12+\n" +
-	"\x03due\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03due\x12B\n" +
+	"WaitAction\x12<\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1e.progressor.v1.WaitAction.KindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12\x1f\n" +
+	"\x05title\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x05title\x121\n" +
+	"\tassignees\x18\x03 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\"\br\x06 \x01(\x80\x80\x01R\tassignees\x12<\n" +
+	"\rresult_schema\x18\x04 \x01(\v2\x17.google.protobuf.StructR\fresultSchema\x12=\n" +
+	"\x03due\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x03due\x12L\n" +
 	"\n" +
-	"due_action\x18\x06 \x01(\x0e2#.progressor.v1.WaitAction.DueActionR\tdueAction\x125\n" +
+	"due_action\x18\x06 \x01(\x0e2#.progressor.v1.WaitAction.DueActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\tdueAction\x125\n" +
 	"\n" +
 	"due_result\x18\a \x01(\v2\x16.google.protobuf.ValueR\tdueResult\"?\n" +
 	"\x04Kind\x12\x14\n" +
@@ -4631,14 +4656,15 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x16DUE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fDUE_ACTION_FAIL\x10\x01\x12\x13\n" +
 	"\x0fDUE_ACTION_SKIP\x10\x02\x12\x16\n" +
-	"\x12DUE_ACTION_SUCCEED\x10\x03\"e\n" +
-	"\vDelayAction\x127\n" +
-	"\bduration\x18\x01 \x01(\v2\x19.google.protobuf.DurationH\x00R\bduration\x12\x14\n" +
-	"\x04time\x18\x02 \x01(\tH\x00R\x04timeB\a\n" +
-	"\x05until\"k\n" +
-	"\tRunAction\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x05R\aversion\x120\n" +
+	"\x12DUE_ACTION_SUCCEED\x10\x03\"\x8b\x01\n" +
+	"\vDelayAction\x12I\n" +
+	"\bduration\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00H\x00R\bduration\x12!\n" +
+	"\x04time\x18\x02 \x01(\tB\v\xbaH\br\x06 \x01(\x80\x80\x01H\x00R\x04timeB\x0e\n" +
+	"\x05until\x12\x05\xbaH\x02\b\x01\"\x92\x01\n" +
+	"\tRunAction\x120\n" +
+	"\x04type\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x120\n" +
 	"\apayload\x18\x03 \x01(\v2\x16.google.protobuf.ValueR\apayload\"\xb8\n" +
 	"\n" +
 	"\x03Run\x12\x1c\n" +
@@ -4698,12 +4724,12 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\b\n" +
 	"\x06_indexB\x16\n" +
-	"\x14_compensation_status\"\xe7\x01\n" +
-	"\x0eStartRunTarget\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x05R\aversion\x12\x14\n" +
-	"\x05scope\x18\x03 \x01(\tR\x05scope\x12\x19\n" +
-	"\bscope_id\x18\x04 \x01(\tR\ascopeId\x12A\n" +
+	"\x14_compensation_status\"\xa2\x02\n" +
+	"\x0eStartRunTarget\x120\n" +
+	"\x04type\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1e\n" +
+	"\x05scope\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
+	"\bscope_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x12A\n" +
 	"\x10payload_template\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x0fpayloadTemplate\x123\n" +
 	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x88\x04\n" +
 	"\bOpenWait\x12\x1c\n" +
@@ -4738,161 +4764,176 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tworker_id\x18\f \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05actor\x18\r \x01(\tR\x05actor\x12=\n" +
 	"\fcreated_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTimeB\b\n" +
-	"\x06_index\"\xb3\x01\n" +
-	"\x12PutTemplateRequest\x123\n" +
-	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\x12.\n" +
-	"\x10expected_version\x18\x02 \x01(\x05H\x00R\x0fexpectedVersion\x88\x01\x01\x12#\n" +
+	"\x06_index\"\xc4\x01\n" +
+	"\x12PutTemplateRequest\x12;\n" +
+	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateB\x06\xbaH\x03\xc8\x01\x01R\btemplate\x127\n" +
+	"\x10expected_version\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x0fexpectedVersion\x88\x01\x01\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnlyB\x13\n" +
 	"\x11_expected_version\"d\n" +
 	"\x13PutTemplateResponse\x123\n" +
 	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"`\n" +
-	"\x12GetTemplateRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x05R\aversion\"f\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xa5\x01\n" +
+	"\x12GetTemplateRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
+	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\aversion\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"f\n" +
 	"\x13GetTemplateResponse\x123\n" +
 	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\x12\x1a\n" +
-	"\bversions\x18\x02 \x03(\x05R\bversions\"p\n" +
-	"\x14ListTemplatesRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\bversions\x18\x02 \x03(\x05R\bversions\"\xa4\x01\n" +
+	"\x14ListTemplatesRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"v\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"v\n" +
 	"\x15ListTemplatesResponse\x125\n" +
 	"\ttemplates\x18\x01 \x03(\v2\x17.progressor.v1.TemplateR\ttemplates\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"I\n" +
-	"\x15EnableTemplateRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"M\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
+	"\x15EnableTemplateRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
+	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\"M\n" +
 	"\x16EnableTemplateResponse\x123\n" +
-	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\"J\n" +
-	"\x16DisableTemplateRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"N\n" +
+	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\"\x86\x01\n" +
+	"\x16DisableTemplateRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
+	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\"N\n" +
 	"\x17DisableTemplateResponse\x123\n" +
-	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\"I\n" +
-	"\x15DeleteTemplateRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\"\x18\n" +
-	"\x16DeleteTemplateResponse\"\x91\x03\n" +
-	"\x0fStartRunRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x12\n" +
-	"\x04type\x18\x03 \x01(\tR\x04type\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\x05R\aversion\x12\x14\n" +
-	"\x05scope\x18\x05 \x01(\tR\x05scope\x12\x19\n" +
-	"\bscope_id\x18\x06 \x01(\tR\ascopeId\x120\n" +
-	"\apayload\x18\a \x01(\v2\x16.google.protobuf.ValueR\apayload\x125\n" +
-	"\brun_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\arunTime\x12'\n" +
-	"\x0fidempotency_key\x18\t \x01(\tR\x0eidempotencyKey\x123\n" +
+	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\"\x85\x01\n" +
+	"\x15DeleteTemplateRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
+	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\"\x18\n" +
+	"\x16DeleteTemplateResponse\"\x91\x04\n" +
+	"\x0fStartRunRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1f\n" +
+	"\x06run_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05runId\x120\n" +
+	"\x04type\x18\x03 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\aversion\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1e\n" +
+	"\x05scope\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
+	"\bscope_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x120\n" +
+	"\apayload\x18\a \x01(\v2\x16.google.protobuf.ValueR\apayload\x12H\n" +
+	"\brun_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\arunTime\x121\n" +
+	"\x0fidempotency_key\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x123\n" +
 	"\bmetadata\x18\n" +
 	" \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12#\n" +
 	"\rvalidate_only\x18\v \x01(\bR\fvalidateOnly\"R\n" +
 	"\x10StartRunResponse\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\x12\x18\n" +
-	"\astarted\x18\x02 \x01(\bR\astarted\"|\n" +
-	"\rGetRunRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x126\n" +
-	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bawaitEnd\"6\n" +
+	"\astarted\x18\x02 \x01(\bR\astarted\"\xb8\x01\n" +
+	"\rGetRunRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12H\n" +
+	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\bawaitEnd\"6\n" +
 	"\x0eGetRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\x9e\x01\n" +
-	"\x0fListRunsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x19\n" +
-	"\border_by\x18\x03 \x01(\tR\aorderBy\x12\x1b\n" +
-	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x01\n" +
+	"\x0fListRunsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12#\n" +
+	"\border_by\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\aorderBy\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"b\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"b\n" +
 	"\x10ListRunsResponse\x12&\n" +
 	"\x04runs\x18\x01 \x03(\v2\x12.progressor.v1.RunR\x04runs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9c\x01\n" +
-	"\x10ListStepsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x17\n" +
-	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x1b\n" +
-	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfa\x01\n" +
+	"\x10ListStepsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x125\n" +
+	"\astep_id\x18\x03 \x01(\tB\x1c\xbaH\x19\xd8\x01\x01r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"f\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"f\n" +
 	"\x11ListStepsResponse\x12)\n" +
 	"\x05steps\x18\x01 \x03(\v2\x13.progressor.v1.StepR\x05steps\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"_\n" +
-	"\x10CancelRunRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"9\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x93\x01\n" +
+	"\x10CancelRunRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"9\n" +
 	"\x11CancelRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"m\n" +
-	"\x0fRetryRunRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12%\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\x97\x01\n" +
+	"\x0fRetryRunRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12%\n" +
 	"\x0enewest_version\x18\x03 \x01(\bR\rnewestVersion\"8\n" +
 	"\x10RetryRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"p\n" +
-	"\x10RepeatRunRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"9\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xa4\x01\n" +
+	"\x10RepeatRunRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x121\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"9\n" +
 	"\x11RepeatRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\x88\x01\n" +
-	"\x14ListOpenWaitsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xc7\x01\n" +
+	"\x14ListOpenWaitsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"n\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"n\n" +
 	"\x15ListOpenWaitsResponse\x12-\n" +
 	"\x05waits\x18\x01 \x03(\v2\x17.progressor.v1.OpenWaitR\x05waits\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe6\x02\n" +
-	"\x13CompleteStepRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x17\n" +
-	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x19\n" +
-	"\x05index\x18\x04 \x01(\x05H\x01R\x05index\x88\x01\x01\x12\x14\n" +
-	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1b\n" +
-	"\tworker_id\x18\x06 \x01(\tR\bworkerId\x120\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xcf\x03\n" +
+	"\x13CompleteStepRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x122\n" +
+	"\astep_id\x18\x03 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\"\n" +
+	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x01R\x05index\x88\x01\x01\x12\x1e\n" +
+	"\x05token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x05token\x12%\n" +
+	"\tworker_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\bworkerId\x120\n" +
 	"\x06result\x18\a \x01(\v2\x16.google.protobuf.ValueH\x00R\x06result\x122\n" +
 	"\afailure\x18\b \x01(\v2\x16.progressor.v1.FailureH\x00R\afailure\x128\n" +
-	"\tcancelled\x18\t \x01(\v2\x18.progressor.v1.CancelledH\x00R\tcancelledB\t\n" +
-	"\aoutcomeB\b\n" +
+	"\tcancelled\x18\t \x01(\v2\x18.progressor.v1.CancelledH\x00R\tcancelledB\x10\n" +
+	"\aoutcome\x12\x05\xbaH\x02\b\x01B\b\n" +
 	"\x06_index\"<\n" +
 	"\x14CompleteStepResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xfe\x01\n" +
-	"\x11ReportStepRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x17\n" +
-	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x19\n" +
-	"\x05index\x18\x04 \x01(\x05H\x00R\x05index\x88\x01\x01\x12\x14\n" +
-	"\x05token\x18\x05 \x01(\tR\x05token\x123\n" +
-	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12+\n" +
-	"\x03due\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03dueB\b\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe8\x02\n" +
+	"\x11ReportStepRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x122\n" +
+	"\astep_id\x18\x03 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\"\n" +
+	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x05index\x88\x01\x01\x12\x1e\n" +
+	"\x05token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x05token\x123\n" +
+	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12=\n" +
+	"\x03due\x18\a \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x03dueB\b\n" +
 	"\x06_index\"Q\n" +
 	"\x12ReportStepResponse\x12;\n" +
-	"\tdirective\x18\x01 \x01(\v2\x1d.progressor.v1.LeaseDirectiveR\tdirective\"\xcc\x01\n" +
-	"\x0fSkipStepRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x17\n" +
-	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x19\n" +
-	"\x05index\x18\x04 \x01(\x05H\x00R\x05index\x88\x01\x01\x12.\n" +
-	"\x06result\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x06result\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reasonB\b\n" +
+	"\tdirective\x18\x01 \x01(\v2\x1d.progressor.v1.LeaseDirectiveR\tdirective\"\xa4\x02\n" +
+	"\x0fSkipStepRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x122\n" +
+	"\astep_id\x18\x03 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\"\n" +
+	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x05index\x88\x01\x01\x12.\n" +
+	"\x06result\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x06result\x12 \n" +
+	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reasonB\b\n" +
 	"\x06_index\"8\n" +
 	"\x10SkipStepResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\x88\x01\n" +
-	"\x14ListJobEventsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xc7\x01\n" +
+	"\x14ListJobEventsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"p\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"p\n" +
 	"\x15ListJobEventsResponse\x12/\n" +
 	"\x06events\x18\x01 \x03(\v2\x17.progressor.v1.JobEventR\x06events\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n" +
-	"\x15WatchJobEventsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"_\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x98\x01\n" +
+	"\x15WatchJobEventsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12 \n" +
+	"\x06cursor\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06cursor\"_\n" +
 	"\x16WatchJobEventsResponse\x12-\n" +
 	"\x05event\x18\x01 \x01(\v2\x17.progressor.v1.JobEventR\x05event\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor*\xd2\x01\n" +

@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -250,10 +251,11 @@ func (x *EnqueueBatchResponse) GetJobs() []*EnqueueResponse {
 }
 
 type GetJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	AwaitEnd      *durationpb.Duration   `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"` // waits for the job's end, at most this long
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// waits for the job's end, at most this long
+	AwaitEnd      *durationpb.Duration `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,12 +356,13 @@ func (x *GetJobResponse) GetJob() *Job {
 }
 
 type ListJobsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Filter        string                 `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"` // AIP-160 over state, name, priority, tags, created_time, metadata.*, args.*
-	OrderBy       string                 `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
-	PageSize      int32                  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// AIP-160 over state, name, priority, tags, created_time, metadata.*, args.*
+	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1580,69 +1583,78 @@ var File_progressor_v1_job_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xe3\x01\n" +
-	"\x0eEnqueueRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12*\n" +
+	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xa1\x02\n" +
+	"\x0eEnqueueRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1f\n" +
+	"\x06job_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05jobId\x12\x1e\n" +
+	"\x04name\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12*\n" +
 	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
-	"\aoptions\x18\x05 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x12'\n" +
-	"\x0fidempotency_key\x18\x06 \x01(\tR\x0eidempotencyKey\"S\n" +
+	"\aoptions\x18\x05 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x121\n" +
+	"\x0fidempotency_key\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"S\n" +
 	"\x0fEnqueueResponse\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\x12\x1a\n" +
-	"\benqueued\x18\x02 \x01(\bR\benqueued\"H\n" +
-	"\x13EnqueueBatchRequest\x121\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x1d.progressor.v1.EnqueueRequestR\x04jobs\"J\n" +
+	"\benqueued\x18\x02 \x01(\bR\benqueued\"U\n" +
+	"\x13EnqueueBatchRequest\x12>\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x1d.progressor.v1.EnqueueRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\x04jobs\"J\n" +
 	"\x14EnqueueBatchResponse\x122\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x1e.progressor.v1.EnqueueResponseR\x04jobs\"|\n" +
-	"\rGetJobRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x126\n" +
-	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bawaitEnd\"6\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x1e.progressor.v1.EnqueueResponseR\x04jobs\"\xb8\x01\n" +
+	"\rGetJobRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12H\n" +
+	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\bawaitEnd\"6\n" +
 	"\x0eGetJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"\x9e\x01\n" +
-	"\x0fListJobsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x19\n" +
-	"\border_by\x18\x03 \x01(\tR\aorderBy\x12\x1b\n" +
-	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"\xe7\x01\n" +
+	"\x0fListJobsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12#\n" +
+	"\border_by\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\aorderBy\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"b\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"b\n" +
 	"\x10ListJobsResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.progressor.v1.JobR\x04jobs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x81\x01\n" +
-	"\x12FetchResultRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x126\n" +
-	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bawaitEnd\"\x81\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbd\x01\n" +
+	"\x12FetchResultRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12H\n" +
+	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\bawaitEnd\"\x81\x02\n" +
 	"\x13FetchResultResponse\x12-\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x17.progressor.v1.JobStateR\x05state\x12.\n" +
 	"\x06result\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x06result\x120\n" +
 	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureR\afailure\x12?\n" +
 	"\rfinished_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x18\n" +
-	"\adropped\x18\x05 \x01(\bR\adropped\"\xb9\x01\n" +
-	"\x10UpdateJobRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x123\n" +
-	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x12;\n" +
-	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"\adropped\x18\x05 \x01(\bR\adropped\"\xf3\x01\n" +
+	"\x10UpdateJobRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12;\n" +
+	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsB\x06\xbaH\x03\xc8\x01\x01R\aoptions\x12C\n" +
+	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01R\n" +
 	"updateMask\"9\n" +
 	"\x11UpdateJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"_\n" +
-	"\x10CancelJobRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"9\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"\x93\x01\n" +
+	"\x10CancelJobRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"9\n" +
 	"\x11CancelJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"o\n" +
-	"\x0fRetryJobRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
-	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12'\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"\x99\x01\n" +
+	"\x0fRetryJobRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12'\n" +
 	"\x0fclear_successes\x18\x03 \x01(\bR\x0eclearSuccesses\"8\n" +
 	"\x10RetryJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"4\n" +
-	"\x14GetQueueStatsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"\xb6\x02\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"R\n" +
+	"\x14GetQueueStatsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xb6\x02\n" +
 	"\x15GetQueueStatsResponse\x12\\\n" +
 	"\x0ecount_by_state\x18\x01 \x03(\v26.progressor.v1.GetQueueStatsResponse.CountByStateEntryR\fcountByState\x12K\n" +
 	"\x14oldest_available_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x12oldestAvailableAge\x121\n" +
@@ -1655,30 +1667,32 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\x0ecount_by_state\x18\x02 \x03(\v2-.progressor.v1.JobNameStats.CountByStateEntryR\fcountByState\x1a?\n" +
 	"\x11CountByStateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb5\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x80\x02\n" +
 	"\n" +
-	"Constraint\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05match\x18\x03 \x01(\tR\x05match\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\tR\x03key\x12\x1f\n" +
-	"\vmax_running\x18\x05 \x01(\x05R\n" +
+	"Constraint\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12!\n" +
+	"\x05match\x18\x03 \x01(\tB\v\xbaH\br\x06 \x01(\x80\x80\x01R\x05match\x12\x1b\n" +
+	"\x03key\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x03key\x12(\n" +
+	"\vmax_running\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
 	"maxRunning\x12,\n" +
-	"\x04rate\x18\x06 \x01(\v2\x18.progressor.v1.RateLimitR\x04rate\"d\n" +
-	"\tRateLimit\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x05R\x05count\x12+\n" +
-	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03per\x12\x14\n" +
-	"\x05burst\x18\x03 \x01(\x05R\x05burst\"Q\n" +
-	"\x14PutConstraintRequest\x129\n" +
+	"\x04rate\x18\x06 \x01(\v2\x18.progressor.v1.RateLimitR\x04rate\"\x8b\x01\n" +
+	"\tRateLimit\x12\x1d\n" +
+	"\x05count\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\x05count\x12@\n" +
+	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x13\xbaH\x10\xc8\x01\x01\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v*\x00R\x03per\x12\x1d\n" +
+	"\x05burst\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05burst\"Y\n" +
+	"\x14PutConstraintRequest\x12A\n" +
 	"\n" +
-	"constraint\x18\x01 \x01(\v2\x19.progressor.v1.ConstraintR\n" +
+	"constraint\x18\x01 \x01(\v2\x19.progressor.v1.ConstraintB\x06\xbaH\x03\xc8\x01\x01R\n" +
 	"constraint\"R\n" +
 	"\x15PutConstraintResponse\x129\n" +
 	"\n" +
 	"constraint\x18\x01 \x01(\v2\x19.progressor.v1.ConstraintR\n" +
-	"constraint\"6\n" +
-	"\x16ListConstraintsRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"[\n" +
+	"constraint\"T\n" +
+	"\x16ListConstraintsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"[\n" +
 	"\x17ListConstraintsResponse\x12@\n" +
 	"\vconstraints\x18\x01 \x03(\v2\x1e.progressor.v1.ConstraintStateR\vconstraints\"\xc2\x01\n" +
 	"\x0fConstraintState\x129\n" +
@@ -1687,10 +1701,11 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"constraint\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\x03R\arunning\x12\x18\n" +
 	"\awaiting\x18\x03 \x01(\x03R\awaiting\x12@\n" +
-	"\x0enext_free_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextFreeTime\"K\n" +
-	"\x17DeleteConstraintRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x1a\n" +
+	"\x0enext_free_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextFreeTime\"u\n" +
+	"\x17DeleteConstraintRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\"\x1a\n" +
 	"\x18DeleteConstraintResponse2\x85\b\n" +
 	"\n" +
 	"JobService\x12H\n" +

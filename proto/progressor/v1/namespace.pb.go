@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -227,16 +228,21 @@ func (ConnectProcessor_Protocol) EnumDescriptor() ([]byte, []int) {
 }
 
 type Namespace struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Processor     *ProcessorConfig       `protobuf:"bytes,2,opt,name=processor,proto3" json:"processor,omitempty"`
-	RetryPolicy   *RetryPolicy           `protobuf:"bytes,3,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	StepTimeout   *durationpb.Duration   `protobuf:"bytes,4,opt,name=step_timeout,json=stepTimeout,proto3" json:"step_timeout,omitempty"` // of one attempt of a task; default 60 s
-	MaxRunning    int32                  `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"`   // tasks of this namespace at a time on one node; default 1,000
-	ZombiePolicy  ZombiePolicy           `protobuf:"varint,6,opt,name=zombie_policy,json=zombiePolicy,proto3,enum=progressor.v1.ZombiePolicy" json:"zombie_policy,omitempty"`
-	HistoryMode   HistoryMode            `protobuf:"varint,7,opt,name=history_mode,json=historyMode,proto3,enum=progressor.v1.HistoryMode" json:"history_mode,omitempty"` // what a task without a range of its own shows the processor
-	Retention     *durationpb.Duration   `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`                                                        // of processes at their end; 0: for ever
-	MaxWaiting    int32                  `protobuf:"varint,9,opt,name=max_waiting,json=maxWaiting,proto3" json:"max_waiting,omitempty"`                                   // calls waiting in one process, without the one that runs; past it RESOURCE_EXHAUSTED; default 1000
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Namespace   string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Processor   *ProcessorConfig       `protobuf:"bytes,2,opt,name=processor,proto3" json:"processor,omitempty"`
+	RetryPolicy *RetryPolicy           `protobuf:"bytes,3,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
+	// of one attempt of a task; default 60 s
+	StepTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=step_timeout,json=stepTimeout,proto3" json:"step_timeout,omitempty"`
+	// tasks of this namespace at a time on one node; default 1,000
+	MaxRunning   int32        `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"`
+	ZombiePolicy ZombiePolicy `protobuf:"varint,6,opt,name=zombie_policy,json=zombiePolicy,proto3,enum=progressor.v1.ZombiePolicy" json:"zombie_policy,omitempty"`
+	// what a task without a range of its own shows the processor
+	HistoryMode HistoryMode `protobuf:"varint,7,opt,name=history_mode,json=historyMode,proto3,enum=progressor.v1.HistoryMode" json:"history_mode,omitempty"`
+	// of processes at their end; 0: for ever
+	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
+	// calls waiting in one process, without the one that runs; past it RESOURCE_EXHAUSTED; default 1000
+	MaxWaiting    int32                  `protobuf:"varint,9,opt,name=max_waiting,json=maxWaiting,proto3" json:"max_waiting,omitempty"`
 	Paused        bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -517,8 +523,9 @@ func (x *ConnectProcessor) GetHeaders() map[string]string {
 }
 
 type PullProcessor struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseDuration *durationpb.Duration   `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"` // default 30 s
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// default 30 s
+	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -607,15 +614,20 @@ func (x *BuiltinProcessor) GetName() string {
 // How failed tasks are tried again. After attempt n fails, the next waits
 // min(initial * coefficient^(n-1), max), with jitter.
 type RetryPolicy struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	InitialInterval    *durationpb.Duration   `protobuf:"bytes,1,opt,name=initial_interval,json=initialInterval,proto3" json:"initial_interval,omitempty"`                  // default 5 s
-	BackoffCoefficient *float64               `protobuf:"fixed64,2,opt,name=backoff_coefficient,json=backoffCoefficient,proto3,oneof" json:"backoff_coefficient,omitempty"` // default 1.0
-	MaxInterval        *durationpb.Duration   `protobuf:"bytes,3,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`                              // default 180 s
-	MaxAttempts        int32                  `protobuf:"varint,4,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`                             // default 3
-	NonRetryableErrors []string               `protobuf:"bytes,5,rep,name=non_retryable_errors,json=nonRetryableErrors,proto3" json:"non_retryable_errors,omitempty"`       // failure reasons
-	Jitter             *float64               `protobuf:"fixed64,6,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`                                                   // default 0.1
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// default 5 s
+	InitialInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=initial_interval,json=initialInterval,proto3" json:"initial_interval,omitempty"`
+	// default 1.0
+	BackoffCoefficient *float64 `protobuf:"fixed64,2,opt,name=backoff_coefficient,json=backoffCoefficient,proto3,oneof" json:"backoff_coefficient,omitempty"`
+	// default 180 s
+	MaxInterval *durationpb.Duration `protobuf:"bytes,3,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
+	MaxAttempts int32                `protobuf:"varint,4,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // default 3
+	// failure reasons
+	NonRetryableErrors []string `protobuf:"bytes,5,rep,name=non_retryable_errors,json=nonRetryableErrors,proto3" json:"non_retryable_errors,omitempty"`
+	// default 0.1
+	Jitter        *float64 `protobuf:"fixed64,6,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryPolicy) Reset() {
@@ -1126,32 +1138,35 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x04\n" +
-	"\tNamespace\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12<\n" +
-	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigR\tprocessor\x12=\n" +
-	"\fretry_policy\x18\x03 \x01(\v2\x1a.progressor.v1.RetryPolicyR\vretryPolicy\x12<\n" +
-	"\fstep_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vstepTimeout\x12\x1f\n" +
-	"\vmax_running\x18\x05 \x01(\x05R\n" +
-	"maxRunning\x12@\n" +
-	"\rzombie_policy\x18\x06 \x01(\x0e2\x1b.progressor.v1.ZombiePolicyR\fzombiePolicy\x12=\n" +
-	"\fhistory_mode\x18\a \x01(\x0e2\x1a.progressor.v1.HistoryModeR\vhistoryMode\x127\n" +
-	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1f\n" +
-	"\vmax_waiting\x18\t \x01(\x05R\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x05\n" +
+	"\tNamespace\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
+	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
+	"\fretry_policy\x18\x03 \x01(\v2\x1a.progressor.v1.RetryPolicyR\vretryPolicy\x12N\n" +
+	"\fstep_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\vstepTimeout\x12(\n" +
+	"\vmax_running\x18\x05 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
+	"maxRunning\x12J\n" +
+	"\rzombie_policy\x18\x06 \x01(\x0e2\x1b.progressor.v1.ZombiePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\fzombiePolicy\x12G\n" +
+	"\fhistory_mode\x18\a \x01(\x0e2\x1a.progressor.v1.HistoryModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\vhistoryMode\x12I\n" +
+	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\tretention\x12(\n" +
+	"\vmax_waiting\x18\t \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
 	"maxWaiting\x12\x16\n" +
 	"\x06paused\x18\n" +
 	" \x01(\bR\x06paused\x12=\n" +
-	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\"\xcc\x01\n" +
+	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\"\xd3\x01\n" +
 	"\x0fProcessorConfig\x12;\n" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
-	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\v\n" +
-	"\ttransport\"\xe6\x03\n" +
-	"\x10ConnectProcessor\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\x12D\n" +
-	"\bencoding\x18\x02 \x01(\x0e2(.progressor.v1.ConnectProcessor.EncodingR\bencoding\x12D\n" +
-	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolR\bprotocol\x12F\n" +
-	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryR\aheaders\x1a:\n" +
+	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\x12\n" +
+	"\ttransport\x12\x05\xbaH\x02\b\x01\"\x9a\x04\n" +
+	"\x10ConnectProcessor\x12&\n" +
+	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
+	"^https?://R\x03url\x12N\n" +
+	"\bencoding\x18\x02 \x01(\x0e2(.progressor.v1.ConnectProcessor.EncodingB\b\xbaH\x05\x82\x01\x02\x10\x01R\bencoding\x12N\n" +
+	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolB\b\xbaH\x05\x82\x01\x02\x10\x01R\bprotocol\x12P\n" +
+	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
@@ -1163,39 +1178,43 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\bProtocol\x12\x18\n" +
 	"\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10PROTOCOL_CONNECT\x10\x01\x12\x11\n" +
-	"\rPROTOCOL_GRPC\x10\x02\"Q\n" +
-	"\rPullProcessor\x12@\n" +
-	"\x0elease_duration\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"&\n" +
-	"\x10BuiltinProcessor\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xdc\x02\n" +
-	"\vRetryPolicy\x12D\n" +
-	"\x10initial_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x0finitialInterval\x124\n" +
-	"\x13backoff_coefficient\x18\x02 \x01(\x01H\x00R\x12backoffCoefficient\x88\x01\x01\x12<\n" +
-	"\fmax_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\vmaxInterval\x12!\n" +
-	"\fmax_attempts\x18\x04 \x01(\x05R\vmaxAttempts\x120\n" +
-	"\x14non_retryable_errors\x18\x05 \x03(\tR\x12nonRetryableErrors\x12\x1b\n" +
-	"\x06jitter\x18\x06 \x01(\x01H\x01R\x06jitter\x88\x01\x01B\x16\n" +
+	"\rPROTOCOL_GRPC\x10\x02\"c\n" +
+	"\rPullProcessor\x12R\n" +
+	"\x0elease_duration\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\rleaseDuration\"2\n" +
+	"\x10BuiltinProcessor\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\"\xc7\x03\n" +
+	"\vRetryPolicy\x12V\n" +
+	"\x10initial_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x0finitialInterval\x12F\n" +
+	"\x13backoff_coefficient\x18\x02 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\xf0?H\x00R\x12backoffCoefficient\x88\x01\x01\x12N\n" +
+	"\fmax_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\vmaxInterval\x12*\n" +
+	"\fmax_attempts\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxAttempts\x12C\n" +
+	"\x14non_retryable_errors\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x12nonRetryableErrors\x124\n" +
+	"\x06jitter\x18\x06 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x06jitter\x88\x01\x01B\x16\n" +
 	"\x14_backoff_coefficientB\t\n" +
-	"\a_jitter\"M\n" +
-	"\x13PutNamespaceRequest\x126\n" +
-	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"N\n" +
+	"\a_jitter\"U\n" +
+	"\x13PutNamespaceRequest\x12>\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceB\x06\xbaH\x03\xc8\x01\x01R\tnamespace\"N\n" +
 	"\x14PutNamespaceResponse\x126\n" +
-	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"3\n" +
-	"\x13GetNamespaceRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"N\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"Q\n" +
+	"\x13GetNamespaceRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"N\n" +
 	"\x14GetNamespaceResponse\x126\n" +
 	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"\x17\n" +
 	"\x15ListNamespacesRequest\"R\n" +
 	"\x16ListNamespacesResponse\x128\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\v2\x18.progressor.v1.NamespaceR\n" +
-	"namespaces\"5\n" +
-	"\x15PauseNamespaceRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"P\n" +
+	"namespaces\"S\n" +
+	"\x15PauseNamespaceRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"P\n" +
 	"\x16PauseNamespaceResponse\x126\n" +
-	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"6\n" +
-	"\x16ResumeNamespaceRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\"Q\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"T\n" +
+	"\x16ResumeNamespaceRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"Q\n" +
 	"\x17ResumeNamespaceResponse\x126\n" +
 	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace*_\n" +
 	"\fZombiePolicy\x12\x1d\n" +

@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1142,15 +1143,18 @@ type StartRequest struct {
 	Metadata  *structpb.Struct       `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// A repeated request with the same key gets the first one's answer; with the same key and another
 	// request (fingerprint), ALREADY_EXISTS. Scope: namespace and process_id (for "" the namespace).
-	IdempotencyKey string                 `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	Context        []byte                 `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"` // handed to the processor with this task and with the timers that it sets
-	Range          *HistoryRange          `protobuf:"bytes,7,opt,name=range,proto3" json:"range,omitempty"`     // what the processor is shown
-	Wait           Wait                   `protobuf:"varint,8,opt,name=wait,proto3,enum=progressor.v1.Wait" json:"wait,omitempty"`
-	Timeout        *durationpb.Duration   `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`                       // of the wait; default: the namespace's step timeout
-	StartTime      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"` // not before
-	Priority       int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"`                   // smaller first, among the waiting processes of a namespace
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	// handed to the processor with this task and with the timers that it sets
+	Context []byte        `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"`
+	Range   *HistoryRange `protobuf:"bytes,7,opt,name=range,proto3" json:"range,omitempty"` // what the processor is shown
+	Wait    Wait          `protobuf:"varint,8,opt,name=wait,proto3,enum=progressor.v1.Wait" json:"wait,omitempty"`
+	// of the wait; default: the namespace's step timeout
+	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// not before
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	Priority      int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"` // smaller first, among the waiting processes of a namespace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartRequest) Reset() {
@@ -1672,9 +1676,11 @@ type AwaitTaskRequest struct {
 	//
 	//	*AwaitTaskRequest_TaskId
 	//	*AwaitTaskRequest_IdempotencyKey
-	Key           isAwaitTaskRequest_Key `protobuf_oneof:"key"`
-	ProcessId     string                 `protobuf:"bytes,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // required
-	Timeout       *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`                      // 0: answer at once. Past it the answer is the task as it is, no error.
+	Key isAwaitTaskRequest_Key `protobuf_oneof:"key"`
+	// required
+	ProcessId string `protobuf:"bytes,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// 0: answer at once. Past it the answer is the task as it is, no error.
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1934,8 +1940,9 @@ type ListProcessesRequest struct {
 	// An AIP-160 filter over status, process_id, created_time, status_changed_time, detail and metadata.*, as in
 	//
 	//	status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
-	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"` // "created_time desc" (default), "status_changed_time", "process_id"
+	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// "created_time desc" (default), "status_changed_time", "process_id"
+	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2323,16 +2330,17 @@ func (*WatchProcessResponse_Event) isWatchProcessResponse_Update() {}
 func (*WatchProcessResponse_Process) isWatchProcessResponse_Update() {}
 
 type PutProcessRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	ProcessId     string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	Status        ProcessStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"` // RUNNING or ERROR
-	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	AuxState      []byte                 `protobuf:"bytes,5,opt,name=aux_state,json=auxState,proto3" json:"aux_state,omitempty"`
-	Metadata      *structpb.Struct       `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	History       []*Event               `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"` // event_id 1, 2, 3, …
-	Timers        []*Timer               `protobuf:"bytes,8,rep,name=timers,proto3" json:"timers,omitempty"`
-	Context       []byte                 `protobuf:"bytes,9,opt,name=context,proto3" json:"context,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// RUNNING or ERROR
+	Status        ProcessStatus    `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
+	Detail        string           `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	AuxState      []byte           `protobuf:"bytes,5,opt,name=aux_state,json=auxState,proto3" json:"aux_state,omitempty"`
+	Metadata      *structpb.Struct `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	History       []*Event         `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"` // event_id 1, 2, 3, …
+	Timers        []*Timer         `protobuf:"bytes,8,rep,name=timers,proto3" json:"timers,omitempty"`
+	Context       []byte           `protobuf:"bytes,9,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2475,11 +2483,12 @@ func (x *PutProcessResponse) GetProcess() *Process {
 }
 
 type CancelProcessRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	ProcessId     string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Grace         *durationpb.Duration   `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"` // default 30 s
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// default 30 s
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3067,7 +3076,7 @@ var File_progressor_v1_process_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
-	"\x1bprogressor/v1/process.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x06\n" +
+	"\x1bprogressor/v1/process.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x06\n" +
 	"\aProcess\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
@@ -3087,22 +3096,22 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x06timers\x18\x0e \x03(\v2\x14.progressor.v1.TimerR\x06timers\x12N\n" +
 	"\x15cancel_requested_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x13cancelRequestedTime\x12#\n" +
 	"\rcancel_reason\x18\x10 \x01(\tR\fcancelReason\x12\x12\n" +
-	"\x04kind\x18\x11 \x01(\tR\x04kind\"\xc4\x01\n" +
+	"\x04kind\x18\x11 \x01(\tR\x04kind\"\xe2\x01\n" +
 	"\x05Event\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x17\n" +
-	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x128\n" +
-	"\ttimestamp\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\x123\n" +
-	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x18\n" +
-	"\apayload\x18\x05 \x01(\fR\apayload\"\x9f\x01\n" +
-	"\x05Timer\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
-	"\tfire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bfireTime\x12\x16\n" +
-	"\x06remove\x18\x03 \x01(\bR\x06remove\x121\n" +
-	"\x06status\x18\x04 \x01(\x0e2\x19.progressor.v1.TaskStatusR\x06status\"\xf7\x01\n" +
-	"\fHistoryRange\x12\x1b\n" +
-	"\x06offset\x18\x01 \x01(\x03H\x00R\x06offset\x88\x01\x01\x12\x19\n" +
-	"\x05limit\x18\x02 \x01(\x05H\x01R\x05limit\x88\x01\x01\x12C\n" +
-	"\tdirection\x18\x03 \x01(\x0e2%.progressor.v1.HistoryRange.DirectionR\tdirection\"U\n" +
+	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12K\n" +
+	"\ttimestamp\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\ttimestamp\x123\n" +
+	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12#\n" +
+	"\apayload\x18\x05 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\apayload\"\xc9\x01\n" +
+	"\x05Timer\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04name\x12M\n" +
+	"\tfire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x14\xbaH\x11\xc8\x01\x01\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\bfireTime\x12\x16\n" +
+	"\x06remove\x18\x03 \x01(\bR\x06remove\x12;\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x19.progressor.v1.TaskStatusB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06status\"\x93\x02\n" +
+	"\fHistoryRange\x12$\n" +
+	"\x06offset\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\x06offset\x88\x01\x01\x12\"\n" +
+	"\x05limit\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x01R\x05limit\x88\x01\x01\x12M\n" +
+	"\tdirection\x18\x03 \x01(\x0e2%.progressor.v1.HistoryRange.DirectionB\b\xbaH\x05\x82\x01\x02\x10\x01R\tdirection\"U\n" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11DIRECTION_FORWARD\x10\x01\x12\x16\n" +
@@ -3136,149 +3145,170 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
 	"\rnon_retryable\x18\x03 \x01(\bR\fnonRetryable\x120\n" +
-	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\adetails\"W\n" +
+	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\adetails\"b\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
-	"\adetails\x18\x03 \x01(\fR\adetails\"\xbf\x03\n" +
-	"\fStartRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
+	"\adetails\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\adetails\"\xb6\x04\n" +
+	"\fStartRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n" +
-	"\x04args\x18\x03 \x01(\fR\x04args\x123\n" +
-	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\acontext\x18\x06 \x01(\fR\acontext\x121\n" +
-	"\x05range\x18\a \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x12'\n" +
-	"\x04wait\x18\b \x01(\x0e2\x13.progressor.v1.WaitR\x04wait\x123\n" +
-	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationR\atimeout\x129\n" +
+	"process_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tprocessId\x12\x1d\n" +
+	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x123\n" +
+	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x121\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x12#\n" +
+	"\acontext\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\acontext\x121\n" +
+	"\x05range\x18\a \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x121\n" +
+	"\x04wait\x18\b \x01(\x0e2\x13.progressor.v1.WaitB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04wait\x12E\n" +
+	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12L\n" +
 	"\n" +
 	"start_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1a\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tstartTime\x12\x1a\n" +
 	"\bpriority\x18\v \x01(\x05R\bpriority\"c\n" +
 	"\rStartResponse\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12\x1a\n" +
-	"\bresponse\x18\x03 \x01(\fR\bresponse\"\xce\x02\n" +
-	"\vCallRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\bresponse\x18\x03 \x01(\fR\bresponse\"\xb4\x03\n" +
+	"\vCallRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n" +
-	"\x04args\x18\x03 \x01(\fR\x04args\x12'\n" +
-	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\acontext\x18\x05 \x01(\fR\acontext\x121\n" +
-	"\x05range\x18\x06 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x12'\n" +
-	"\x04wait\x18\a \x01(\x0e2\x13.progressor.v1.WaitR\x04wait\x123\n" +
-	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1a\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
+	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x121\n" +
+	"\x0fidempotency_key\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x12#\n" +
+	"\acontext\x18\x05 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\acontext\x121\n" +
+	"\x05range\x18\x06 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x121\n" +
+	"\x04wait\x18\a \x01(\x0e2\x13.progressor.v1.WaitB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04wait\x12E\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12\x1a\n" +
 	"\bpriority\x18\t \x01(\x05R\bpriority\"C\n" +
 	"\fCallResponse\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1a\n" +
-	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xf1\x03\n" +
-	"\rRepairRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xde\x04\n" +
+	"\rRepairRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12L\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12L\n" +
 	"\tprocessor\x18\x03 \x01(\v2,.progressor.v1.RepairRequest.ProcessorRepairH\x00R\tprocessor\x12C\n" +
-	"\x06simple\x18\x04 \x01(\v2).progressor.v1.RepairRequest.SimpleRepairH\x00R\x06simple\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x12\x18\n" +
-	"\acontext\x18\x06 \x01(\fR\acontext\x12'\n" +
-	"\x04wait\x18\a \x01(\x0e2\x13.progressor.v1.WaitR\x04wait\x123\n" +
-	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x1aX\n" +
-	"\x0fProcessorRepair\x12\x12\n" +
-	"\x04args\x18\x01 \x01(\fR\x04args\x121\n" +
+	"\x06simple\x18\x04 \x01(\v2).progressor.v1.RepairRequest.SimpleRepairH\x00R\x06simple\x121\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x12#\n" +
+	"\acontext\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\acontext\x121\n" +
+	"\x04wait\x18\a \x01(\x0e2\x13.progressor.v1.WaitB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04wait\x12E\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x1ac\n" +
+	"\x0fProcessorRepair\x12\x1d\n" +
+	"\x04args\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x121\n" +
 	"\x05range\x18\x02 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x1a\x0e\n" +
-	"\fSimpleRepairB\x05\n" +
-	"\x03how\"E\n" +
+	"\fSimpleRepairB\f\n" +
+	"\x03how\x12\x05\xbaH\x02\b\x01\"E\n" +
 	"\x0eRepairResponse\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1a\n" +
-	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xd1\x01\n" +
-	"\x10AwaitTaskRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x19\n" +
-	"\atask_id\x18\x02 \x01(\x03H\x00R\x06taskId\x12)\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tH\x00R\x0eidempotencyKey\x12\x1d\n" +
+	"\bresponse\x18\x02 \x01(\fR\bresponse\"\xa9\x02\n" +
+	"\x10AwaitTaskRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\"\n" +
+	"\atask_id\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01H\x00R\x06taskId\x125\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02H\x00R\x0eidempotencyKey\x12)\n" +
 	"\n" +
-	"process_id\x18\x04 \x01(\tR\tprocessId\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeoutB\x05\n" +
-	"\x03key\"<\n" +
+	"process_id\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12E\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeoutB\f\n" +
+	"\x03key\x12\x05\xbaH\x02\b\x01\"<\n" +
 	"\x11AwaitTaskResponse\x12'\n" +
-	"\x04task\x18\x01 \x01(\v2\x13.progressor.v1.TaskR\x04task\"\xbd\x01\n" +
-	"\x11GetProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.progressor.v1.TaskR\x04task\"\xf9\x01\n" +
+	"\x11GetProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x121\n" +
-	"\x05range\x18\x03 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x128\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x121\n" +
+	"\x05range\x18\x03 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x12J\n" +
 	"\n" +
-	"await_init\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tawaitInit\"F\n" +
+	"await_init\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\tawaitInit\"F\n" +
 	"\x12GetProcessResponse\x120\n" +
-	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xa3\x01\n" +
-	"\x14ListProcessesRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
-	"\x06filter\x18\x02 \x01(\tR\x06filter\x12\x19\n" +
-	"\border_by\x18\x03 \x01(\tR\aorderBy\x12\x1b\n" +
-	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xec\x01\n" +
+	"\x14ListProcessesRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x12#\n" +
+	"\border_by\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\aorderBy\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"u\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"u\n" +
 	"\x15ListProcessesResponse\x124\n" +
 	"\tprocesses\x18\x01 \x03(\v2\x16.progressor.v1.ProcessR\tprocesses\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8e\x01\n" +
-	"\x13TraceProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x01\n" +
+	"\x13TraceProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"i\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"i\n" +
 	"\x14TraceProcessResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.progressor.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"x\n" +
-	"\x13WatchProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xab\x01\n" +
+	"\x13WatchProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12$\n" +
-	"\x0eafter_event_id\x18\x03 \x01(\x03R\fafterEventId\"\x82\x01\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12-\n" +
+	"\x0eafter_event_id\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\fafterEventId\"\x82\x01\n" +
 	"\x14WatchProcessResponse\x12,\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.progressor.v1.EventH\x00R\x05event\x122\n" +
 	"\aprocess\x18\x02 \x01(\v2\x16.progressor.v1.ProcessH\x00R\aprocessB\b\n" +
-	"\x06update\"\xe8\x02\n" +
-	"\x11PutProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\x06update\"\xc9\x03\n" +
+	"\x11PutProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x124\n" +
-	"\x06status\x18\x03 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x06status\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x1b\n" +
-	"\taux_state\x18\x05 \x01(\fR\bauxState\x123\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12@\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1c.progressor.v1.ProcessStatusB\n" +
+	"\xbaH\a\x82\x01\x04\x18\x02\x18\x03R\x06status\x12!\n" +
+	"\x06detail\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x06detail\x12&\n" +
+	"\taux_state\x18\x05 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\bauxState\x123\n" +
 	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12.\n" +
-	"\ahistory\x18\a \x03(\v2\x14.progressor.v1.EventR\ahistory\x12,\n" +
-	"\x06timers\x18\b \x03(\v2\x14.progressor.v1.TimerR\x06timers\x12\x18\n" +
-	"\acontext\x18\t \x01(\fR\acontext\"F\n" +
+	"\ahistory\x18\a \x03(\v2\x14.progressor.v1.EventR\ahistory\x126\n" +
+	"\x06timers\x18\b \x03(\v2\x14.progressor.v1.TimerB\b\xbaH\x05\x92\x01\x02\x10dR\x06timers\x12#\n" +
+	"\acontext\x18\t \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\acontext\"F\n" +
 	"\x12PutProcessResponse\x120\n" +
-	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\x9c\x01\n" +
-	"\x14CancelProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xe2\x01\n" +
+	"\x14CancelProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12/\n" +
-	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"I\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\x12A\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x05grace\"I\n" +
 	"\x15CancelProcessResponse\x120\n" +
-	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"l\n" +
-	"\x15SuspendProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xa0\x01\n" +
+	"\x15SuspendProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"J\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"J\n" +
 	"\x16SuspendProcessResponse\x120\n" +
-	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"S\n" +
-	"\x14ResumeProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"}\n" +
+	"\x14ResumeProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\"I\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"I\n" +
 	"\x15ResumeProcessResponse\x120\n" +
-	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"S\n" +
-	"\x14RemoveProcessRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"}\n" +
+	"\x14RemoveProcessRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\"\x17\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"\x17\n" +
 	"\x15RemoveProcessResponse\"\xb3\b\n" +
 	"\vErrorDetail\x129\n" +
 	"\x06reason\x18\x01 \x01(\x0e2!.progressor.v1.ErrorDetail.ReasonR\x06reason\x12\x1c\n" +

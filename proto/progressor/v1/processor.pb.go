@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -371,9 +372,10 @@ type Result struct {
 	//	*Result_UnsetTimer
 	//	*Result_Remove
 	//	*Result_Complete
-	Action           isResult_Action `protobuf_oneof:"action"`
-	NamedTimers      []*SetTimer     `protobuf:"bytes,9,rep,name=named_timers,json=namedTimers,proto3" json:"named_timers,omitempty"` // each replaces the timer of its name, and leaves the others
-	UnsetNamedTimers []string        `protobuf:"bytes,10,rep,name=unset_named_timers,json=unsetNamedTimers,proto3" json:"unset_named_timers,omitempty"`
+	Action isResult_Action `protobuf_oneof:"action"`
+	// each replaces the timer of its name, and leaves the others
+	NamedTimers      []*SetTimer `protobuf:"bytes,9,rep,name=named_timers,json=namedTimers,proto3" json:"named_timers,omitempty"`
+	UnsetNamedTimers []string    `protobuf:"bytes,10,rep,name=unset_named_timers,json=unsetNamedTimers,proto3" json:"unset_named_timers,omitempty"`
 	// Messages to other processes: stored in the same transaction (table messages), delivered exactly once, in order for
 	// one sender and one target, right after the commit; at most 100. A start of a process that exists does nothing; a
 	// message to a process in SUSPENDED or ERROR waits; to one that is missing or at its end it is dropped and counted.
@@ -541,10 +543,11 @@ func (*Result_Remove) isResult_Action() {}
 func (*Result_Complete) isResult_Action() {}
 
 type NewEvent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Payload       []byte                 `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
-	Metadata      *structpb.Struct       `protobuf:"bytes,2,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	Timestamp     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"` // absent: now
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Payload  []byte                 `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
+	Metadata *structpb.Struct       `protobuf:"bytes,2,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// absent: now
+	Timestamp     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -691,7 +694,8 @@ type SetTimer_At struct {
 }
 
 type SetTimer_After struct {
-	After *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3,oneof"` // past, zero or negative: at once, as the next task
+	// past, zero or negative: at once, as the next task
+	After *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3,oneof"`
 }
 
 func (*SetTimer_At) isSetTimer_When() {}
@@ -1113,7 +1117,7 @@ var File_progressor_v1_processor_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\"\xda\x04\n" +
+	"\x1dprogressor/v1/processor.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\"\xda\x04\n" +
 	"\x0eProcessRequest\x12+\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x17.progressor.v1.TaskTypeR\x04type\x12\x12\n" +
 	"\x04args\x18\x02 \x01(\fR\x04args\x120\n" +
@@ -1131,78 +1135,81 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\x0escheduled_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\rscheduledTime\x12\x19\n" +
 	"\bjob_name\x18\r \x01(\tR\ajobName\x121\n" +
 	"\bjob_args\x18\x0e \x01(\v2\x16.google.protobuf.ValueR\ajobArgs\x12-\n" +
-	"\x05child\x18\x0f \x01(\v2\x17.progressor.v1.ChildEndR\x05child\"\xbb\x01\n" +
+	"\x05child\x18\x0f \x01(\v2\x17.progressor.v1.ChildEndR\x05child\"\xc2\x01\n" +
 	"\x0fProcessResponse\x12/\n" +
 	"\x06result\x18\x01 \x01(\v2\x15.progressor.v1.ResultH\x00R\x06result\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x18.progressor.v1.RejectionH\x00R\trejection\x122\n" +
-	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureH\x00R\afailureB\t\n" +
-	"\aoutcome\"\xb1\x01\n" +
+	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureH\x00R\afailureB\x10\n" +
+	"\aoutcome\x12\x05\xbaH\x02\b\x01\"\xb1\x01\n" +
 	"\bChildEnd\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x124\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x06status\x12\x1a\n" +
 	"\bresponse\x18\x04 \x01(\fR\bresponse\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xf7\x04\n" +
-	"\x06Result\x12/\n" +
-	"\x06events\x18\x01 \x03(\v2\x17.progressor.v1.NewEventR\x06events\x12 \n" +
-	"\taux_state\x18\x02 \x01(\fH\x01R\bauxState\x88\x01\x01\x123\n" +
-	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x1a\n" +
-	"\bresponse\x18\x04 \x01(\fR\bresponse\x126\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xbf\x05\n" +
+	"\x06Result\x12:\n" +
+	"\x06events\x18\x01 \x03(\v2\x17.progressor.v1.NewEventB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06events\x12+\n" +
+	"\taux_state\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x01R\bauxState\x88\x01\x01\x123\n" +
+	"\bmetadata\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12%\n" +
+	"\bresponse\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\bresponse\x126\n" +
 	"\tset_timer\x18\x05 \x01(\v2\x17.progressor.v1.SetTimerH\x00R\bsetTimer\x12<\n" +
 	"\vunset_timer\x18\x06 \x01(\v2\x19.progressor.v1.UnsetTimerH\x00R\n" +
 	"unsetTimer\x12/\n" +
 	"\x06remove\x18\a \x01(\v2\x15.progressor.v1.RemoveH\x00R\x06remove\x125\n" +
-	"\bcomplete\x18\b \x01(\v2\x17.progressor.v1.CompleteH\x00R\bcomplete\x12:\n" +
-	"\fnamed_timers\x18\t \x03(\v2\x17.progressor.v1.SetTimerR\vnamedTimers\x12,\n" +
+	"\bcomplete\x18\b \x01(\v2\x17.progressor.v1.CompleteH\x00R\bcomplete\x12D\n" +
+	"\fnamed_timers\x18\t \x03(\v2\x17.progressor.v1.SetTimerB\b\xbaH\x05\x92\x01\x02\x10dR\vnamedTimers\x12?\n" +
 	"\x12unset_named_timers\x18\n" +
-	" \x03(\tR\x10unsetNamedTimers\x122\n" +
-	"\bcommands\x18\v \x03(\v2\x16.progressor.v1.CommandR\bcommands\x125\n" +
+	" \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x10unsetNamedTimers\x12<\n" +
+	"\bcommands\x18\v \x03(\v2\x16.progressor.v1.CommandB\b\xbaH\x05\x92\x01\x02\x10dR\bcommands\x125\n" +
 	"\n" +
 	"job_result\x18\f \x01(\v2\x16.google.protobuf.ValueR\tjobResultB\b\n" +
 	"\x06actionB\f\n" +
 	"\n" +
-	"_aux_state\"\x93\x01\n" +
-	"\bNewEvent\x12\x18\n" +
-	"\apayload\x18\x01 \x01(\fR\apayload\x123\n" +
-	"\bmetadata\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x128\n" +
-	"\ttimestamp\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\"\x9f\x01\n" +
-	"\bSetTimer\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
-	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x02at\x121\n" +
-	"\x05after\x18\x03 \x01(\v2\x19.google.protobuf.DurationH\x00R\x05after\x12\x16\n" +
-	"\x06remove\x18\x04 \x01(\bR\x06removeB\x06\n" +
-	"\x04when\"\f\n" +
+	"_aux_state\"\xb1\x01\n" +
+	"\bNewEvent\x12#\n" +
+	"\apayload\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\apayload\x123\n" +
+	"\bmetadata\x18\x02 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12K\n" +
+	"\ttimestamp\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\ttimestamp\"\xd3\x01\n" +
+	"\bSetTimer\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04name\x12?\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00H\x00R\x02at\x12A\n" +
+	"\x05after\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x06\b\x80\xa7\xe4\xe0\vH\x00R\x05after\x12\x16\n" +
+	"\x06remove\x18\x04 \x01(\bR\x06removeB\r\n" +
+	"\x04when\x12\x05\xbaH\x02\b\x01\"\f\n" +
 	"\n" +
 	"UnsetTimer\"\b\n" +
 	"\x06Remove\"\n" +
 	"\n" +
-	"\bComplete\"\xb9\x01\n" +
+	"\bComplete\"\xc0\x01\n" +
 	"\aCommand\x123\n" +
 	"\x05start\x18\x01 \x01(\v2\x1b.progressor.v1.StartCommandH\x00R\x05start\x126\n" +
 	"\x06notify\x18\x02 \x01(\v2\x1c.progressor.v1.NotifyCommandH\x00R\x06notify\x126\n" +
-	"\x06cancel\x18\x03 \x01(\v2\x1c.progressor.v1.CancelCommandH\x00R\x06cancelB\t\n" +
-	"\acommand\"\x99\x02\n" +
-	"\fStartCommand\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"\x06cancel\x18\x03 \x01(\v2\x1c.progressor.v1.CancelCommandH\x00R\x06cancelB\x10\n" +
+	"\acommand\x12\x05\xbaH\x02\b\x01\"\xef\x02\n" +
+	"\fStartCommand\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n" +
-	"\x04args\x18\x03 \x01(\fR\x04args\x123\n" +
-	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x129\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
+	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x123\n" +
+	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12L\n" +
 	"\n" +
-	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x121\n" +
-	"\x12notify_parent_args\x18\x06 \x01(\fH\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
-	"\x13_notify_parent_args\"`\n" +
-	"\rNotifyCommand\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"start_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tstartTime\x12<\n" +
+	"\x12notify_parent_args\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x10notifyParentArgs\x88\x01\x01B\x15\n" +
+	"\x13_notify_parent_args\"\x98\x01\n" +
+	"\rNotifyCommand\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n" +
-	"\x04args\x18\x03 \x01(\fR\x04args\"d\n" +
-	"\rCancelCommand\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
+	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\"\x9b\x01\n" +
+	"\rCancelCommand\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
-	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\\\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason2\\\n" +
 	"\x10ProcessorService\x12H\n" +
 	"\aProcess\x12\x1d.progressor.v1.ProcessRequest\x1a\x1e.progressor.v1.ProcessResponseB\xc2\x01\n" +
 	"\x11com.progressor.v1B\x0eProcessorProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"

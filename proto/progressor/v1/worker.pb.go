@@ -7,6 +7,7 @@
 package progressorv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -201,10 +202,12 @@ type PollRequest struct {
 	Namespaces []string               `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	WorkerId   string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	// Only jobs of these names; empty: all. Processes that are no jobs have the name "".
-	JobNames      []string             `protobuf:"bytes,3,rep,name=job_names,json=jobNames,proto3" json:"job_names,omitempty"`
-	MaxLeases     int32                `protobuf:"varint,4,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
-	Wait          *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`                                        // long poll, at most 60 s
-	LeaseDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"` // default and bounds: the namespace's
+	JobNames  []string `protobuf:"bytes,3,rep,name=job_names,json=jobNames,proto3" json:"job_names,omitempty"`
+	MaxLeases int32    `protobuf:"varint,4,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
+	// long poll, at most 60 s
+	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
+	// default and bounds: the namespace's
+	LeaseDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,10 +473,11 @@ func (x *HeartbeatRequest) GetBeats() []*LeaseBeat {
 }
 
 type LeaseBeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	LeaseToken    string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`                                // absent: unchanged
-	LeaseDuration *durationpb.Duration   `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"` // from now on; absent: as before; bounds: the namespace's
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
+	Progress   *Progress              `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"` // absent: unchanged
+	// from now on; absent: as before; bounds: the namespace's
+	LeaseDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -530,10 +534,11 @@ func (x *LeaseBeat) GetLeaseDuration() *durationpb.Duration {
 }
 
 type Progress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Percent       float64                `protobuf:"fixed64,1,opt,name=percent,proto3" json:"percent,omitempty"` // 0 to 100
-	Summary       string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	Details       *structpb.Struct       `protobuf:"bytes,3,opt,name=details,proto3" json:"details,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 to 100
+	Percent       float64          `protobuf:"fixed64,1,opt,name=percent,proto3" json:"percent,omitempty"`
+	Summary       string           `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	Details       *structpb.Struct `protobuf:"bytes,3,opt,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1241,12 +1246,14 @@ func (x *Worker) GetDirective() WorkerDirective {
 }
 
 type StopWorkerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Directive     WorkerDirective        `protobuf:"varint,3,opt,name=directive,proto3,enum=progressor.v1.WorkerDirective" json:"directive,omitempty"` // unspecified: STOP; CONTINUE takes it back
-	Grace         *durationpb.Duration   `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`                                             // of STOP; default 30 s
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	WorkerId  string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// unspecified: STOP; CONTINUE takes it back
+	Directive WorkerDirective `protobuf:"varint,3,opt,name=directive,proto3,enum=progressor.v1.WorkerDirective" json:"directive,omitempty"`
+	// of STOP; default 30 s
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	Reason        string               `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1570,19 +1577,24 @@ type JobOptions struct {
 	Priority int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"` // smaller first; default 0
 	// Retries after the first attempt; 0: none. A timeout is a failed attempt, a Release is none, a lost lease see
 	// max_takeovers.
-	MaxRetry          int32                  `protobuf:"varint,2,opt,name=max_retry,json=maxRetry,proto3" json:"max_retry,omitempty"`
-	Backoff           *Backoff               `protobuf:"bytes,3,opt,name=backoff,proto3" json:"backoff,omitempty"`                          // default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
-	Timeout           *durationpb.Duration   `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`                          // of one attempt; default 30 s
-	KeepResult        bool                   `protobuf:"varint,5,opt,name=keep_result,json=keepResult,proto3" json:"keep_result,omitempty"` // false: the result is dropped when the job ends
-	ResultTtl         *durationpb.Duration   `protobuf:"bytes,6,opt,name=result_ttl,json=resultTtl,proto3" json:"result_ttl,omitempty"`     // how long a kept result waits to be fetched; default 1 h
-	RunTime           *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
-	Unique            *Unique                `protobuf:"bytes,8,opt,name=unique,proto3" json:"unique,omitempty"`
-	Tags              []string               `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
-	Workers           *WorkerGroup           `protobuf:"bytes,10,opt,name=workers,proto3" json:"workers,omitempty"`
-	Metadata          *structpb.Struct       `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	CancelGrace       *durationpb.Duration   `protobuf:"bytes,12,opt,name=cancel_grace,json=cancelGrace,proto3" json:"cancel_grace,omitempty"`                   // default 30 s
-	LeaseDuration     *durationpb.Duration   `protobuf:"bytes,13,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`             // silent for so long, a worker loses it; default: the poll's
-	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,14,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // told to the worker in its lease; default: a third of the lease
+	MaxRetry int32    `protobuf:"varint,2,opt,name=max_retry,json=maxRetry,proto3" json:"max_retry,omitempty"`
+	Backoff  *Backoff `protobuf:"bytes,3,opt,name=backoff,proto3" json:"backoff,omitempty"` // default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
+	// of one attempt; default 30 s
+	Timeout    *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	KeepResult bool                 `protobuf:"varint,5,opt,name=keep_result,json=keepResult,proto3" json:"keep_result,omitempty"` // false: the result is dropped when the job ends
+	// how long a kept result waits to be fetched; default 1 h
+	ResultTtl *durationpb.Duration   `protobuf:"bytes,6,opt,name=result_ttl,json=resultTtl,proto3" json:"result_ttl,omitempty"`
+	RunTime   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
+	Unique    *Unique                `protobuf:"bytes,8,opt,name=unique,proto3" json:"unique,omitempty"`
+	Tags      []string               `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
+	Workers   *WorkerGroup           `protobuf:"bytes,10,opt,name=workers,proto3" json:"workers,omitempty"`
+	Metadata  *structpb.Struct       `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// default 30 s
+	CancelGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=cancel_grace,json=cancelGrace,proto3" json:"cancel_grace,omitempty"`
+	// silent for so long, a worker loses it; default: the poll's
+	LeaseDuration *durationpb.Duration `protobuf:"bytes,13,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
+	// told to the worker in its lease; default: a third of the lease
+	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// How often a job whose worker was lost goes to another one without using up a retry; past it a lost lease is a
 	// failed attempt. Default 3, in a namespace with ZOMBIE_POLICY_ERROR 0.
 	MaxTakeovers  *int32 `protobuf:"varint,15,opt,name=max_takeovers,json=maxTakeovers,proto3,oneof" json:"max_takeovers,omitempty"`
@@ -1726,12 +1738,14 @@ func (x *JobOptions) GetMaxTakeovers() int32 {
 }
 
 type Backoff struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Initial       *durationpb.Duration   `protobuf:"bytes,1,opt,name=initial,proto3" json:"initial,omitempty"`
-	Factor        *float64               `protobuf:"fixed64,2,opt,name=factor,proto3,oneof" json:"factor,omitempty"`
-	Max           *durationpb.Duration   `protobuf:"bytes,3,opt,name=max,proto3" json:"max,omitempty"`
-	Jitter        *float64               `protobuf:"fixed64,4,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"` // a part of the interval, 0 to 1
-	Steps         []*durationpb.Duration `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`           // instead of the above: one interval a retry, the last repeats
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Initial *durationpb.Duration   `protobuf:"bytes,1,opt,name=initial,proto3" json:"initial,omitempty"`
+	Factor  *float64               `protobuf:"fixed64,2,opt,name=factor,proto3,oneof" json:"factor,omitempty"`
+	Max     *durationpb.Duration   `protobuf:"bytes,3,opt,name=max,proto3" json:"max,omitempty"`
+	// a part of the interval, 0 to 1
+	Jitter *float64 `protobuf:"fixed64,4,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
+	// instead of the above: one interval a retry, the last repeats
+	Steps         []*durationpb.Duration `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1858,10 +1872,12 @@ func (x *Unique) GetTtl() *durationpb.Duration {
 // A job that several workers run side by side, each at most once (a broadcast, or a quorum). Each run is a member
 // process of the job ("ID/1", "ID/2", …) with a lease of its own.
 type WorkerGroup struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Count         int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`                                // that must succeed, and how many run side by side at the most; default 1
-	WorkerIds     []string               `protobuf:"bytes,2,rep,name=worker_ids,json=workerIds,proto3" json:"worker_ids,omitempty"`        // only these; empty: any
-	MaxFailures   int32                  `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"` // of workers, before the job fails
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// that must succeed, and how many run side by side at the most; default 1
+	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// only these; empty: any
+	WorkerIds     []string `protobuf:"bytes,2,rep,name=worker_ids,json=workerIds,proto3" json:"worker_ids,omitempty"`
+	MaxFailures   int32    `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"` // of workers, before the job fails
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2013,17 +2029,20 @@ var File_progressor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\xf7\x01\n" +
-	"\vPollRequest\x12\x1e\n" +
+	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\xeb\x02\n" +
+	"\vPollRequest\x12F\n" +
 	"\n" +
-	"namespaces\x18\x01 \x03(\tR\n" +
-	"namespaces\x12\x1b\n" +
-	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1b\n" +
-	"\tjob_names\x18\x03 \x03(\tR\bjobNames\x12\x1d\n" +
+	"namespaces\x18\x01 \x03(\tB&\xbaH#\x92\x01 \b\x01\x10\xe8\a\"\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\n" +
+	"namespaces\x12'\n" +
+	"\tworker_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x12/\n" +
+	"\tjob_names\x18\x03 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05 \x01(\x80\x02R\bjobNames\x12)\n" +
 	"\n" +
-	"max_leases\x18\x04 \x01(\x05R\tmaxLeases\x12-\n" +
-	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12@\n" +
-	"\x0elease_duration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"t\n" +
+	"max_leases\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\tmaxLeases\x12;\n" +
+	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12R\n" +
+	"\x0elease_duration\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\rleaseDuration\"t\n" +
 	"\fPollResponse\x12,\n" +
 	"\x06leases\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x06leases\x126\n" +
 	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xae\x02\n" +
@@ -2034,17 +2053,20 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\arequest\x18\x03 \x01(\v2\x1d.progressor.v1.ProcessRequestR\arequest\x12$\n" +
 	"\x03job\x18\x04 \x01(\v2\x12.progressor.v1.JobR\x03job\x12=\n" +
 	"\fexpires_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vexpiresTime\x12H\n" +
-	"\x12heartbeat_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"_\n" +
-	"\x10HeartbeatRequest\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12.\n" +
-	"\x05beats\x18\x02 \x03(\v2\x18.progressor.v1.LeaseBeatR\x05beats\"\xa3\x01\n" +
-	"\tLeaseBeat\x12\x1f\n" +
-	"\vlease_token\x18\x01 \x01(\tR\n" +
+	"\x12heartbeat_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"v\n" +
+	"\x10HeartbeatRequest\x12'\n" +
+	"\tworker_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x129\n" +
+	"\x05beats\x18\x02 \x03(\v2\x18.progressor.v1.LeaseBeatB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05beats\"\xc1\x01\n" +
+	"\tLeaseBeat\x12+\n" +
+	"\vlease_token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\bR\n" +
 	"leaseToken\x123\n" +
-	"\bprogress\x18\x02 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12@\n" +
-	"\x0elease_duration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\"q\n" +
-	"\bProgress\x12\x18\n" +
-	"\apercent\x18\x01 \x01(\x01R\apercent\x12\x18\n" +
+	"\bprogress\x18\x02 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12R\n" +
+	"\x0elease_duration\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\rleaseDuration\"\x8a\x01\n" +
+	"\bProgress\x121\n" +
+	"\apercent\x18\x01 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\x00\x00R\apercent\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x121\n" +
 	"\adetails\x18\x03 \x01(\v2\x17.google.protobuf.StructR\adetails\"\x8a\x01\n" +
 	"\x11HeartbeatResponse\x12=\n" +
@@ -2063,31 +2085,34 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x15DIRECTIVE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12DIRECTIVE_CONTINUE\x10\x01\x12\x14\n" +
 	"\x10DIRECTIVE_CANCEL\x10\x02\x12\x12\n" +
-	"\x0eDIRECTIVE_LOST\x10\x03\"\x9f\x02\n" +
-	"\x0fCompleteRequest\x12\x1f\n" +
-	"\vlease_token\x18\x01 \x01(\tR\n" +
+	"\x0eDIRECTIVE_LOST\x10\x03\"\xb2\x02\n" +
+	"\x0fCompleteRequest\x12+\n" +
+	"\vlease_token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\bR\n" +
 	"leaseToken\x12<\n" +
 	"\bresponse\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessResponseH\x00R\bresponse\x129\n" +
 	"\n" +
 	"job_result\x18\x03 \x01(\v2\x18.progressor.v1.JobResultH\x00R\tjobResult\x128\n" +
 	"\tcancelled\x18\x04 \x01(\v2\x18.progressor.v1.CancelledH\x00R\tcancelled\x12.\n" +
-	"\x04next\x18\x05 \x01(\v2\x1a.progressor.v1.PollRequestR\x04nextB\b\n" +
-	"\x06answer\";\n" +
+	"\x04next\x18\x05 \x01(\v2\x1a.progressor.v1.PollRequestR\x04nextB\x0f\n" +
+	"\x06answer\x12\x05\xbaH\x02\b\x01\";\n" +
 	"\tJobResult\x12.\n" +
 	"\x06result\x18\x01 \x01(\v2\x16.google.protobuf.ValueR\x06result\"%\n" +
 	"\tCancelled\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"<\n" +
 	"\x10CompleteResponse\x12(\n" +
-	"\x04next\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x04next\"P\n" +
-	"\x0eReleaseRequest\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12!\n" +
-	"\flease_tokens\x18\x02 \x03(\tR\vleaseTokens\"\x11\n" +
-	"\x0fReleaseResponse\"n\n" +
-	"\x12ListWorkersRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1b\n" +
-	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\x04next\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x04next\"p\n" +
+	"\x0eReleaseRequest\x12'\n" +
+	"\tworker_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x125\n" +
+	"\flease_tokens\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x90N\"\ar\x05 \x01(\x80\bR\vleaseTokens\"\x11\n" +
+	"\x0fReleaseResponse\"\xa2\x01\n" +
+	"\x12ListWorkersRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"n\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"n\n" +
 	"\x13ListWorkersResponse\x12/\n" +
 	"\aworkers\x18\x01 \x03(\v2\x15.progressor.v1.WorkerR\aworkers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xdd\x01\n" +
@@ -2098,13 +2123,15 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"namespaces\x12\x16\n" +
 	"\x06leases\x18\x03 \x01(\x05R\x06leases\x12@\n" +
 	"\x0elast_seen_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12<\n" +
-	"\tdirective\x18\x05 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\tdirective\"\xd5\x01\n" +
-	"\x11StopWorkerRequest\x12\x1c\n" +
-	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1b\n" +
-	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12<\n" +
-	"\tdirective\x18\x03 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\tdirective\x12/\n" +
-	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"C\n" +
+	"\tdirective\x18\x05 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\tdirective\"\xa5\x02\n" +
+	"\x11StopWorkerRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
+	"\tworker_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x12F\n" +
+	"\tdirective\x18\x03 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveB\b\xbaH\x05\x82\x01\x02\x10\x01R\tdirective\x12A\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x05grace\x12 \n" +
+	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"C\n" +
 	"\x12StopWorkerResponse\x12-\n" +
 	"\x06worker\x18\x01 \x01(\v2\x15.progressor.v1.WorkerR\x06worker\"\xfc\a\n" +
 	"\x03Job\x12\x1c\n" +
@@ -2131,44 +2158,53 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"workerRuns\x12H\n" +
 	"\x12lease_expires_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x10leaseExpiresTime\x12N\n" +
 	"\x15cancel_requested_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x13cancelRequestedTime\x12=\n" +
-	"\fupdated_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\"\xf2\x05\n" +
+	"\fupdated_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\"\x83\a\n" +
 	"\n" +
 	"JobOptions\x12\x1a\n" +
-	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12\x1b\n" +
-	"\tmax_retry\x18\x02 \x01(\x05R\bmaxRetry\x120\n" +
-	"\abackoff\x18\x03 \x01(\v2\x16.progressor.v1.BackoffR\abackoff\x123\n" +
-	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
+	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12$\n" +
+	"\tmax_retry\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\bmaxRetry\x120\n" +
+	"\abackoff\x18\x03 \x01(\v2\x16.progressor.v1.BackoffR\abackoff\x12D\n" +
+	"\atimeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\atimeout\x12\x1f\n" +
 	"\vkeep_result\x18\x05 \x01(\bR\n" +
-	"keepResult\x128\n" +
+	"keepResult\x12J\n" +
 	"\n" +
-	"result_ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tresultTtl\x125\n" +
-	"\brun_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\arunTime\x12-\n" +
-	"\x06unique\x18\b \x01(\v2\x15.progressor.v1.UniqueR\x06unique\x12\x12\n" +
-	"\x04tags\x18\t \x03(\tR\x04tags\x124\n" +
+	"result_ttl\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\tresultTtl\x12H\n" +
+	"\brun_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\arunTime\x12-\n" +
+	"\x06unique\x18\b \x01(\v2\x15.progressor.v1.UniqueR\x06unique\x12%\n" +
+	"\x04tags\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x04tags\x124\n" +
 	"\aworkers\x18\n" +
 	" \x01(\v2\x1a.progressor.v1.WorkerGroupR\aworkers\x123\n" +
-	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12<\n" +
-	"\fcancel_grace\x18\f \x01(\v2\x19.google.protobuf.DurationR\vcancelGrace\x12@\n" +
-	"\x0elease_duration\x18\r \x01(\v2\x19.google.protobuf.DurationR\rleaseDuration\x12H\n" +
-	"\x12heartbeat_interval\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12(\n" +
-	"\rmax_takeovers\x18\x0f \x01(\x05H\x00R\fmaxTakeovers\x88\x01\x01B\x10\n" +
-	"\x0e_max_takeovers\"\xec\x01\n" +
-	"\aBackoff\x123\n" +
-	"\ainitial\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\ainitial\x12\x1b\n" +
-	"\x06factor\x18\x02 \x01(\x01H\x00R\x06factor\x88\x01\x01\x12+\n" +
-	"\x03max\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03max\x12\x1b\n" +
-	"\x06jitter\x18\x04 \x01(\x01H\x01R\x06jitter\x88\x01\x01\x12/\n" +
-	"\x05steps\x18\x05 \x03(\v2\x19.google.protobuf.DurationR\x05stepsB\t\n" +
+	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12N\n" +
+	"\fcancel_grace\x18\f \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\vcancelGrace\x12R\n" +
+	"\x0elease_duration\x18\r \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\rleaseDuration\x12Z\n" +
+	"\x12heartbeat_interval\x18\x0e \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x11heartbeatInterval\x121\n" +
+	"\rmax_takeovers\x18\x0f \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\fmaxTakeovers\x88\x01\x01B\x10\n" +
+	"\x0e_max_takeovers\"\xd5\x02\n" +
+	"\aBackoff\x12E\n" +
+	"\ainitial\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\ainitial\x12-\n" +
+	"\x06factor\x18\x02 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\xf0?H\x00R\x06factor\x88\x01\x01\x12=\n" +
+	"\x03max\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x03max\x124\n" +
+	"\x06jitter\x18\x04 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00H\x01R\x06jitter\x88\x01\x01\x12I\n" +
+	"\x05steps\x18\x05 \x03(\v2\x19.google.protobuf.DurationB\x18\xbaH\x15\x92\x01\x12\x10\xe8\a\"\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x05stepsB\t\n" +
 	"\a_factorB\t\n" +
-	"\a_jitter\"G\n" +
-	"\x06Unique\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"e\n" +
-	"\vWorkerGroup\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x1d\n" +
+	"\a_jitter\"c\n" +
+	"\x06Unique\x12\x1a\n" +
+	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x03key\x12=\n" +
+	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x03ttl\"\x8e\x01\n" +
+	"\vWorkerGroup\x12 \n" +
+	"\x05count\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\x121\n" +
 	"\n" +
-	"worker_ids\x18\x02 \x03(\tR\tworkerIds\x12!\n" +
-	"\fmax_failures\x18\x03 \x01(\x05R\vmaxFailures\"\xd5\x02\n" +
+	"worker_ids\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05 \x01(\x80\x02R\tworkerIds\x12*\n" +
+	"\fmax_failures\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxFailures\"\xd5\x02\n" +
 	"\tWorkerRun\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.progressor.v1.JobStateR\x05state\x120\n" +

@@ -1,0 +1,167 @@
+//go:build unix
+
+package pgembed
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// account is the user that the server runs as. PostgreSQL refuses to run as root, so root drops to another user.
+type account struct {
+	name     string
+	uid, gid uint32
+	dropped  bool // this process is root, and the server is not
+}
+
+func serverAccount() (account, error) {
+	if os.Geteuid() != 0 {
+		return account{name: "uid " + strconv.Itoa(os.Geteuid()), uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		found, err := user.Lookup(name)
+		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+			continue
+		}
+		if err != nil {
+			return account{}, fmt.Errorf("look up user %s: %w", name, err)
+		}
+		uid, err := strconv.ParseUint(found.Uid, 10, 32)
+		if err != nil {
+			return account{}, fmt.Errorf("uid of user %s: %w", name, err)
+		}
+		gid, err := strconv.ParseUint(found.Gid, 10, 32)
+		if err != nil {
+			return account{}, fmt.Errorf("gid of user %s: %w", name, err)
+		}
+		return account{name: name, uid: uint32(uid), gid: uint32(gid), dropped: true}, nil
+	}
+	return account{}, errors.New("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
+}
+
+// credential is nil where the server runs as the user of this process.
+func (a account) credential() *syscall.Credential {
+	if !a.dropped {
+		return nil
+	}
+	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
+}
+
+// makeDir makes dir, with mode 0700, for the account. It tells whether dir was missing.
+func (a account) makeDir(dir string) (made bool, err error) {
+	err = os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, a.own(dir)
+}
+
+// own gives one path to the account.
+func (a account) own(path string) error {
+	if !a.dropped {
+		return nil
+	}
+	return os.Lchown(path, int(a.uid), int(a.gid))
+}
+
+// ownTree gives dir and everything below it to the account, unless dir belongs to it already: a directory that was made
+// by another user's run, or restored from a backup, is taken over as a whole.
+func (a account) ownTree(dir string) error {
+	stat, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !a.dropped || stat.Sys().(*syscall.Stat_t).Uid == a.uid {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return a.own(path)
+	})
+}
+
+// openWay makes sure that the account may enter dir. Of the directories on the way it opens those that root keeps to itself
+// inside the temporary directory, as mktemp makes them, and no others: they may be root's home.
+func (a account) openWay(dir string) error {
+	for {
+		barrier, err := a.barrier(dir)
+		if err != nil || barrier == "" {
+			return err
+		}
+		opened, err := a.openTemporary(barrier)
+		if err != nil {
+			return err
+		}
+		if !opened {
+			return fmt.Errorf("PostgreSQL runs as user %[1]s here (it refuses to run as root), and that user may not enter %[2]s: "+
+				"choose a directory elsewhere, such as /var/lib/progressor, or allow it with: chgrp %[3]d %[2]s && chmod g+x %[2]s",
+				a.name, barrier, a.gid)
+		}
+	}
+}
+
+// openTemporary lets the account's group, and nobody else, pass through a directory. It tells whether it did.
+func (a account) openTemporary(dir string) (opened bool, err error) {
+	temporary, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		return false, err
+	}
+	stat, err := os.Stat(dir)
+	if err != nil {
+		return false, err
+	}
+	inside := strings.HasPrefix(dir, temporary+string(filepath.Separator))
+	if !inside || stat.Sys().(*syscall.Stat_t).Uid != 0 || stat.Mode()&0o077 != 0 {
+		return false, nil
+	}
+	if err := os.Chown(dir, -1, int(a.gid)); err != nil {
+		return false, err
+	}
+	return true, os.Chmod(dir, stat.Mode()|0o010)
+}
+
+// barrier is the first directory on the way to dir that the account may not enter, "" where the mode bits let it pass. Only
+// a dropped account can be barred: it is not the one that made the directories.
+func (a account) barrier(dir string) (string, error) {
+	if !a.dropped {
+		return "", nil
+	}
+	// The way that counts is the real one: a symbolic link is followed first.
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if found, err := a.barrier(parent); found != "" || err != nil {
+			return found, err
+		}
+	}
+	stat, err := os.Stat(dir)
+	if err != nil {
+		return "", err
+	}
+	owner := stat.Sys().(*syscall.Stat_t)
+	bit := fs.FileMode(0o001)
+	switch {
+	case owner.Uid == a.uid:
+		bit = 0o100
+	case owner.Gid == a.gid:
+		bit = 0o010
+	}
+	if stat.Mode()&bit == 0 {
+		return dir, nil
+	}
+	return "", nil
+}

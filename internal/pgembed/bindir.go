@@ -1,0 +1,96 @@
+//go:build unix
+
+package pgembed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNoBinaries says that no PostgreSQL server is installed where this package looks.
+var ErrNoBinaries = errors.New("no PostgreSQL server binaries found")
+
+// Where distributions put one directory of binaries for each major version.
+var versionedBinDirs = []string{
+	"/usr/lib/postgresql/*/bin",               // Debian, Ubuntu
+	"/usr/pgsql-*/bin",                        // PGDG packages for Red Hat's family
+	"/opt/homebrew/opt/postgresql@*/bin",      // Homebrew on ARM
+	"/usr/local/opt/postgresql@*/bin",         // Homebrew on Intel
+	"/Library/PostgreSQL/*/bin",               // EDB's installer on macOS
+	"/Applications/Postgres.app/*/*/*/bin",    // Postgres.app
+	"/usr/local/pgsql/bin", "/usr/lib*/pgsql", // from source; SUSE
+}
+
+// FindBinDir tells the directory that holds postgres and initdb: $PG_BINDIR, then `pg_config --bindir`, then the newest
+// version among the places where distributions install it. A PG_BINDIR without them is an error, not a reason to look on.
+// Where there is none, the error is an ErrNoBinaries that says what to install.
+func FindBinDir() (string, error) {
+	if dir := os.Getenv("PG_BINDIR"); dir != "" {
+		if !holdsServer(dir) {
+			return "", fmt.Errorf("%w: PG_BINDIR=%s holds no postgres and initdb", ErrNoBinaries, dir)
+		}
+		return filepath.Abs(dir)
+	}
+	// pg_config also comes with client-only packages: what it names counts only if a server is there.
+	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+		if dir := strings.TrimSpace(string(out)); holdsServer(dir) {
+			return dir, nil
+		}
+	}
+	for _, pattern := range versionedBinDirs {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", fmt.Errorf("look for PostgreSQL in %s: %w", pattern, err)
+		}
+		slices.SortFunc(dirs, func(a, b string) int { return versionIn(b) - versionIn(a) })
+		if i := slices.IndexFunc(dirs, holdsServer); i >= 0 {
+			return dirs[i], nil
+		}
+	}
+	return "", fmt.Errorf("%w (looked at $PG_BINDIR, pg_config --bindir, /usr/lib/postgresql/*/bin and the like): install them "+
+		"(Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; Alpine: apk add postgresql; "+
+		"macOS: brew install postgresql@18) or set PG_BINDIR to the directory that holds postgres and initdb", ErrNoBinaries)
+}
+
+func holdsServer(dir string) bool {
+	for _, name := range []string{"postgres", "initdb"} {
+		stat, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || !stat.Mode().IsRegular() || stat.Mode()&0o111 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+var firstNumber = regexp.MustCompile(`\d+`)
+
+// versionIn is the first number in a path or a version line, 0 where it has none.
+func versionIn(text string) int {
+	version, err := strconv.Atoi(firstNumber.FindString(text))
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+// majorVersion asks postgres, as the server's user, which version it is: that also proves that this user can run it.
+func majorVersion(ctx context.Context, place place) (int, error) {
+	cmd := place.command("postgres", "--version")
+	out, err := runCommand(ctx, cmd)
+	if err != nil {
+		return 0, fmt.Errorf("run %s as user %s: %w", cmd.Path, place.account.name, err)
+	}
+	major := versionIn(out)
+	if major == 0 {
+		return 0, fmt.Errorf("%s --version answers %q, which names no version", cmd.Path, out)
+	}
+	return major, nil
+}

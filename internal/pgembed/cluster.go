@@ -1,0 +1,172 @@
+//go:build unix
+
+package pgembed
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// superuser owns every cluster that this package makes.
+const superuser = "postgres"
+
+var (
+	// ErrInUse says that another live server uses the directory; the error names its process id.
+	ErrInUse = errors.New("directory is in use")
+	// ErrVersion says that the directory was made by another major version of PostgreSQL than the one that is installed.
+	ErrVersion = errors.New("directory belongs to another major version of PostgreSQL")
+)
+
+// How long a start waits for a server that is on its way out, and for one that does not know yet that it is: the server of a
+// killed process ends a moment after it.
+const (
+	stoppingWait = 60 * time.Second
+	inUseWait    = 500 * time.Millisecond
+)
+
+// prepare leaves a cluster that postgres can be started on: it makes one where there is none, and refuses one that
+// cannot be used.
+func (p place) prepare(ctx context.Context, major int, unsafe bool) error {
+	version, err := os.ReadFile(filepath.Join(p.clusterDir(), "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return p.initdb(ctx, unsafe)
+	}
+	if err != nil {
+		return fmt.Errorf("read the cluster's version: %w", err)
+	}
+	if made := strings.TrimSpace(string(version)); made != strconv.Itoa(major) {
+		return fmt.Errorf("%w: it was made by PostgreSQL %s, and the binaries in %s are PostgreSQL %d: set PG_BINDIR to the "+
+			"binaries of version %s, or use another directory", ErrVersion, made, p.binDir, major, made)
+	}
+	if err := p.waitUnused(ctx); err != nil {
+		return err
+	}
+	if err := p.account.ownTree(p.clusterDir()); err != nil {
+		return fmt.Errorf("give the cluster to user %s: %w", p.account.name, err)
+	}
+	return nil
+}
+
+// initdb makes the cluster beside its final place, so that one that was not finished is never taken for one that was.
+func (p place) initdb(ctx context.Context, unsafe bool) error {
+	draft := p.clusterDir() + ".new"
+	if err := os.RemoveAll(draft); err != nil {
+		return err
+	}
+	if _, err := p.account.makeDir(draft); err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.passwordPath(), []byte(rand.Text()), 0o600); err != nil {
+		return err
+	}
+	if err := p.account.own(p.passwordPath()); err != nil {
+		return err
+	}
+	arguments := []string{"--pgdata", draft, "--username", superuser, "--encoding=UTF8", "--locale=C",
+		"--auth-local=trust", "--auth-host=scram-sha-256", "--pwfile", p.passwordPath()}
+	if unsafe {
+		arguments = append(arguments, "--no-sync")
+	}
+	if _, err := runCommand(ctx, p.command("initdb", arguments...)); err != nil {
+		return fmt.Errorf("initdb: %w", err)
+	}
+	return os.Rename(draft, p.clusterDir())
+}
+
+// waitUnused fails with ErrInUse where a live server uses the cluster. It waits for one that is stopping. A postmaster.pid
+// that a crash left behind is no matter: postgres itself judges it by more than the process id.
+func (p place) waitUnused(ctx context.Context) error {
+	begin := time.Now()
+	for {
+		pid, stopping, live, err := p.runningServer()
+		if err != nil || !live {
+			return err
+		}
+		patience := inUseWait
+		if stopping {
+			patience = stoppingWait
+		}
+		if time.Since(begin) > patience {
+			return fmt.Errorf("%w: a PostgreSQL server with process id %d runs in %s: stop it, or use another directory",
+				ErrInUse, pid, p.clusterDir())
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("wait for the PostgreSQL server with process id %d to end: %w", pid, err)
+		}
+	}
+}
+
+// runningServer reads postmaster.pid and asks whether the server that wrote it lives. Its lines are: process id, directory, start
+// time, port, socket directory, listen address, shared memory, status.
+func (p place) runningServer() (pid int, stopping, live bool, err error) {
+	text, err := os.ReadFile(filepath.Join(p.clusterDir(), "postmaster.pid"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, false, nil
+	}
+	if err != nil {
+		return 0, false, false, fmt.Errorf("read postmaster.pid: %w", err)
+	}
+	lines := append(strings.Split(string(text), "\n"), make([]string, 8)...)
+	pid, err = strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid <= 0 || !processExists(pid) {
+		return 0, false, false, nil
+	}
+	// The number may be another process's by now, so a server counts as live if somebody answers at its socket. One that
+	// stops closes its sockets before it ends.
+	stopping = strings.TrimSpace(lines[7]) == "stopping"
+	port, socketDir := strings.TrimSpace(lines[3]), strings.TrimSpace(lines[4])
+	if stopping || socketDir == "" {
+		return pid, stopping, true, nil
+	}
+	conn, err := net.Dial("unix", filepath.Join(socketDir, ".s.PGSQL."+port))
+	if err != nil {
+		return pid, false, false, nil
+	}
+	return pid, false, true, conn.Close()
+}
+
+func processExists(pid int) bool {
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
+}
+
+// lockFile takes an exclusive lock, which ends with the process at the latest. It waits for whoever holds it.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+			err = pause(ctx, 20*time.Millisecond)
+		}
+		if err != nil {
+			_ = file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+}
+
+// pause waits for a while, or for the end of ctx, which is an error.
+func pause(ctx context.Context, wait time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(wait):
+		return nil
+	}
+}

@@ -1,0 +1,63 @@
+//go:build unix
+
+package pgembed
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// defaultSettings suit a machine of two cores that PostgreSQL shares with the engine. What makes a commit durable stays on.
+var defaultSettings = map[string]string{
+	"shared_buffers":  "256MB",
+	"max_connections": "100",
+	"jit":             "off", // it costs short statements more than it gives
+
+	// New WAL files are not filled with zeros first, and there is room for many before a checkpoint is forced.
+	"wal_init_zero":       "off",
+	"wal_compression":     "off",
+	"min_wal_size":        "512MB",
+	"max_wal_size":        "4GB",
+	"checkpoint_timeout":  "15min",
+	"track_wal_io_timing": "off",
+
+	"autovacuum_naptime": "10s", // schedule and running fill with dead rows quickly
+	"timezone":           "UTC",
+
+	"logging_collector": "off", // the log is the server's stderr
+	"log_destination":   "stderr",
+	"log_timezone":      "UTC",
+	"log_line_prefix":   "%m [%p] ",
+}
+
+var unsafeSettings = map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+// arguments are the postmaster's. Where it listens is not for Config.Settings to say: DSN depends on it.
+func (s *Server) arguments() []string {
+	settings := maps.Clone(defaultSettings)
+	if s.config.Unsafe {
+		maps.Copy(settings, unsafeSettings)
+	}
+	maps.Copy(settings, s.config.Settings)
+	settings["port"] = strconv.Itoa(s.port())
+	settings["unix_socket_directories"] = s.place.socketDir
+	settings["listen_addresses"] = ""
+	if s.config.Port != 0 {
+		settings["listen_addresses"] = "127.0.0.1"
+	}
+	arguments := []string{"-D", s.place.clusterDir()}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		arguments = append(arguments, "-c", name+"="+settings[name])
+	}
+	return arguments
+}
+
+// quoteDSN quotes a value of a keyword=value connection string where it needs that.
+func quoteDSN(value string) string {
+	if plainPath.MatchString(value) {
+		return value
+	}
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(value) + "'"
+}

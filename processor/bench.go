@@ -1,0 +1,86 @@
+package processor
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// What the processors of the bench answer: sizes in bytes.
+const (
+	BenchEventBytes    = 200
+	BenchStateBytes    = 200
+	BenchResponseBytes = 100
+)
+
+// BenchNoop is the processor that `progressor bench` measures the engine with: it decides nothing and answers every task
+// with one event of 200 bytes, a state of 200 bytes and a response of 100 bytes. The bytes are the same in every answer
+// and random to look at, so that no store compresses them away.
+func BenchNoop() Processor {
+	event, state, response := filler(BenchEventBytes, 1), filler(BenchStateBytes, 2), filler(BenchResponseBytes, 3)
+	return Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return Result().Event(event).AuxState(state).Response(response).Done()
+	})
+}
+
+// BenchLoop is the processor of the loop workload: a chain of timers that are due at once, one task each. INIT takes the
+// number of steps from its args (LoopArgs) and sets the first timer; every TIMEOUT appends an event of 200 bytes, counts in
+// the state (200 bytes) and sets the next timer, until the count is reached: then the process is COMPLETED.
+func BenchLoop() Processor {
+	event, padding, response := filler(BenchEventBytes, 1), filler(BenchStateBytes, 2), filler(BenchResponseBytes, 3)
+	step := func(left uint64) *ResultBuilder {
+		state := bytes.Clone(padding)
+		binary.BigEndian.PutUint64(state, left)
+		result := Result().Event(event).AuxState(state)
+		if left == 0 {
+			return result.Complete()
+		}
+		return result.SetTimerAfter(0)
+	}
+	return &Router{
+		OnInit: func(_ context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if len(req.GetArgs()) != 8 {
+				return nil, Reject(ReasonBadArgs, "the args must be the number of steps, 8 bytes, big endian")
+			}
+			return step(binary.BigEndian.Uint64(req.GetArgs())).Response(response).Done()
+		},
+		OnTimeout: func(_ context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			state := req.GetProcess().GetAuxState()
+			if len(state) != BenchStateBytes {
+				return nil, Fail(ReasonBadState, "the state has %d bytes", len(state)).NonRetryable()
+			}
+			left := binary.BigEndian.Uint64(state)
+			if left == 0 {
+				return nil, Fail(ReasonBadState, "a timer fired after the last step").NonRetryable()
+			}
+			return step(left - 1).Done()
+		},
+	}
+}
+
+// LoopArgs are the args of a Start that makes BenchLoop run this many TIMEOUT tasks, one after the other.
+func LoopArgs(steps uint64) []byte { return binary.BigEndian.AppendUint64(nil, steps) }
+
+// LoopLeft reads from the state of a loop how many of its steps are still to be run.
+func LoopLeft(state []byte) (uint64, error) {
+	if len(state) != BenchStateBytes {
+		return 0, &process.InvalidError{Field: "aux_state", Message: "not the state of a loop"}
+	}
+	return binary.BigEndian.Uint64(state), nil
+}
+
+// filler makes n bytes that look random and are the same every time: a xorshift generator.
+func filler(n int, seed uint64) []byte {
+	text := make([]byte, 0, n+8)
+	x := seed * 0x9E3779B97F4A7C15
+	for len(text) < n {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		text = binary.LittleEndian.AppendUint64(text, x)
+	}
+	return text[:n:n]
+}

@@ -1,0 +1,203 @@
+package processor
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Check tells whether an answer to a task of this type can be stored: it has an outcome that the type allows, its timers
+// say when, and nothing is over the limits. The error is a BadResponseError around a process.InvalidError that names the
+// field. Check does not change the answer.
+func Check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error {
+	var err *process.InvalidError
+	switch outcome := resp.GetOutcome().(type) {
+	case *progressorv1.ProcessResponse_Result:
+		err = checkResult(outcome.Result)
+	case *progressorv1.ProcessResponse_Rejection:
+		if !rejectable(task) {
+			err = invalid("rejection", "a task of type %s cannot be rejected", task)
+		} else {
+			err = checkBytes("rejection.details", outcome.Rejection.GetDetails())
+		}
+	case *progressorv1.ProcessResponse_Failure:
+		if size := proto.Size(outcome.Failure); size > process.MaxPayloadBytes {
+			err = tooLarge("failure", size, process.MaxPayloadBytes)
+		}
+	default:
+		err = invalid("outcome", "the answer has neither a result nor a rejection nor a failure")
+	}
+	if err != nil {
+		return &BadResponseError{Err: err}
+	}
+	return nil
+}
+
+func checkResult(result *progressorv1.Result) *process.InvalidError {
+	if size := proto.Size(result); size > process.MaxResultBytes {
+		return tooLarge("result", size, process.MaxResultBytes)
+	}
+	if n := len(result.GetEvents()); n > process.MaxResultEvents {
+		return invalid("result.events", "%d events, at most %d", n, process.MaxResultEvents)
+	}
+	for i, event := range result.GetEvents() {
+		if err := checkEvent(fmt.Sprintf("result.events[%d]", i), event); err != nil {
+			return err
+		}
+	}
+	if err := checkBytes("result.aux_state", result.GetAuxState()); err != nil {
+		return err
+	}
+	if err := checkBytes("result.response", result.GetResponse()); err != nil {
+		return err
+	}
+	if size := proto.Size(result.GetMetadata()); size > process.MaxMetadataBytes {
+		return tooLarge("result.metadata", size, process.MaxMetadataBytes)
+	}
+	if err := checkTimers(result); err != nil {
+		return err
+	}
+	return checkCommands(result.GetCommands())
+}
+
+func checkEvent(field string, event *progressorv1.NewEvent) *process.InvalidError {
+	if err := checkBytes(field+".payload", event.GetPayload()); err != nil {
+		return err
+	}
+	if size := proto.Size(event.GetMetadata()); size > process.MaxMetadataBytes {
+		return tooLarge(field+".metadata", size, process.MaxMetadataBytes)
+	}
+	return checkTime(field+".timestamp", event.GetTimestamp())
+}
+
+func checkTimers(result *progressorv1.Result) *process.InvalidError {
+	if set, ok := result.GetAction().(*progressorv1.Result_SetTimer); ok {
+		if set.SetTimer.GetName() != "" {
+			return invalid("result.set_timer.name", "the default timer has no name: named ones belong into named_timers")
+		}
+		if err := checkTimer("result.set_timer", set.SetTimer); err != nil {
+			return err
+		}
+	}
+	named := result.GetNamedTimers()
+	if n := len(named); n > process.MaxTimers {
+		return invalid("result.named_timers", "%d timers, at most %d", n, process.MaxTimers)
+	}
+	seen := make(map[string]bool, len(named))
+	for i, timer := range named {
+		field := fmt.Sprintf("result.named_timers[%d]", i)
+		switch name := timer.GetName(); {
+		case name == "":
+			return invalid(field+".name", "a named timer needs a name")
+		case len(name) > process.MaxProcessIDBytes:
+			return tooLarge(field+".name", len(name), process.MaxProcessIDBytes)
+		case seen[name]:
+			return invalid(field+".name", "timer %q is set twice", name)
+		default:
+			seen[name] = true
+		}
+		if err := checkTimer(field, timer); err != nil {
+			return err
+		}
+	}
+	for i, name := range result.GetUnsetNamedTimers() {
+		if name == "" || seen[name] {
+			return invalid(fmt.Sprintf("result.unset_named_timers[%d]", i), "timer %q is set by the same result, or has no name", name)
+		}
+	}
+	return nil
+}
+
+func checkTimer(field string, timer *progressorv1.SetTimer) *process.InvalidError {
+	switch when := timer.GetWhen().(type) {
+	case *progressorv1.SetTimer_At:
+		if when.At == nil {
+			return invalid(field+".at", "it is empty")
+		}
+		return checkTime(field+".at", when.At)
+	case *progressorv1.SetTimer_After:
+		// Negative is allowed, at once; but not a duration that no Go program can hold.
+		if err := when.After.CheckValid(); err != nil {
+			return invalid(field+".after", "%v", err)
+		}
+		if when.After.AsDuration() > process.MaxDuration {
+			return invalid(field+".after", "at most %d days", process.MaxDuration/(24*time.Hour))
+		}
+		return nil
+	default:
+		return invalid(field, "a timer needs at or after")
+	}
+}
+
+func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
+	if n := len(commands); n > process.MaxCommands {
+		return invalid("result.commands", "%d commands, at most %d", n, process.MaxCommands)
+	}
+	for i, command := range commands {
+		field := fmt.Sprintf("result.commands[%d]", i)
+		var namespace, processID string
+		var args []byte
+		switch c := command.GetCommand().(type) {
+		case *progressorv1.Command_Start:
+			namespace, processID, args = c.Start.GetNamespace(), c.Start.GetProcessId(), c.Start.GetArgs()
+			if size := proto.Size(c.Start.GetMetadata()); size > process.MaxMetadataBytes {
+				return tooLarge(field+".metadata", size, process.MaxMetadataBytes)
+			}
+			if err := checkTime(field+".start_time", c.Start.GetStartTime()); err != nil {
+				return err
+			}
+		case *progressorv1.Command_Notify:
+			namespace, processID, args = c.Notify.GetNamespace(), c.Notify.GetProcessId(), c.Notify.GetArgs()
+		case *progressorv1.Command_Cancel:
+			namespace, processID = c.Cancel.GetNamespace(), c.Cancel.GetProcessId()
+		default:
+			return invalid(field, "a command is a start, a notify or a cancel")
+		}
+		switch {
+		case processID == "":
+			return invalid(field+".process_id", "a command needs a process id")
+		case len(processID) > process.MaxProcessIDBytes:
+			return tooLarge(field+".process_id", len(processID), process.MaxProcessIDBytes)
+		case len(namespace) > process.MaxNamespaceBytes:
+			return tooLarge(field+".namespace", len(namespace), process.MaxNamespaceBytes)
+		}
+		if err := checkBytes(field+".args", args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTime takes 1970 to 9999, and nothing at all.
+func checkTime(field string, t *timestamppb.Timestamp) *process.InvalidError {
+	if t == nil {
+		return nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return invalid(field, "%v", err)
+	}
+	if t.GetSeconds() < 0 {
+		return invalid(field, "before 1970")
+	}
+	return nil
+}
+
+func checkBytes(field string, text []byte) *process.InvalidError {
+	if len(text) > process.MaxPayloadBytes {
+		return tooLarge(field, len(text), process.MaxPayloadBytes)
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) *process.InvalidError {
+	return &process.InvalidError{Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+func tooLarge(field string, size, limit int) *process.InvalidError {
+	return &process.InvalidError{Field: field, Message: fmt.Sprintf("%d bytes, at most %d", size, limit), TooLarge: true}
+}

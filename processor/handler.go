@@ -1,0 +1,188 @@
+package processor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// maxJSONBytes bounds a request in JSON: payloads are base64 there, four bytes for three.
+const maxJSONBytes = process.MaxMessageBytes / 3 * 4
+
+// compressFrom is the size from which answers are compressed for those who ask for it: the engine does not.
+const compressFrom = 16 << 10
+
+// Option changes how Handler and Serve work.
+type Option func(*options)
+
+type options struct {
+	logger      *slog.Logger
+	stopTimeout time.Duration
+	middleware  []func(http.Handler) http.Handler
+	tls         *tls.Config
+}
+
+func newOptions(opts []Option) options {
+	o := options{logger: slog.Default(), stopTimeout: 30 * time.Second}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// WithLogger sets where panics and the server's errors are logged. Default: slog.Default().
+func WithLogger(logger *slog.Logger) Option {
+	return func(o *options) { o.logger = logger }
+}
+
+// WithStopTimeout sets how long Serve waits for the tasks that run once its context has ended. Default: 30 s; 0 or less:
+// they are cut off at once.
+func WithStopTimeout(d time.Duration) Option {
+	return func(o *options) { o.stopTimeout = d }
+}
+
+// WithMiddleware wraps the handler; the first one given is the outermost. It is the place to check the headers that the
+// namespace's configuration sends, such as Authorization.
+func WithMiddleware(wrap func(http.Handler) http.Handler) Option {
+	return func(o *options) { o.middleware = append(o.middleware, wrap) }
+}
+
+// WithTLS makes Serve speak TLS (HTTP/1.1 and HTTP/2) with this configuration. Default: no TLS.
+func WithTLS(config *tls.Config) Option {
+	return func(o *options) { o.tls = config }
+}
+
+// Handler makes a processor an http.Handler, which the engine can push to by any of its encodings and protocols:
+//
+//   - Connect, gRPC and gRPC-Web at /progressor.v1.ProcessorService/ (gRPC needs a server that speaks HTTP/2, without TLS
+//     by http.Protocols.SetUnencryptedHTTP2; Serve does);
+//   - plain JSON by POST at /: a ProcessRequest as protobuf's JSON, answered by a ProcessResponse.
+//
+// Messages are at most 16 MiB, decompressed; JSON is read strictly: a field or an enum name that is not known is an error.
+// The processor is guarded (see Guard).
+func Handler(p Processor, opts ...Option) http.Handler {
+	o := newOptions(opts)
+	served := &service{processor: Guard(p, o.logger)}
+	mux := http.NewServeMux()
+	path, rpc := progressorv1connect.NewProcessorServiceHandler(served,
+		connect.WithReadMaxBytes(process.MaxMessageBytes),
+		connect.WithCompressMinBytes(compressFrom),
+		connect.WithCodec(strictJSON("json")),
+		connect.WithCodec(strictJSON("json; charset=utf-8")),
+	)
+	mux.Handle(path, rpc)
+	mux.HandleFunc("POST /{$}", served.serveJSON)
+	var handler http.Handler = mux
+	for i := len(o.middleware) - 1; i >= 0; i-- {
+		handler = o.middleware[i](handler)
+	}
+	return handler
+}
+
+// service is a processor as Connect's handler wants it: its errors are codes, and nothing it answers is too large to send.
+type service struct{ processor Processor }
+
+func (s *service) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	resp, err := s.answer(ctx, req)
+	switch {
+	case err == nil:
+		return resp, nil
+	case Unreachable(err):
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, connect.NewError(connect.CodeDeadlineExceeded, err)
+	case errors.Is(err, context.Canceled):
+		return nil, connect.NewError(connect.CodeCanceled, err)
+	default:
+		return nil, connect.NewError(connect.CodeInternal, err)
+	}
+}
+
+func (s *service) answer(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	resp, err := s.processor.Process(ctx, req)
+	if size := proto.Size(resp); err == nil && size > process.MaxMessageBytes {
+		// Said here and not by a code: RESOURCE_EXHAUSTED would mean that the request was never looked at.
+		return failed(Fail(process.ReasonBadResponse, "the answer has %d bytes, at most %d", size, process.MaxMessageBytes).
+			NonRetryable().Failure), nil
+	}
+	return resp, err
+}
+
+// serveJSON answers the plain JSON POST of ENCODING_JSON.
+func (s *service) serveJSON(w http.ResponseWriter, r *http.Request) {
+	if !isJSON(r.Header.Get("Content-Type")) {
+		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			status = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, "read the request: "+err.Error(), status)
+		return
+	}
+	req := &progressorv1.ProcessRequest{}
+	if err := protojson.Unmarshal(body, req); err != nil {
+		http.Error(w, "read the ProcessRequest: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	resp, err := s.answer(r.Context(), req)
+	var text []byte
+	if err == nil {
+		text, err = protojson.Marshal(resp)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), jsonStatus(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text) // the engine went away: it has its own error for that
+}
+
+// jsonStatus is the HTTP status of an attempt that has no answer: 503 alone tells the engine to try it again.
+func jsonStatus(err error) int {
+	switch {
+	case Unreachable(err):
+		return http.StatusServiceUnavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+func isJSON(contentType string) bool {
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil || mediaType != "application/json" {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// strictJSON is Connect's JSON codec without its leniency: Connect's own drops fields that it does not know.
+type strictJSON string
+
+func (c strictJSON) Name() string { return string(c) }
+
+func (strictJSON) Marshal(m any) ([]byte, error) { return protojson.Marshal(m.(proto.Message)) }
+
+func (strictJSON) Unmarshal(text []byte, m any) error {
+	return protojson.Unmarshal(text, m.(proto.Message))
+}

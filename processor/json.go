@@ -1,0 +1,130 @@
+package processor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// JSON is a Processor whose state is a Go value, kept as JSON in the process's aux_state. Each function gets a Task: it
+// changes Task.State, adds events, a response and timers to the task, and returns nil; or it returns an error (Reject,
+// Fail, any other), and then nothing of all that is stored. What is not set is answered as Router says.
+//
+//	orders := &processor.JSON[Order]{
+//		OnCall: func(ctx context.Context, t *processor.Task[Order]) error {
+//			var pay Pay
+//			if err := t.Args(&pay); err != nil {
+//				return err
+//			}
+//			if pay.Amount != t.State.Total {
+//				return processor.Reject("wrong_amount", "the order costs %d", t.State.Total)
+//			}
+//			t.State.Paid = true
+//			t.JSONEvent(Event{Type: "paid"}).JSONResponse(t.State).UnsetTimers()
+//			return nil
+//		},
+//	}
+type JSON[State any] struct {
+	OnInit    func(context.Context, *Task[State]) error
+	OnCall    func(context.Context, *Task[State]) error
+	OnNotify  func(context.Context, *Task[State]) error // nil: OnCall
+	OnRepair  func(context.Context, *Task[State]) error
+	OnTimeout func(context.Context, *Task[State]) error
+	OnCancel  func(context.Context, *Task[State]) error
+}
+
+// Task is what a function of a JSON processor works on. The methods of ResultBuilder add to its result.
+type Task[State any] struct {
+	*ResultBuilder
+	Request *progressorv1.ProcessRequest
+	State   State // as stored; the zero value in INIT. What it is in the end is stored, if it differs.
+}
+
+// Args decodes the task's args: JSON with no field that v does not have. The error is a rejection, "bad_args".
+func (t *Task[State]) Args(v any) error { return decodeArgs(t.Request, v) }
+
+// Process hands the task to the function for its type.
+func (p *JSON[State]) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	router := Router{
+		OnInit: p.typed(p.OnInit), OnCall: p.typed(p.OnCall), OnNotify: p.typed(p.OnNotify),
+		OnRepair: p.typed(p.OnRepair), OnTimeout: p.typed(p.OnTimeout), OnCancel: p.typed(p.OnCancel),
+	}
+	return router.Process(ctx, req)
+}
+
+func (p *JSON[State]) typed(handle func(context.Context, *Task[State]) error) Func {
+	if handle == nil {
+		return nil
+	}
+	return func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		state, err := StateOf[State](req)
+		if err != nil {
+			return nil, err
+		}
+		task := &Task[State]{ResultBuilder: Result(), Request: req, State: state}
+		if err := handle(ctx, task); err != nil {
+			return nil, err
+		}
+		if text := task.json("state", task.State); !bytes.Equal(text, req.GetProcess().GetAuxState()) {
+			task.AuxState(text)
+		}
+		return task.Done()
+	}
+}
+
+// ArgsOf decodes the task's args, which must be JSON with no field that T does not have. The error is a rejection with the
+// reason "bad_args", fit to be returned as it is.
+func ArgsOf[T any](req *progressorv1.ProcessRequest) (T, error) {
+	var v T
+	return v, decodeArgs(req, &v)
+}
+
+// StateOf decodes the process's state; the zero value where there is none yet. Fields that State does not have are passed
+// over, so that a newer version's state can be read. The error is a failure with the reason "bad_state".
+func StateOf[State any](req *progressorv1.ProcessRequest) (State, error) {
+	var state State
+	text := req.GetProcess().GetAuxState()
+	if len(text) == 0 {
+		return state, nil
+	}
+	if err := json.Unmarshal(text, &state); err != nil {
+		return state, Fail(ReasonBadState, "decode the state: %w", err).NonRetryable()
+	}
+	return state, nil
+}
+
+// HistoryOf decodes the payloads of the events that the task was shown, in their order there.
+func HistoryOf[Event any](req *progressorv1.ProcessRequest) ([]Event, error) {
+	events := make([]Event, len(req.GetProcess().GetHistory()))
+	for i, event := range req.GetProcess().GetHistory() {
+		if err := json.Unmarshal(event.GetPayload(), &events[i]); err != nil {
+			return nil, Fail(ReasonBadState, "decode event %d: %w", event.GetEventId(), err).NonRetryable()
+		}
+	}
+	return events, nil
+}
+
+func decodeArgs(req *progressorv1.ProcessRequest, v any) error {
+	decoder := json.NewDecoder(bytes.NewReader(req.GetArgs()))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(v)
+	if err == io.EOF {
+		err = fmt.Errorf("they are empty")
+	}
+	if err == nil {
+		if _, more := decoder.Token(); more != io.EOF {
+			err = fmt.Errorf("something follows the JSON value")
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if !rejectable(req.GetType()) {
+		return Fail(ReasonBadArgs, "decode the args: %w", err).NonRetryable()
+	}
+	return Reject(ReasonBadArgs, "decode the args: %w", err)
+}

@@ -1,0 +1,173 @@
+package processor
+
+import (
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// ResultBuilder puts a Result together. Every method but Done returns the builder; a value that cannot be encoded is told
+// by Done.
+//
+//	return processor.Result().JSONEvent(paid).JSONResponse(order).SetTimerAfter(time.Second).Done()
+type ResultBuilder struct {
+	result *progressorv1.Result
+	err    error
+}
+
+// Result begins a Result. As it is, it changes nothing: no events, the state and the timers as they were.
+func Result() *ResultBuilder { return &ResultBuilder{result: &progressorv1.Result{}} }
+
+// Done ends the builder: what a Processor returns.
+func (b *ResultBuilder) Done() (*progressorv1.ProcessResponse, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: b.result}}, nil
+}
+
+// Event appends an event to the process's history. The engine numbers it and stamps it with the database's time.
+func (b *ResultBuilder) Event(payload []byte) *ResultBuilder {
+	b.result.Events = append(b.result.Events, &progressorv1.NewEvent{Payload: payload})
+	return b
+}
+
+// EventWith appends an event that has metadata, such as the version of its format.
+func (b *ResultBuilder) EventWith(payload []byte, metadata map[string]any) *ResultBuilder {
+	fields := b.object("event metadata", metadata)
+	b.result.Events = append(b.result.Events, &progressorv1.NewEvent{Payload: payload, Metadata: fields})
+	return b
+}
+
+// JSONEvent appends an event whose payload is v as JSON.
+func (b *ResultBuilder) JSONEvent(v any) *ResultBuilder { return b.Event(b.json("event", v)) }
+
+// AuxState replaces the process's state.
+func (b *ResultBuilder) AuxState(state []byte) *ResultBuilder {
+	if state == nil {
+		state = []byte{} // present: an absent state would leave the old one
+	}
+	b.result.AuxState = state
+	return b
+}
+
+// JSONAuxState replaces the process's state by v as JSON.
+func (b *ResultBuilder) JSONAuxState(v any) *ResultBuilder { return b.AuxState(b.json("state", v)) }
+
+// Metadata replaces the process's searchable attributes: a JSON object.
+func (b *ResultBuilder) Metadata(fields map[string]any) *ResultBuilder {
+	b.result.Metadata = b.object("metadata", fields)
+	return b
+}
+
+// Response is what the caller gets.
+func (b *ResultBuilder) Response(response []byte) *ResultBuilder {
+	b.result.Response = response
+	return b
+}
+
+// JSONResponse answers the caller with v as JSON.
+func (b *ResultBuilder) JSONResponse(v any) *ResultBuilder { return b.Response(b.json("response", v)) }
+
+// SetTimerAfter sets the default timer, in place of the pending one: a TIMEOUT task after d; at once where d is 0 or less.
+func (b *ResultBuilder) SetTimerAfter(d time.Duration) *ResultBuilder {
+	return b.setTimer(&progressorv1.SetTimer{When: after(d)})
+}
+
+// SetTimerAt sets the default timer, in place of the pending one: a TIMEOUT task at t; at once where t is past.
+func (b *ResultBuilder) SetTimerAt(t time.Time) *ResultBuilder {
+	return b.setTimer(&progressorv1.SetTimer{When: at(t)})
+}
+
+// RemoveAfter sets the default timer so that the process is removed after d, with everything it has. No task runs.
+func (b *ResultBuilder) RemoveAfter(d time.Duration) *ResultBuilder {
+	return b.setTimer(&progressorv1.SetTimer{When: after(d), Remove: true})
+}
+
+func (b *ResultBuilder) setTimer(timer *progressorv1.SetTimer) *ResultBuilder {
+	b.result.Action = &progressorv1.Result_SetTimer{SetTimer: timer}
+	return b
+}
+
+// UnsetTimers drops all pending timers.
+func (b *ResultBuilder) UnsetTimers() *ResultBuilder {
+	b.result.Action = &progressorv1.Result_UnsetTimer{UnsetTimer: &progressorv1.UnsetTimer{}}
+	return b
+}
+
+// Complete ends the process with status COMPLETED: its timers are dropped, calls that wait are cancelled. Like SetTimer…,
+// UnsetTimers, RemoveAfter and Remove it is the result's action: the last one said holds.
+func (b *ResultBuilder) Complete() *ResultBuilder {
+	b.result.Action = &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}}
+	return b
+}
+
+// Remove removes the process now, with everything it has.
+func (b *ResultBuilder) Remove() *ResultBuilder {
+	b.result.Action = &progressorv1.Result_Remove{Remove: &progressorv1.Remove{}}
+	return b
+}
+
+// SetNamedTimerAfter sets the timer of this name, beside the others; ProcessRequest.timer_name says which one fired.
+func (b *ResultBuilder) SetNamedTimerAfter(name string, d time.Duration) *ResultBuilder {
+	b.result.NamedTimers = append(b.result.NamedTimers, &progressorv1.SetTimer{Name: name, When: after(d)})
+	return b
+}
+
+// SetNamedTimerAt sets the timer of this name, beside the others.
+func (b *ResultBuilder) SetNamedTimerAt(name string, t time.Time) *ResultBuilder {
+	b.result.NamedTimers = append(b.result.NamedTimers, &progressorv1.SetTimer{Name: name, When: at(t)})
+	return b
+}
+
+// UnsetNamedTimer drops the pending timer of this name, if there is one.
+func (b *ResultBuilder) UnsetNamedTimer(name string) *ResultBuilder {
+	b.result.UnsetNamedTimers = append(b.result.UnsetNamedTimers, name)
+	return b
+}
+
+// Command adds a message to another process (start, notify, cancel): delivered exactly once, right after the commit.
+func (b *ResultBuilder) Command(c *progressorv1.Command) *ResultBuilder {
+	b.result.Commands = append(b.result.Commands, c)
+	return b
+}
+
+// Notify adds a NOTIFY task for another process; in the same namespace where namespace is "".
+func (b *ResultBuilder) Notify(namespace, processID string, args []byte) *ResultBuilder {
+	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Notify{
+		Notify: &progressorv1.NotifyCommand{Namespace: namespace, ProcessId: processID, Args: args},
+	}})
+}
+
+func (b *ResultBuilder) json(what string, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil && b.err == nil {
+		b.err = Fail(ReasonError, "encode %s as JSON: %w", what, err).NonRetryable()
+	}
+	return text
+}
+
+// object turns a map into a Struct by way of JSON, so that a map may hold whatever encoding/json takes.
+func (b *ResultBuilder) object(what string, fields map[string]any) *structpb.Struct {
+	object := &structpb.Struct{}
+	if len(fields) == 0 {
+		return object
+	}
+	if err := object.UnmarshalJSON(b.json(what, fields)); err != nil && b.err == nil {
+		b.err = Fail(ReasonError, "encode %s as a JSON object: %w", what, err).NonRetryable()
+	}
+	return object
+}
+
+func after(d time.Duration) *progressorv1.SetTimer_After {
+	return &progressorv1.SetTimer_After{After: durationpb.New(d)}
+}
+
+func at(t time.Time) *progressorv1.SetTimer_At {
+	return &progressorv1.SetTimer_At{At: timestamppb.New(t)}
+}

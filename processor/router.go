@@ -1,0 +1,76 @@
+package processor
+
+import (
+	"context"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Router is a Processor that has one function for each type of task. What is not set is answered so:
+//
+//   - INIT, CALL, REPAIR: rejected, reason "not_handled"; NOTIFY goes to OnCall;
+//   - TIMEOUT: fails with the reason "not_handled" and is not tried again: a timer that nobody handles is a mistake;
+//   - CANCEL: a result that changes nothing; the process is cancelled.
+type Router struct {
+	OnInit    Func // the first task of a process
+	OnCall    Func // a call somebody waits for
+	OnNotify  Func // a call nobody waits for, and messages of other processes; nil: OnCall
+	OnRepair  Func // of a process in ERROR, with args of an operator
+	OnTimeout Func // a timer fired; req.TimerName is "" for the default one
+	OnCancel  Func // the process is to end: the last word before CANCELLED
+}
+
+// Process hands the task to the function for its type.
+func (r *Router) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	if handle := r.route(req.GetType()); handle != nil {
+		return handle(ctx, req)
+	}
+	return nil, notHandled(req.GetType())
+}
+
+func (r *Router) route(t progressorv1.TaskType) Func {
+	switch t {
+	case progressorv1.TaskType_TASK_TYPE_INIT:
+		return r.OnInit
+	case progressorv1.TaskType_TASK_TYPE_CALL:
+		return r.OnCall
+	case progressorv1.TaskType_TASK_TYPE_NOTIFY:
+		if r.OnNotify == nil {
+			return r.OnCall
+		}
+		return r.OnNotify
+	case progressorv1.TaskType_TASK_TYPE_REPAIR:
+		return r.OnRepair
+	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+		return r.OnTimeout
+	case progressorv1.TaskType_TASK_TYPE_CANCEL:
+		if r.OnCancel == nil {
+			return unchanged
+		}
+		return r.OnCancel
+	default:
+		return nil
+	}
+}
+
+func unchanged(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return Result().Done()
+}
+
+// rejectable tells whether a task of this type may be answered with a rejection.
+func rejectable(t progressorv1.TaskType) bool {
+	switch t {
+	case progressorv1.TaskType_TASK_TYPE_INIT, progressorv1.TaskType_TASK_TYPE_CALL,
+		progressorv1.TaskType_TASK_TYPE_NOTIFY, progressorv1.TaskType_TASK_TYPE_REPAIR:
+		return true
+	default:
+		return false
+	}
+}
+
+func notHandled(t progressorv1.TaskType) error {
+	if rejectable(t) {
+		return Reject(ReasonNotHandled, "this processor does not handle %s", t)
+	}
+	return Fail(ReasonNotHandled, "this processor does not handle %s", t).NonRetryable()
+}

@@ -1,0 +1,94 @@
+# Everything that one does with this repository. `make help` lists it. No target needs anything but Go, bash and git:
+# PostgreSQL's binaries are installed where they are missing, and the tools are built from tools/go.mod.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO ?= go
+TOOL := $(GO) tool -modfile=tools/go.mod
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Passed on to the program by run and bench, as in: make bench ARGS='--workload start --clients 128'
+ARGS ?=
+# Of chaos: how long, and the seed that repeats a run (0: a new one, which is printed).
+SECONDS ?= 60
+SEED ?= 0
+# The packages that test takes, as in: make test PKG=./storage/...
+PKG ?= ./...
+
+GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
+	  while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+
+.PHONY: run
+run: postgres build ## Start everything on this machine: private PostgreSQL, engine, demo (ARGS='--listen ADDR --data-dir DIR')
+	./bin/progressor dev $(ARGS)
+
+.PHONY: test
+test: postgres ## Run all tests (PKG=./storage/... for some)
+	$(GO) test -timeout 20m $(PKG)
+
+.PHONY: race
+race: postgres ## Run all tests with the race detector
+	$(GO) test -race -timeout 40m $(PKG)
+
+.PHONY: generate
+generate: ## Rebuild the generated code: protobuf, Connect, OpenAPI, sqlc
+	@mkdir -p bin && touch bin/.generate
+	@# The warning left out is the OpenAPI plugin's own, about a field of a library that it does not fill.
+	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
+	$(TOOL) sqlc generate
+	@# What was not written anew has lost its source.
+	@find $(GENERATED) -type f ! -newer bin/.generate -exec grep -lE '^(//|#) Code generated .* DO NOT EDIT' {} + | \
+	  xargs --no-run-if-empty rm -v
+
+.PHONY: verify
+verify: verify-format lint verify-generated verify-tidy verify-vulnerabilities ## Check all that needs no running server
+	@echo "verify: ok"
+
+.PHONY: lint
+lint: ## Run go vet, golangci-lint and buf lint
+	$(GO) vet ./...
+	$(TOOL) golangci-lint run ./...
+	$(TOOL) buf lint
+
+.PHONY: bench
+bench: postgres build ## Measure this engine against the baseline (ARGS=flags of progressor bench)
+	./bin/progressor bench $(ARGS)
+
+.PHONY: chaos
+chaos: postgres ## Break things for SECONDS under load, then check every invariant (SECONDS=60 SEED=0)
+	$(GO) test ./internal/chaos -run TestChaos -count=1 -v -timeout 0 \
+	  -args -chaos.duration=$(SECONDS)s -chaos.seed=$(SEED)
+
+# What the targets above are made of.
+
+.PHONY: build
+build:
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/progressor ./cmd/progressor
+
+.PHONY: postgres
+postgres:
+	@./internal/pgembed/install.sh
+
+.PHONY: verify-format
+verify-format:
+	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	  test -z "$$files" || { echo "gofmt: not formatted:"; echo "$$files"; exit 1; }
+	$(TOOL) buf format --diff --exit-code
+
+.PHONY: verify-generated
+verify-generated: generate
+	@changed=$$(git status --porcelain -- $(GENERATED)); \
+	  test -z "$$changed" || { echo "generated code differs from what is committed (make generate, then commit):"; \
+	  echo "$$changed"; git --no-pager diff --stat -- $(GENERATED); exit 1; }
+
+.PHONY: verify-tidy
+verify-tidy:
+	$(GO) test -count=1 ./internal/tidy
+
+.PHONY: verify-vulnerabilities
+verify-vulnerabilities:
+	@./tools/govulncheck.sh

@@ -1,0 +1,9 @@
+// Package migrations holds the schema as goose migrations, embedded in the binary.
+package migrations
+
+import "embed"
+
+// FS holds the migrations, one SQL file each, applied in the order of their numbers.
+//
+//go:embed *.sql
+var FS embed.FS

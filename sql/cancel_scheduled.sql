@@ -1,0 +1,17 @@
+-- CancelScheduled ends everything that waits in processes that have failed or come to their end. It follows SaveResult and finds
+-- its items by the token that was applied: a fenced item cancels nothing.
+-- name: CancelScheduled :many
+WITH i AS MATERIALIZED (
+  SELECT t.namespace, t.process_id, t.task_id
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
+         AS x(namespace, process_id, task_id, fencing_token)
+    JOIN tasks t ON t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token),
+d AS (
+  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+  RETURNING s.*),
+k AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token,
+         (SELECT i.task_id FROM i WHERE i.namespace = d.namespace AND i.process_id = d.process_id), scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, failure FROM d)
+SELECT namespace, process_id, task_id FROM d;

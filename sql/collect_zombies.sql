@@ -1,0 +1,23 @@
+-- CollectZombies finds running rows whose node is dead, or that a live node has held past their deadline and a margin. Each is
+-- then saved as a retry or a failure under its own token, as any attempt's end: if its node was quicker, nothing happens.
+-- name: CollectZombies :many
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id
+  FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
+ WHERE n.node_id IS NULL OR n.beat_time < statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
+    OR r.deadline < statement_timestamp() - (@margin_us::bigint) * interval '1 microsecond'
+ LIMIT @lim::int;
+
+-- ListRunning gives what stands in running for one node, as SearchCalls would have handed it out: what memory does not know of it
+-- (a claim whose answer was lost) is adopted.
+-- name: ListRunning :many
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
+       r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
+       coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
+       p.last_event_id, p.kind, p.created_time
+  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+ WHERE r.node_id = @node_id::bigint
+   AND NOT (r.fencing_token = ANY (@known_tokens::bigint[]))
+   AND r.running_time < statement_timestamp() - (@older_than_us::bigint) * interval '1 microsecond'
+ LIMIT 1000;

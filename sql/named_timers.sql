@@ -1,0 +1,24 @@
+-- NamedTimers drops and sets timers by name, for attempts that still hold their process; it runs before SaveResult, which then
+-- sees the new timers. drops: one row for each name to drop, or drop_all.
+-- name: DropTimers :exec
+WITH i AS MATERIALIZED (
+  SELECT t.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
+                             unnest(@timer_names::text[]), unnest(@drop_alls::bool[]))
+                  AS t(namespace, process_id, fencing_token, timer_name, drop_all)
+    JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token),
+d AS (
+  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+     AND s.timer_name IS NOT NULL AND (i.drop_all OR s.timer_name = i.timer_name) RETURNING s.*)
+INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
+                   retry_interval, timer_name, idempotency_key, args, context)
+SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+       retry_interval, timer_name, idempotency_key, args, context FROM d;
+
+-- name: SetTimers :exec
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
+SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, 'time', r.priority,
+       CASE WHEN t.after_us >= 0 THEN statement_timestamp() + t.after_us * interval '1 microsecond' ELSE t.at END, t.timer_name, r.context
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
+                  unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@ats::timestamptz[]), unnest(@afters_us::bigint[]))
+       AS t(namespace, process_id, fencing_token, timer_name, timer_type, at, after_us)
+  JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token;

@@ -1,0 +1,45 @@
+-- name: GetProcess :one
+SELECT * FROM processes WHERE namespace = @namespace AND process_id = @process_id AND removed_time IS NULL;
+
+-- name: GetTimers :many
+SELECT s.timer_name, s.scheduled_time, s.task_type,
+       (EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
+        OR EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))::bool AS blocked
+  FROM schedule s WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.timer_name IS NOT NULL
+ ORDER BY s.scheduled_time, s.task_id;
+
+-- Lists are read in the order asked for, from a key on: no page depends on how many pages went before it.
+-- name: ListByCreated :many
+SELECT * FROM processes
+ WHERE namespace = @namespace AND removed_time IS NULL AND (created_time, process_id) < (@before_time::timestamptz, @before_id::text)
+ ORDER BY namespace DESC, created_time DESC, process_id DESC LIMIT @lim::int;
+
+-- name: ListByID :many
+SELECT * FROM processes
+ WHERE namespace = @namespace AND removed_time IS NULL AND process_id > @after_id::text
+ ORDER BY namespace, process_id LIMIT @lim::int;
+
+-- name: ListAttention :many
+SELECT * FROM processes
+ WHERE namespace = @namespace AND removed_time IS NULL AND attention = @status::process_status
+   AND (attention_time, process_id) < (@before_time::timestamptz, @before_id::text)
+ ORDER BY attention_time DESC, process_id DESC LIMIT @lim::int;
+
+-- PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists.
+-- name: PutProcess :one
+WITH p AS (
+  INSERT INTO processes (namespace, process_id, status, attention, attention_time, detail, corrupted_by, last_event_id, aux_state, metadata)
+  VALUES (@namespace, @process_id, @status::process_status, NULLIF(@status::process_status, 'RUNNING'),
+          CASE WHEN @status::process_status <> 'RUNNING' THEN statement_timestamp() END,
+          NULLIF(@detail::text, ''), CASE WHEN @status::process_status = 'ERROR' THEN 0 END, cardinality(@event_payloads::bytea[]), @aux_state, NULLIF(@metadata::text, '')::jsonb)
+  ON CONFLICT DO NOTHING RETURNING *),
+ev AS (
+  INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
+  SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+    FROM p, ROWS FROM (unnest(@event_timestamps::timestamptz[]), unnest(@event_metadatas::text[]), unnest(@event_payloads::bytea[]))
+         WITH ORDINALITY AS e(ts, metadata, payload, n)),
+ts AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name, context)
+  SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'time', t.at, t.name, @context
+    FROM p, ROWS FROM (unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[])) AS t(name, timer_type, at))
+SELECT * FROM p;

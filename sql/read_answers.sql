@@ -1,0 +1,26 @@
+-- ReadAnswers tells what became of tasks, for all who wait on a node by one statement. A task that has not ended is missing.
+-- name: ReadAnswers :many
+SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
+       AS k(ord, namespace, process_id, task_id)
+  JOIN tasks t ON t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id
+UNION ALL
+SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
+       AS k(ord, namespace, process_id, task_id)
+  JOIN answers t ON t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id;
+
+-- ReadRequests finds what idempotent requests were accepted as.
+-- name: ReadRequests :many
+SELECT * FROM requests WHERE request_id = ANY (@request_ids::uuid[]);
+
+-- ReadApplied tells, after a commit whose answer was lost, which Saves were applied: the token stands in tasks or answers, or the
+-- task went back to schedule. A Save that was not applied finds its token in running still.
+-- name: ReadApplied :many
+SELECT k.ord::int AS ord,
+       EXISTS (SELECT 1 FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)::bool AS holds,
+       (EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id AND t.fencing_token = k.fencing_token)
+        OR EXISTS (SELECT 1 FROM answers a WHERE a.namespace = k.namespace AND a.process_id = k.process_id AND a.task_id = k.task_id AND a.fencing_token = k.fencing_token)
+        OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id AND s.fencing_token = k.fencing_token))::bool AS applied
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
+       AS k(ord, namespace, process_id, task_id, fencing_token);

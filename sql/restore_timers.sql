@@ -1,0 +1,17 @@
+-- RestoreTimers sets the timers again that an error had cancelled, for repairs that are about to be saved: the timer that broke
+-- the process first (the longest due), as new tasks with attempt 1. keep_default false: the repair's result has a default timer
+-- of its own. The context is that of the repair, where it has one.
+-- name: RestoreTimers :exec
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
+SELECT x.namespace, x.process_id, nextval('task_ids'), x.task_type, 'time', x.priority, x.scheduled_time, x.timer_name, x.context
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]), unnest(@keep_defaults::bool[]))
+       AS t(namespace, process_id, fencing_token, keep_default)
+  JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token AND r.task_type = 'REPAIR'
+  JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id AND p.status = 'ERROR'
+ CROSS JOIN LATERAL (
+   SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.priority, k.scheduled_time, k.timer_name, coalesce(r.context, k.context) AS context
+     FROM tasks k WHERE k.namespace = p.namespace AND k.process_id = p.process_id AND k.task_id = p.corrupted_by AND k.task_type IN ('TIMEOUT', 'REMOVE')
+   UNION ALL
+   SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.priority, k.scheduled_time, k.timer_name, coalesce(r.context, k.context)
+     FROM tasks k WHERE k.namespace = p.namespace AND k.process_id = p.process_id AND k.cancelled_by = p.corrupted_by AND k.task_type IN ('TIMEOUT', 'REMOVE')) x
+ WHERE t.keep_default OR x.timer_name <> '';

@@ -1,0 +1,120 @@
+-- SaveResult applies what finished attempts have to store, each under its fencing token: an item whose token has moved on is
+-- missing from the answer, and nothing of it is stored. It runs after LockProcesses, so what f reads is what is there.
+-- outcome: finish, reject, complete, fail, retry (its row stands in schedule already, see RetryTasks).
+-- The status that follows is derived from the locked row, never from the caller: an operator may have been quicker.
+-- timer_action: '' keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
+-- The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
+-- It goes into running where the item may go on (promote), else it waits for a place.
+-- name: SaveResult :many
+WITH i AS MATERIALIZED (
+  SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
+         r.args, r.context, p.status AS old_status,
+         (CASE t.outcome WHEN 'finish' THEN CASE p.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
+                         WHEN 'fail' THEN 'ERROR' WHEN 'complete' THEN 'COMPLETED' ELSE p.status::text END)::process_status AS new_status,
+         CASE WHEN t.timer_action IN ('set', 'add') THEN nextval('task_ids') END AS timer_task_id,
+         CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() + t.timer_after_us * interval '1 microsecond' ELSE t.timer_at END AS timer_time
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]),
+                    unnest(@fencing_tokens::bigint[]), unnest(@outcomes::text[]), unnest(@aux_states::bytea[]), unnest(@metadatas::text[]),
+                    unnest(@event_counts::int[]), unnest(@responses::bytea[]), unnest(@failures::text[]), unnest(@rejections::text[]),
+                    unnest(@details::text[]), unnest(@timer_actions::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[]),
+                    unnest(@timer_afters_us::bigint[]), unnest(@promotes::bool[]), unnest(@step_timeouts_us::bigint[]))
+         AS t(ord, namespace, process_id, task_id, fencing_token, outcome, aux_state, metadata, event_count, response, failure, rejection,
+              detail, timer_action, timer_type, timer_at, timer_after_us, promote, step_timeout_us)
+    JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+    JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id),
+g AS (
+  SELECT i.*, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id,
+         coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,
+         coalesce(c.priority, d.priority) AS wait_priority, coalesce(c.scheduled_time, d.scheduled_time) AS wait_scheduled_time,
+         coalesce(c.retry_interval, d.retry_interval) AS next_retry_interval, coalesce(c.timer_name, d.timer_name) AS wait_timer_name,
+         coalesce(c.history_range, d.history_range) AS next_history_range, coalesce(c.idempotency_key, d.idempotency_key) AS next_idempotency_key,
+         coalesce(c.args, d.args) AS next_args, coalesce(c.context, d.context) AS wait_context
+    FROM i
+    LEFT JOIN LATERAL (
+      SELECT s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context
+        FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for IN ('process', 'place')
+         AND i.new_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
+    LEFT JOIN LATERAL (
+      SELECT s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context
+        FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for = 'time'
+         AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()
+         AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
+       ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
+h AS (
+  SELECT g.*, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING' AS timer_next
+    FROM g),
+f AS MATERIALIZED (
+  SELECT h.*, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
+         CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
+         coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
+         CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
+         CASE WHEN h.timer_next THEN h.context ELSE h.wait_context END AS next_context,
+         h.promote AND (h.wait_task_id IS NOT NULL OR h.timer_next) AS promoted,
+         CASE WHEN h.promote AND (h.wait_task_id IS NOT NULL OR h.timer_next) THEN nextval('fencing_tokens') END AS next_token
+    FROM h),
+up AS (
+  UPDATE processes p SET
+         aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),
+         last_event_id = p.last_event_id + f.event_count, status = f.new_status,
+         previous_status = CASE WHEN f.new_status <> p.status THEN p.status WHEN p.status = 'SUSPENDED' THEN 'RUNNING' ELSE p.previous_status END,
+         status_changed_time = CASE WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.status_changed_time END,
+         attention = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL ELSE f.new_status END,
+         attention_time = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.attention_time END,
+         detail = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.detail ELSE f.detail END,
+         corrupted_by = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.corrupted_by ELSE f.task_id END
+    FROM f WHERE p.namespace = f.namespace AND p.process_id = f.process_id AND f.outcome IN ('finish', 'fail', 'complete')),
+-- Events come with their own keys and find their item by its number, in a hashed subplan: a fenced item writes none.
+ev AS (
+  INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+    FROM ROWS FROM (unnest(@event_ords::int[]), unnest(@event_namespaces::text[]), unnest(@event_process_ids::text[]), unnest(@event_ids::bigint[]),
+                    unnest(@event_task_ids::bigint[]), unnest(@event_attempts::int[]), unnest(@event_timestamps::timestamptz[]),
+                    unnest(@event_metadatas::text[]), unnest(@event_payloads::bytea[]))
+         AS e(ord, namespace, process_id, event_id, task_id, attempt, ts, metadata, payload)
+   WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
+tk AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response, failure, rejection)
+  SELECT namespace, process_id, task_id, task_type, CASE outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status, attempt, priority,
+         fencing_token, scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context,
+         response, NULLIF(failure, '')::jsonb, NULLIF(rejection, '')::jsonb
+    FROM f WHERE outcome <> 'retry'),
+dl AS (
+  DELETE FROM running r USING f WHERE r.namespace = f.namespace AND r.process_id = f.process_id AND NOT f.promoted),
+pr AS (
+  UPDATE running r SET task_id = f.next_task_id, task_type = f.next_task_type, attempt = f.next_attempt, priority = f.next_priority,
+         fencing_token = f.next_token, node_id = @node_id::bigint, deadline = statement_timestamp() + f.step_timeout_us * interval '1 microsecond',
+         scheduled_time = f.next_scheduled_time, running_time = statement_timestamp(), retry_interval = f.next_retry_interval,
+         timer_name = f.next_timer_name, history_range = f.next_history_range, idempotency_key = f.next_idempotency_key,
+         args = f.next_args, context = f.next_context
+    FROM f WHERE r.namespace = f.namespace AND r.process_id = f.process_id AND f.promoted),
+sd AS (
+  DELETE FROM schedule s USING f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND s.task_id = f.wait_task_id
+     AND f.promoted),
+mk AS (
+  UPDATE schedule s SET waits_for = 'place'
+    FROM f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND s.task_id = f.call_task_id AND NOT f.promoted AND s.waits_for <> 'place'),
+td AS (
+  DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = f.namespace AND s.process_id = f.process_id
+     AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.*),
+tc AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
+                     retry_interval, timer_name, idempotency_key, args, context)
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+         retry_interval, timer_name, idempotency_key, args, context FROM td),
+ts AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
+  SELECT namespace, process_id, timer_task_id, timer_type::task_type, 'time', priority, timer_time, '', context
+    FROM f WHERE timer_task_id IS NOT NULL AND NOT (promoted AND next_task_id = timer_task_id) AND outcome IN ('finish'))
+SELECT f.ord::int AS ord, f.new_status::process_status AS status, f.promoted::bool AS promoted,
+       (f.next_task_id IS NOT NULL AND NOT f.promoted)::bool AS deferred,
+       coalesce(CASE WHEN f.timer_task_id IS NOT NULL THEN (extract(epoch FROM f.timer_time - statement_timestamp()) * 1000000) END, -1)::bigint AS timer_delay_us,
+       statement_timestamp()::timestamptz AS now,
+       coalesce(f.next_task_id, 0)::bigint AS next_task_id, coalesce(f.next_task_type, 'CALL')::task_type AS next_task_type,
+       f.next_attempt::int AS next_attempt, f.next_priority::int AS next_priority, coalesce(f.next_token, 0)::bigint AS next_token,
+       coalesce(f.next_scheduled_time, statement_timestamp())::timestamptz AS next_scheduled_time,
+       coalesce(f.next_retry_interval, interval '0')::interval AS next_retry_interval, coalesce(f.next_timer_name, '')::text AS next_timer_name,
+       coalesce(f.next_history_range::text, '')::text AS next_history_range, coalesce(f.next_idempotency_key, '')::text AS next_idempotency_key,
+       (CASE WHEN f.promoted THEN f.next_args END)::bytea AS next_args, (CASE WHEN f.promoted THEN f.next_context END)::bytea AS next_context
+  FROM f;

@@ -1,0 +1,47 @@
+-- name: GetTask :one
+SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
+       coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
+       x.response, x.failure, x.rejection FROM (
+SELECT namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time, running_time, finished_time, retry_interval, timer_name,
+       idempotency_key, args, context, response, failure, rejection
+  FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id AND t.task_id = @task_id
+UNION ALL
+SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority, scheduled_time, running_time, NULL, retry_interval, timer_name,
+       idempotency_key, args, context, NULL, NULL, NULL
+  FROM running r WHERE r.namespace = @namespace AND r.process_id = @process_id AND r.task_id = @task_id
+UNION ALL
+SELECT s.namespace, s.process_id, s.task_id, s.task_type, 'WAITING', s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
+       s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
+  FROM schedule s WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.task_id = @task_id
+UNION ALL
+SELECT namespace, process_id, task_id, task_type, status, 0, 0, ended_time, NULL, ended_time, NULL, NULL, NULL, NULL, NULL, response, failure, rejection
+  FROM answers a WHERE a.namespace = @namespace AND a.process_id = @process_id AND a.task_id = @task_id) x
+LIMIT 1;
+
+-- TraceTasks lists the tasks of one process in task_id order: the ended, the one that runs, the waiting.
+-- name: TraceTasks :many
+SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
+       coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
+       x.response, x.failure, x.rejection FROM (
+  (SELECT namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time, running_time, finished_time, retry_interval, timer_name,
+          idempotency_key, args, context, response, failure, rejection
+     FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id AND t.task_id > @after_task_id
+    ORDER BY t.namespace, t.process_id, t.task_id LIMIT @lim::int)
+  UNION ALL
+  (SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority, scheduled_time, running_time, NULL, retry_interval, timer_name,
+          idempotency_key, args, context, NULL, NULL, NULL
+     FROM running r WHERE r.namespace = @namespace AND r.process_id = @process_id AND r.task_id > @after_task_id)
+  UNION ALL
+  (SELECT s.namespace, s.process_id, s.task_id, s.task_type,
+          CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time' AND r.task_id IS NOT NULL THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
+          s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
+     FROM schedule s LEFT JOIN running r ON r.namespace = s.namespace AND r.process_id = s.process_id
+    WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.task_id > @after_task_id
+    ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int)) x
+ ORDER BY x.task_id LIMIT @lim::int;
+
+-- TraceEvents reads the events of the tasks of one page of a trace.
+-- name: TraceEvents :many
+SELECT event_id, task_id, "timestamp", metadata, payload FROM events
+ WHERE namespace = @namespace AND process_id = @process_id AND task_id = ANY (@task_ids::bigint[])
+ ORDER BY event_id;

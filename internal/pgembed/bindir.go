@@ -81,16 +81,19 @@ func versionIn(text string) int {
 	return version
 }
 
-// majorVersion asks postgres, as the server's user, which version it is: that also proves that this user can run it.
-func majorVersion(ctx context.Context, place place) (int, error) {
-	cmd := place.command("postgres", "--version")
+// Version tells the major version of the PostgreSQL in binDir, such as 15.
+func Version(ctx context.Context, binDir string) (int, error) {
+	return commandVersion(ctx, exec.Command(filepath.Join(binDir, "postgres"), "--version"))
+}
+
+func commandVersion(ctx context.Context, cmd *exec.Cmd) (int, error) {
 	out, err := runCommand(ctx, cmd)
 	if err != nil {
-		return 0, fmt.Errorf("run %s as user %s: %w", cmd.Path, place.account.name, err)
+		return 0, fmt.Errorf("run %s: %w", cmd, err)
 	}
 	major := versionIn(out)
 	if major == 0 {
-		return 0, fmt.Errorf("%s --version answers %q, which names no version", cmd.Path, out)
+		return 0, fmt.Errorf("%s answers %q, which names no version", cmd, out)
 	}
 	return major, nil
 }

@@ -104,8 +104,9 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if s.major, err = majorVersion(ctx, s.place); err != nil {
-		return err
+	// Asked as the server's user, and in its directory: that proves too that this user can run it there.
+	if s.major, err = commandVersion(ctx, s.place.command("postgres", "--version")); err != nil {
+		return fmt.Errorf("as user %s: %w", s.place.account.name, err)
 	}
 	if err := s.place.prepare(ctx, s.major, s.config.Unsafe); err != nil {
 		return err

@@ -1,0 +1,110 @@
+//go:build unix
+
+package storagetest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// home is the temporary directory of one test binary's server. A lock on a file in it lasts as long as the process, so that
+// later runs can tell what a killed one left behind.
+type home struct {
+	dir  string
+	lock *os.File
+}
+
+const (
+	homePattern = "progressor-test-*"
+	homeLock    = "owner.lock"
+)
+
+// memoryDir is a file system in memory on Linux. Cloning a database there takes a tenth of the time that a disk takes. It
+// serves only where it has room for several servers; containers often have next to none.
+const (
+	memoryDir  = "/dev/shm"
+	memoryRoom = 2 << 30
+)
+
+// homeParent is where new homes go.
+func homeParent() string {
+	var room syscall.Statfs_t
+	if err := syscall.Statfs(memoryDir, &room); err != nil || uint64(room.Bavail)*uint64(room.Bsize) < memoryRoom {
+		return os.TempDir()
+	}
+	return memoryDir
+}
+
+// newHome falls back to the temporary directory where memory cannot be written to.
+func newHome() (*home, error) {
+	dir, err := os.MkdirTemp(homeParent(), homePattern)
+	if err != nil {
+		dir, err = os.MkdirTemp("", homePattern)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the server: %w", err)
+	}
+	// Where this process is root the server runs as another user, who has to pass through.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	lock, err := lockFile(filepath.Join(dir, homeLock), false)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &home{dir: dir, lock: lock}, nil
+}
+
+func (h *home) remove() error { return errors.Join(os.RemoveAll(h.dir), h.lock.Close()) }
+
+// sweepHomes removes the directories of processes that were killed. What it cannot remove, such as another user's, stays.
+func sweepHomes() {
+	var dirs []string
+	for _, parent := range []string{memoryDir, os.TempDir()} {
+		found, err := filepath.Glob(filepath.Join(parent, homePattern))
+		if err != nil {
+			continue
+		}
+		dirs = append(dirs, found...)
+	}
+	for _, dir := range dirs {
+		stat, err := os.Stat(dir)
+		// A fresh one may be between its making and its lock.
+		if err != nil || time.Since(stat.ModTime()) < time.Minute {
+			continue
+		}
+		lock, err := lockFile(filepath.Join(dir, homeLock), false)
+		if err != nil {
+			continue
+		}
+		_ = os.RemoveAll(dir)
+		_ = lock.Close()
+	}
+}
+
+// lockFile takes an exclusive lock, which lasts until the file is closed or the process ends. Where another process holds
+// it, it waits or fails with EWOULDBLOCK.
+func lockFile(path string, wait bool) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	how := syscall.LOCK_EX
+	if !wait {
+		how |= syscall.LOCK_NB
+	}
+	for {
+		err := syscall.Flock(int(file.Fd()), how)
+		if err == nil {
+			return file, nil
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(&fs.PathError{Op: "lock", Path: path, Err: err}, file.Close())
+		}
+	}
+}

@@ -1,0 +1,206 @@
+//go:build unix
+
+// Package storagetest gives every test a PostgreSQL database of its own, with the schema in it.
+//
+// A test binary runs one private server, started when the first test asks for it, and clones a migrated template for each
+// test in a few hundredths of a second. Needed are PostgreSQL's binaries alone (see pgembed.FindBinDir). A package that uses it says
+//
+//	func TestMain(m *testing.M) { storagetest.Main(m) }
+//
+// and then, in a test, storagetest.Pool(t) or storagetest.DSN(t). Tests may run in parallel. When a test ends, its database is
+// checked for broken invariants and dropped. The server does not sync to disk: figures measured on it say nothing.
+//
+// This package imports storage, so storage's own tests that use it are in package storage_test.
+package storagetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/progressor-engine/progressor/internal/pgembed"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// schema is where the migrations put the tables.
+const schema = "progressor"
+
+// How long one step may take that this package does for a test, on a busy machine.
+const (
+	startWait = 2 * time.Minute
+	stepWait  = time.Minute
+)
+
+// Main runs the tests of a package, ends the server if one was started, and exits. Without it the server ends with the
+// process too, but the next run has to clean up after it.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "storagetest:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// Option changes what DSN and Pool do.
+type Option func(*options)
+
+type options struct{ withoutInvariants bool }
+
+// WithoutInvariants is for a test that breaks invariants on purpose: its database is dropped unchecked.
+func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants = true } }
+
+// DSN makes a database with the schema in it and returns its connection string, for a superuser and without a search_path. When
+// the test ends, after the cleanups that it registers later, the database goes through Invariants and is dropped, whoever is
+// still connected. It fails the test where no server can be started.
+func DSN(t testing.TB, with ...Option) string {
+	t.Helper()
+	var chosen options
+	for _, option := range with {
+		option(&chosen)
+	}
+	server, err := shared.get()
+	if err != nil {
+		t.Fatalf("storagetest: %v", err)
+	}
+	name := databaseName(t)
+	if err := execute(server.DSN(), "CREATE DATABASE "+name+" TEMPLATE "+templateName); err != nil {
+		t.Fatalf("storagetest: clone the template: %v", err)
+	}
+	dsn := server.DSNFor(name)
+	t.Cleanup(func() {
+		if !chosen.withoutInvariants {
+			Invariants(t, dsn)
+		}
+		if err := execute(server.DSN(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("storagetest: drop the test's database: %v", err)
+		}
+	})
+	return dsn
+}
+
+// Pool is a pool on a database of its own, made as DSN does. See Connect.
+func Pool(t testing.TB, with ...Option) *pgxpool.Pool {
+	t.Helper()
+	return Connect(t, DSN(t, with...))
+}
+
+// Connect opens a pool on a database that DSN made, with search_path progressor. It is closed when the test ends, which waits for
+// the connections that the test took from it.
+func Connect(t testing.TB, dsn string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatalf("storagetest: connection string: %v", err)
+	}
+	config.ConnConfig.RuntimeParams["search_path"] = schema
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatalf("storagetest: open a pool: %v", err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Invariants fails the test for each invariant that the database breaks. DSN calls it at the end of a test; a test may do so at
+// any moment in which nothing runs.
+func Invariants(t testing.TB, dsn string) {
+	t.Helper()
+	// Not the test's context: it has ended when cleanups run.
+	ctx, cancel := context.WithTimeout(context.Background(), stepWait)
+	defer cancel()
+	conn, err := connect(ctx, dsn)
+	if err != nil {
+		t.Errorf("storagetest: check invariants: %v", err)
+		return
+	}
+	defer conn.Close(ctx)
+	violations, err := storage.CheckInvariants(ctx, conn)
+	if err != nil {
+		t.Errorf("storagetest: check invariants: %v", err)
+	}
+	for _, violation := range violations {
+		t.Errorf("invariant broken: %v", violation)
+	}
+}
+
+func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["search_path"] = schema
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// execute runs one statement on a connection of its own: a pool that stays open would look like a leak of the test's.
+func execute(dsn, sql string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepWait)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// maxNameSize is the size in bytes that PostgreSQL cuts identifiers to.
+const maxNameSize = 63
+
+var (
+	databases atomic.Int64
+	notPlain  = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// databaseName is unique on the server, needs no quotes, and tells in pg_stat_activity which test is at work.
+func databaseName(t testing.TB) string {
+	name := fmt.Sprintf("t%d_%s", databases.Add(1), notPlain.ReplaceAllString(strings.ToLower(t.Name()), "_"))
+	return name[:min(len(name), maxNameSize)]
+}
+
+// sharedServer is the server of this test binary. It is the one thing that tests cannot be handed: they share no caller.
+type sharedServer struct {
+	mutex  sync.Mutex
+	server *pgembed.Server
+	home   *home
+	err    error // why there is none; told to every test
+}
+
+var shared sharedServer
+
+// get starts the server when it is first asked for.
+func (s *sharedServer) get() (*pgembed.Server, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.server == nil && s.err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), startWait)
+		defer cancel()
+		s.home, s.server, s.err = startServer(ctx)
+	}
+	return s.server, s.err
+}
+
+func (s *sharedServer) stop() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stepWait)
+	defer cancel()
+	if err := s.server.Stop(ctx); err != nil {
+		return err
+	}
+	return s.home.remove()
+}

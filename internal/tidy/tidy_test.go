@@ -1,0 +1,129 @@
+package tidy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Of this package, go test runs in its directory.
+const root = "../.."
+
+func TestTree(t *testing.T) {
+	violations, err := Tree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, violation := range violations {
+		t.Error(violation)
+	}
+}
+
+func TestLadder(t *testing.T) {
+	packages, err := ListPackages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(packages, func(p Package) bool { return p.ImportPath == module+"/process" }) {
+		t.Fatalf("go list names %d packages, and process is not among them", len(packages))
+	}
+	for _, violation := range Ladder(packages) {
+		t.Error(violation)
+	}
+}
+
+func TestLadderCatches(t *testing.T) {
+	for _, tt := range []struct {
+		name, from, imports, want string
+	}{
+		{"up", "storage", "engine", "level 2 imports level 4"},
+		{"sideways", "engine/jobs", "engine/crons", "level 5 imports level 5"},
+		{"sideways between level 0", "cron", "process", "level 0 imports level 0"},
+		{"a kind in the engine", "engine", "engine/jobs", "level 4 imports level 5"},
+		{"the room of the parent is not the room of a child", "processor", "processor/remote", "level 1 imports level 2"},
+		{"generated queries outside storage", "wire", "storage/internal/dbsqlc", "for storage and its rooms"},
+		{"test kit in a program", "cmd/progressor", "storage/storagetest", "for tests"},
+		{"private server in the engine", "engine", "internal/pgembed", "for tests"},
+		{"tidy itself", "cmd/progressor", "internal/tidy", "for tests"},
+		{"no place", "storehouse", "process", "no place on the ladder"},
+		{"input in a pure package", "process", "=os", "is pure"},
+		{"database in a pure package", "cron", "=github.com/jackc/pgx/v5", "is pure"},
+
+		{"down", "engine/rpc", "engine", ""},
+		{"inside a room", "cmd/progressor/internal/bench", "cmd/progressor/internal/table", ""},
+		{"generated queries in a room of storage", "storage/jobs", "storage/internal/dbsqlc", ""},
+		{"connect clients are of the contract", "client", "proto/progressor/v1/progressorv1connect", ""},
+		{"dev's private server", "cmd/progressor", "internal/pgembed", ""},
+		{"beside may look up", "storage/storagetest", "storage", ""},
+		{"other modules", "engine", "=os", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			imported, outside := strings.CutPrefix(tt.imports, "=")
+			if !outside {
+				imported = module + "/" + tt.imports
+			}
+			check(t, Ladder([]Package{{ImportPath: module + "/" + tt.from, Imports: []string{imported}}}), tt.want)
+		})
+	}
+}
+
+func TestFileCatches(t *testing.T) {
+	lines := func(n int) string { return strings.Repeat("\t_ = 0\n", n) }
+	for _, tt := range []struct {
+		name, file, content, want string
+	}{
+		{"long file", "engine/a.go", "package engine\n" + strings.Repeat("\n", maxFileLines), "501 lines"},
+		{"long query file", "sql/a.sql", strings.Repeat("\n", maxFileLines+1), "501 lines"},
+		{"long function", "engine/a.go", "package engine\nfunc A() {\n" + lines(maxFunctionLines) + "}\n", "func A has 72 lines"},
+		{"long test", "engine/a_test.go", "package engine\nfunc TestA() {\n" + lines(maxTestFunctionLines) + "}\n", "func TestA has 142"},
+		{"word in a file's name", "engine/task_helper.go", "package engine\n", `"helper" in its name`},
+		{"word in a package's name", "engine/utils/a.go", "package utils\n", `"utils" in its name`},
+		{"word in a query's name", "sql/task_info.sql", "SELECT 1;\n", `"info" in its name`},
+		{"word in a type's name", "engine/a.go", "package engine\ntype TaskManager struct{}\n", `"manager" says nothing`},
+		{"word in a type inside a function", "engine/a.go", "package engine\nfunc A() {\n\ttype rowData int\n}\n", `"data" says nothing`},
+		{"word before a capital", "engine/a.go", "package engine\ntype BaseURL string\n", `"base" says nothing`},
+		{"word after capitals", "engine/a.go", "package engine\ntype HTTPData []byte\n", `"data" says nothing`},
+		{"sleep", "engine/a_test.go", "package engine\nimport \"time\"\nfunc TestA() { time.Sleep(1) }\n", "time.Sleep in a test"},
+		{"sleep by another name", "engine/a_test.go", "package engine\nimport z \"time\"\nfunc TestA() { z.Sleep(1) }\n", "time.Sleep in a test"},
+		{"unfinished Go", "engine/a.go", "package engine\n\n// TODO: more\n", "a.go:3: TODO"},
+		{"unfinished SQL", "sql/a.sql", "-- FIXME\n", "a.sql:1: FIXME"},
+		{"unfinished page", "docs/a.md", "FIXME\n", "FIXME"},
+		{"unfinished Makefile", "Makefile", "# TODO\n", "TODO"},
+		{"offset", "sql/a.sql", "SELECT 1\nlimit 1 offset 5;\n", "page by key"},
+		{"printed SQL", "storage/a.go", "package storage\nimport \"fmt\"\nvar a = fmt.Sprintf(`\n  SELECT %s`, \"x\")\n", "fmt.Sprintf of SQL"},
+		{"printed sum", "storage/a.go", "package storage\nimport \"fmt\"\nvar a = fmt.Sprintf(\"UPDATE x \"+y, 1)\n", "fmt.Sprintf of SQL"},
+		{"summed SQL", "storage/a.go", "package storage\nvar a = \"DELETE FROM \" + name()\n", "SQL by +"},
+
+		{"full file", "engine/a.go", "package engine\n" + strings.Repeat("\n", maxFileLines-1), ""},
+		{"full function", "engine/a.go", "package engine\nfunc A() {\n" + lines(maxFunctionLines-2) + "}\n", ""},
+		{"generated", "proto/a.pb.go", "// Code generated by x. DO NOT EDIT.\n\npackage a\n" + strings.Repeat("\n", maxFileLines), ""},
+		{"words that only begin alike", "engine/database.go", "package engine\ntype Database struct{}\ntype Baseline int\n", ""},
+		{"metadata is one word", "storage/metadata.go", "package storage\ntype Metadata []byte\n", ""},
+		{"sleep under a fake clock", "engine/a_test.go",
+			"package engine\nimport (\n\"time\"\n\"testing/synctest\"\n)\nfunc TestA() { synctest.Test(t, func() { time.Sleep(1) }) }\n", ""},
+		{"sleep in a program", "cmd/progressor/a.go", "package main\nimport \"time\"\nfunc a() { time.Sleep(1) }\n", ""},
+		{"offset in a comment", "sql/a.sql", "-- never OFFSET\nSELECT 1;\n", ""},
+		{"offset in a migration", "migrations/00001_a.sql", "CREATE TABLE a (\"offset\" bigint);\n", ""},
+		{"printed text", "storage/a.go", "package storage\nimport \"fmt\"\nvar a = fmt.Sprintf(\"Select a process: %s\", \"x\")\n", ""},
+		{"statement without parameters", "storage/a.go", "package storage\nvar a = \"CREATE DATABASE \" + name()\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			violations, err := File(tt.file, []byte(tt.content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, violations, tt.want)
+		})
+	}
+}
+
+// check wants one violation that says want, or with "" none.
+func check(t *testing.T, violations []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(violations) > 0:
+		t.Errorf("got %q, want nothing", violations)
+	case want != "" && (len(violations) != 1 || !strings.Contains(violations[0], want)):
+		t.Errorf("got %q, want one that says %q", violations, want)
+	}
+}

@@ -171,11 +171,14 @@ func TestDefaultsAreDurable(t *testing.T) {
 	dsn := start(t, small(filepath.Join(t.TempDir(), "pg"))).DSN()
 	for name, want := range map[string]string{
 		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "wal_init_zero": "off", "shared_buffers": "16MB",
-		"listen_addresses": "", "server_encoding": "UTF8", "lc_collate": "C", "TimeZone": "UTC", "max_wal_size": "4GB",
+		"listen_addresses": "", "server_encoding": "UTF8", "TimeZone": "UTC", "max_wal_size": "4GB",
 	} {
 		if got := query(t, dsn, "show "+name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+	if got := query(t, dsn, "select datcollate from pg_database where datname = 'postgres'"); got != "C" {
+		t.Errorf("the collation is %q", got)
 	}
 }
 

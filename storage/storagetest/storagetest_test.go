@@ -51,6 +51,35 @@ func TestDatabaseIsDroppedAtTheEnd(t *testing.T) {
 	}
 }
 
+// recorder is a test whose failures are counted, not reported.
+type recorder struct {
+	testing.TB
+	errors []string
+}
+
+func (r *recorder) Errorf(format string, arguments ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, arguments...))
+}
+
+func TestInvariantsFailTheTest(t *testing.T) {
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	sound := &recorder{TB: t}
+	storagetest.Invariants(sound, dsn)
+	if len(sound.errors) > 0 {
+		t.Errorf("a new database breaks invariants: %q", sound.errors)
+	}
+	_, err := storagetest.Connect(t, dsn).Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, last_event_id)
+		VALUES ('n', 'has five events and has none', 'RUNNING', 5)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := &recorder{TB: t}
+	storagetest.Invariants(broken, dsn)
+	if len(broken.errors) == 0 || !strings.Contains(broken.errors[0], "has five events and has none") {
+		t.Errorf("the broken invariant is reported as %q", broken.errors)
+	}
+}
+
 // TestCacheFallsBack runs this binary again with caches that are cold, warm, broken and impossible.
 func TestCacheFallsBack(t *testing.T) {
 	if os.Getenv("STORAGETEST_INNER") != "" {

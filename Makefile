@@ -36,13 +36,16 @@ race: postgres ## Run all tests with the race detector
 
 .PHONY: generate
 generate: ## Rebuild the generated code: protobuf, Connect, OpenAPI, sqlc
-	@mkdir -p bin && touch bin/.generate
 	@# The warning left out is the OpenAPI plugin's own, about a field of a library that it does not fill.
 	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
 	$(TOOL) sqlc generate
-	@# What was not written anew has lost its source.
-	@find $(GENERATED) -type f ! -newer bin/.generate -exec grep -lE '^(//|#) Code generated .* DO NOT EDIT' {} + | \
-	  xargs --no-run-if-empty rm -v
+	@# The generators leave the code of a file that is gone.
+	@for code in proto/progressor/v1/*.pb.go; do \
+	  test -f $${code%.pb.go}.proto || rm -v $$code; done
+	@for code in proto/progressor/v1/progressorv1connect/*.connect.go; do name=$${code##*/}; \
+	  test -f proto/progressor/v1/$${name%.connect.go}.proto || rm -v $$code; done
+	@for code in storage/internal/dbsqlc/*.sql.go; do name=$${code##*/}; \
+	  test -f sql/$${name%.go} || rm -v $$code; done
 
 .PHONY: verify
 verify: verify-format lint verify-generated verify-tidy verify-vulnerabilities ## Check all that needs no running server

@@ -2820,7 +2820,7 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tstartTime\x12H\n" +
 	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\aendTime\x12C\n" +
 	"\x06jitter\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x06jitter\x12B\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x06jitter\x12B\n" +
 	"\x13exclude_expressions\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x12excludeExpressions\x12F\n" +
 	"\x0fdaylight_saving\x18\a \x01(\v2\x1d.progressor.v1.DaylightSavingR\x0edaylightSaving\x12$\n" +
 	"\tmax_fires\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bmaxFires\"\xae\x02\n" +
@@ -2847,15 +2847,15 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x0emisfire_policy\x18\x06 \x01(\x0e2\x1c.progressor.v1.MisfirePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\rmisfirePolicy\x12,\n" +
 	"\rcatchup_limit\x18\a \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\fcatchupLimit\x12R\n" +
 	"\x0ecatchup_window\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\rcatchupWindow\x12E\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rcatchupWindow\x12E\n" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12;\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x12;\n" +
 	"\rretry_backoff\x18\n" +
 	" \x01(\v2\x16.progressor.v1.BackoffR\fretryBackoff\x12*\n" +
 	"\fmax_attempts\x18\v \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxAttempts\x129\n" +
 	"\x14pause_after_failures\x18\f \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x12pauseAfterFailures\x12X\n" +
 	"\x11misfire_threshold\x18\r \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x10misfireThreshold\x12(\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x10misfireThreshold\x12(\n" +
 	"\vmax_overlap\x18\x0e \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
 	"maxOverlap\"\xe7\x02\n" +
 	"\n" +

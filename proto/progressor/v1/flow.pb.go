@@ -4569,7 +4569,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	" \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\n" +
 	"dedupeKeys\x12E\n" +
 	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12@\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x12@\n" +
 	"\rcancel_policy\x18\f \x01(\v2\x1b.progressor.v1.CancelPolicyR\fcancelPolicy\x12@\n" +
 	"\fretry_policy\x18\r \x01(\v2\x1d.progressor.v1.RunRetryPolicyR\vretryPolicy\x12A\n" +
 	"\n" +
@@ -4587,7 +4587,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tsupported\x18\x01 \x01(\bH\x00R\tsupported\x88\x01\x01\x12>\n" +
 	"\x04mode\x18\x02 \x01(\x0e2 .progressor.v1.CancelPolicy.ModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12A\n" +
 	"\x05grace\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x05grace\"F\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05grace\"F\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10MODE_COOPERATIVE\x10\x01\x12\x12\n" +
@@ -4601,7 +4601,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\astep_id\x18\x01 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04name\x12E\n" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12#\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x12#\n" +
 	"\n" +
 	"cancelable\x18\x04 \x01(\bH\x01R\n" +
 	"cancelable\x88\x01\x01\x12@\n" +
@@ -4642,7 +4642,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tassignees\x18\x03 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\"\br\x06 \x01(\x80\x80\x01R\tassignees\x12<\n" +
 	"\rresult_schema\x18\x04 \x01(\v2\x17.google.protobuf.StructR\fresultSchema\x12=\n" +
 	"\x03due\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x03due\x12L\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03due\x12L\n" +
 	"\n" +
 	"due_action\x18\x06 \x01(\x0e2#.progressor.v1.WaitAction.DueActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\tdueAction\x125\n" +
 	"\n" +
@@ -4659,7 +4659,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x12DUE_ACTION_SUCCEED\x10\x03\"\x8b\x01\n" +
 	"\vDelayAction\x12I\n" +
 	"\bduration\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00H\x00R\bduration\x12!\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00H\x00R\bduration\x12!\n" +
 	"\x04time\x18\x02 \x01(\tB\v\xbaH\br\x06 \x01(\x80\x80\x01H\x00R\x04timeB\x0e\n" +
 	"\x05until\x12\x05\xbaH\x02\b\x01\"\x92\x01\n" +
 	"\tRunAction\x120\n" +
@@ -4824,7 +4824,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12H\n" +
 	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\bawaitEnd\"6\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\bawaitEnd\"6\n" +
 	"\x0eGetRunResponse\x12$\n" +
 	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x01\n" +
 	"\x0fListRunsRequest\x12:\n" +
@@ -4905,7 +4905,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x05token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x05token\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12=\n" +
 	"\x03due\x18\a \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x03dueB\b\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03dueB\b\n" +
 	"\x06_index\"Q\n" +
 	"\x12ReportStepResponse\x12;\n" +
 	"\tdirective\x18\x01 \x01(\v2\x1d.progressor.v1.LeaseDirectiveR\tdirective\"\xa4\x02\n" +

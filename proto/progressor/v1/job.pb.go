@@ -1604,7 +1604,7 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\x06job_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12H\n" +
 	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\bawaitEnd\"6\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\bawaitEnd\"6\n" +
 	"\x0eGetJobResponse\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"\xe7\x01\n" +
 	"\x0fListJobsRequest\x12:\n" +
@@ -1623,7 +1623,7 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\x06job_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12H\n" +
 	"\tawait_end\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\bawaitEnd\"\x81\x02\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\bawaitEnd\"\x81\x02\n" +
 	"\x13FetchResultResponse\x12-\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x17.progressor.v1.JobStateR\x05state\x12.\n" +
 	"\x06result\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x06result\x120\n" +
@@ -1681,7 +1681,7 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\tRateLimit\x12\x1d\n" +
 	"\x05count\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\x05count\x12@\n" +
 	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x13\xbaH\x10\xc8\x01\x01\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v*\x00R\x03per\x12\x1d\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v*\x00R\x03per\x12\x1d\n" +
 	"\x05burst\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05burst\"Y\n" +
 	"\x14PutConstraintRequest\x12A\n" +
 	"\n" +

@@ -3161,7 +3161,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x05range\x18\a \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x121\n" +
 	"\x04wait\x18\b \x01(\x0e2\x13.progressor.v1.WaitB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04wait\x12E\n" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12L\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x12L\n" +
 	"\n" +
 	"start_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tstartTime\x12\x1a\n" +
@@ -3182,7 +3182,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x05range\x18\x06 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x121\n" +
 	"\x04wait\x18\a \x01(\x0e2\x13.progressor.v1.WaitB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04wait\x12E\n" +
 	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x12\x1a\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x12\x1a\n" +
 	"\bpriority\x18\t \x01(\x05R\bpriority\"C\n" +
 	"\fCallResponse\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1a\n" +
@@ -3198,7 +3198,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\acontext\x18\x06 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\acontext\x121\n" +
 	"\x04wait\x18\a \x01(\x0e2\x13.progressor.v1.WaitB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04wait\x12E\n" +
 	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeout\x1ac\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x1ac\n" +
 	"\x0fProcessorRepair\x12\x1d\n" +
 	"\x04args\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\x121\n" +
 	"\x05range\x18\x02 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x1a\x0e\n" +
@@ -3216,7 +3216,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"process_id\x18\x04 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12E\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\atimeoutB\f\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeoutB\f\n" +
 	"\x03key\x12\x05\xbaH\x02\b\x01\"<\n" +
 	"\x11AwaitTaskResponse\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.progressor.v1.TaskR\x04task\"\xf9\x01\n" +
@@ -3228,7 +3228,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x05range\x18\x03 \x01(\v2\x1b.progressor.v1.HistoryRangeR\x05range\x12J\n" +
 	"\n" +
 	"await_init\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\tawaitInit\"F\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\tawaitInit\"F\n" +
 	"\x12GetProcessResponse\x120\n" +
 	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xec\x01\n" +
 	"\x14ListProcessesRequest\x12:\n" +
@@ -3286,7 +3286,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\x12A\n" +
 	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xa7\xe4\xe0\v2\x00R\x05grace\"I\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05grace\"I\n" +
 	"\x15CancelProcessResponse\x120\n" +
 	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"\xa0\x01\n" +
 	"\x15SuspendProcessRequest\x12:\n" +

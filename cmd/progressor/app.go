@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Main is the program without the process around it, so that a test can run any command line of it.
+type Main struct {
+	Stdin    io.Reader
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Getenv   func(name string) (value string, set bool)
+	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first asks to stop, the second stops at once
+	Terminal bool             // Stderr is a terminal: logs are for people
+}
+
+// commands is the command line. Every command says its help, and an example, itself.
+type commands struct {
+	Dev     devCmd     `cmd:"" group:"engine" help:"Run an engine with a private PostgreSQL and demo namespaces."`
+	Serve   serveCmd   `cmd:"" group:"engine" help:"Run an engine on a PostgreSQL of yours."`
+	Migrate migrateCmd `cmd:"" group:"engine" help:"Bring the database's schema up to date, or a step back."`
+	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Examine a database: versions, invariants, indexes, transactions, settings."`
+	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
+
+	Start  startCmd  `cmd:"" group:"process" help:"Start a process."`
+	Call   callCmd   `cmd:"" group:"process" help:"Call a process and print its response."`
+	Repair repairCmd `cmd:"" group:"process" help:"Take a process out of ERROR."`
+	Await  awaitCmd  `cmd:"" group:"process" help:"Wait for a task that was accepted, or whose wait timed out."`
+	Get    getCmd    `cmd:"" group:"process" help:"Show a process, its timers and its history."`
+	List   listCmd   `cmd:"" group:"process" help:"List the processes of a namespace."`
+	Trace  traceCmd  `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
+	Put    putCmd    `cmd:"" group:"process" help:"Import a process with its history."`
+	Remove removeCmd `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
+
+	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
+
+	Completion completionCmd `cmd:"" group:"other" help:"Print a completion script for a shell."`
+	Version    versionCmd    `cmd:"" group:"other" help:"Print the version."`
+}
+
+// app is what a command gets beside its own flags.
+type app struct {
+	Main
+
+	ctx      context.Context
+	kong     *kong.Kong
+	settings *settings
+}
+
+// stop carries an exit code through kong, which wants to end the process after --help.
+type stop int
+
+// Run runs one command line (without the program's name) and returns the process's exit code; docs/cli.md lists them.
+func (m Main) Run(ctx context.Context, args []string) (code int) {
+	defer func() {
+		if v := recover(); v != nil {
+			s, ok := v.(stop)
+			if !ok {
+				panic(v)
+			}
+			code = int(s)
+		}
+	}()
+	var cmds commands
+	a := &app{Main: m, ctx: ctx, settings: newSettings(m.Getenv)}
+	parser, err := newParser(a, &cmds)
+	if err != nil {
+		panic(err) // a mistake in the tags above
+	}
+	a.kong = parser
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		var parseErr *kong.ParseError
+		if errors.As(err, &parseErr) && len(args) == 0 {
+			_ = parseErr.Context.PrintUsage(false)
+			return exitUsage
+		}
+		return a.fail(usageError(a.settings.explain(err)), wantsJSON(args))
+	}
+	if err := parsed.Run(a); err != nil {
+		return a.fail(err, wantsJSON(args))
+	}
+	return exitOK
+}
+
+func newParser(a *app, cmds *commands) (*kong.Kong, error) {
+	return kong.New(cmds,
+		kong.Name("progressor"),
+		kong.Description("Durable processes on PostgreSQL. Start with: progressor dev"),
+		kong.Writers(a.Stdout, a.Stderr),
+		kong.Exit(func(code int) { panic(stop(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.ValueFormatter(helpWithEnv),
+		kong.Groups{"engine": "Engine and database:", "process": "Processes (clients of a running engine):", "other": "Other:"},
+		kong.WithHyphenPrefixedParameters(true),
+		kong.WithBeforeResolve(a.settings.load),
+		kong.Resolvers(a.settings),
+	)
+}
+
+// wantsJSON looks for -o json by itself: a command line that cannot be parsed has an output format too.
+func wantsJSON(args []string) bool {
+	for i, arg := range args {
+		switch {
+		case arg == "-ojson", arg == "-o=json", arg == "--output=json":
+			return true
+		case arg == "-o" || arg == "--output":
+			return i+1 < len(args) && args[i+1] == "json"
+		}
+	}
+	return false
+}
+
+// interruptible is the context of a client command: it ends with the first signal.
+func (a *app) interruptible() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(a.ctx)
+	go func() {
+		select {
+		case <-a.Signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// helpWithEnv adds the environment's name for a setting to its help.
+func helpWithEnv(v *kong.Value) string {
+	if !isSetting(v) {
+		return v.Help
+	}
+	return strings.TrimSuffix(v.Help, ".") + " ($" + envName(v.Name) + ")."
+}

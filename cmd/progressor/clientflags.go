@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// readTimeout bounds the requests that do not wait for a task.
+const readTimeout = 30 * time.Second
+
+// clientFlags are the flags of every command that speaks to an engine.
+type clientFlags struct {
+	Address string `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"Where an engine is. Default: ${default}."`
+	outputFlag
+}
+
+// client makes a client that gives up within a second: a person waits for it.
+func (f clientFlags) client() *client.Client {
+	address := f.Address
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	return client.New(address, client.WithRetry(client.Retry{
+		MaxAttempts: 4, Initial: 100 * time.Millisecond, Max: 400 * time.Millisecond,
+	}))
+}
+
+// request is the context of a request that does not wait for a task.
+func (a *app) request() (context.Context, context.CancelFunc) {
+	ctx, cancelSignal := a.interruptible()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	return ctx, func() { cancel(); cancelSignal() }
+}
+
+// processArgs name a process.
+type processArgs struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" name:"id" help:"Process id."`
+}
+
+// waitFlags are those of a request that runs a task.
+type waitFlags struct {
+	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"The same request with the same key gets the first one's answer. Default: a random one for all tries of this command."`
+	Accepted       bool          `help:"Do not wait for the answer: be done when the task is durable."`
+	Timeout        time.Duration `placeholder:"DURATION" help:"How long to wait for the answer; the task goes on after it. Default: the namespace's step timeout."`
+	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor gets with this task and with the timers that it sets."`
+}
+
+func (f waitFlags) wait() progressorv1.Wait {
+	if f.Accepted {
+		return progressorv1.Wait_WAIT_ACCEPTED
+	}
+	return progressorv1.Wait_WAIT_COMPLETED
+}
+
+func (f waitFlags) timeout() *durationpb.Duration {
+	if f.Timeout == 0 {
+		return nil
+	}
+	return durationpb.New(f.Timeout)
+}
+
+func (f waitFlags) context(a *app) ([]byte, error) {
+	if f.Context == "" {
+		return nil, nil
+	}
+	return a.textOrFile("--context", f.Context)
+}
+
+// rangeFlags are a part of a history.
+type rangeFlags struct {
+	Offset   *int64 `placeholder:"EVENT" help:"Only events after this event id; with --backward before it."`
+	Limit    *int32 `placeholder:"N" help:"At most so many events; 0: none."`
+	Backward bool   `help:"Newest event first."`
+}
+
+func (f rangeFlags) historyRange() *progressorv1.HistoryRange {
+	if f.Offset == nil && f.Limit == nil && !f.Backward {
+		return nil
+	}
+	r := &progressorv1.HistoryRange{Offset: f.Offset, Limit: f.Limit}
+	if f.Backward {
+		r.Direction = progressorv1.HistoryRange_DIRECTION_BACKWARD
+	}
+	return r
+}
+
+// timeFrom reads an instant, or a duration from now; nil for "".
+func timeFrom(flag, value string) (*timestamppb.Timestamp, error) {
+	if value == "" {
+		return nil, nil
+	}
+	if d, err := time.ParseDuration(value); err == nil {
+		return timestamppb.New(time.Now().Add(d)), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, value)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("%s: want a time, such as 2026-11-20T15:04:05Z, or a duration, such as 90s", flag))
+	}
+	return timestamppb.New(t), nil
+}
+
+// processStatus reads a status that may be short, in any case; 0 for "".
+func processStatus(value string) (progressorv1.ProcessStatus, error) {
+	if value == "" {
+		return 0, nil
+	}
+	name, err := enumName(progressorv1.ProcessStatus(0).Descriptor(), value)
+	if err != nil {
+		return 0, usageError(fmt.Errorf("--status: %w", err))
+	}
+	return progressorv1.ProcessStatus(progressorv1.ProcessStatus_value[name]), nil
+}
+
+var errBothKeys = errors.New("want one of --task and --idempotency-key")

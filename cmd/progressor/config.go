@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const redacted = "REDACTED"
+
+type configCmd struct {
+	Print configPrintCmd `cmd:"" help:"Print the configuration that serve would run with, without secrets, and where each value comes from."`
+	Check configCheckCmd `cmd:"" help:"Check the configuration, without connecting anywhere."`
+}
+
+type configPrintCmd struct {
+	configFlag
+	serveSettings
+	outputFlag
+}
+
+func (configPrintCmd) Help() string {
+	return `Print shows the configuration that serve would run with, as a configuration file. Passwords and headers are
+redacted.
+
+    progressor config print -c progressor.yaml
+    PROGRESSOR_LISTEN=127.0.0.1:9090 progressor config print`
+}
+
+func (c *configPrintCmd) Run(a *app, ctx *kong.Context) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, flag := range ctx.Flags() {
+		if !isSetting(flag.Value) || flag.Name == "output" {
+			continue
+		}
+		value := fmt.Sprint(flag.Target.Interface())
+		if flag.Name == "db.dsn" {
+			value = redactDSN(value)
+		}
+		insertSetting(root, strings.Split(fileKey(flag.Name), "."), value, a.settings.source(ctx, flag))
+	}
+	if len(a.settings.namespaces) > 0 {
+		list, err := namespacesNode(a.settings.namespaces)
+		if err != nil {
+			return err
+		}
+		root.Content = append(root.Content, scalar("namespaces", ""), list)
+	}
+	if c.json() {
+		var tree any
+		if err := root.Decode(&tree); err != nil {
+			return fmt.Errorf("configuration as JSON: %w", err)
+		}
+		return printJSON(a.Stdout, tree)
+	}
+	encoder := yaml.NewEncoder(a.Stdout)
+	encoder.SetIndent(2)
+	return encoder.Encode(root)
+}
+
+// source says where the value of a flag comes from.
+func (s *settings) source(ctx *kong.Context, flag *kong.Flag) string {
+	if source, ok := s.sources[flag.Name]; ok {
+		return source
+	}
+	for _, part := range ctx.Path {
+		if part.Flag == flag {
+			return "flag"
+		}
+	}
+	return "default"
+}
+
+func scalar(value, comment string) *yaml.Node {
+	node := &yaml.Node{}
+	node.SetString(value)
+	node.Tag, node.LineComment = "", comment // without a tag numbers and booleans are written plainly
+	if value == "" {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	return node
+}
+
+// insertSetting puts a value below the mapping of its group, which it makes where it is missing.
+func insertSetting(node *yaml.Node, key []string, value, source string) {
+	if len(key) == 1 {
+		node.Content = append(node.Content, scalar(key[0], ""), scalar(value, source))
+		return
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key[0] {
+			insertSetting(node.Content[i+1], key[1:], value, source)
+			return
+		}
+	}
+	group := &yaml.Node{Kind: yaml.MappingNode}
+	node.Content = append(node.Content, scalar(key[0], ""), group)
+	insertSetting(group, key[1:], value, source)
+}
+
+func namespacesNode(namespaces []*progressorv1.Namespace) (*yaml.Node, error) {
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, ns := range namespaces {
+		text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(redactNamespace(ns))
+		if err != nil {
+			return nil, fmt.Errorf("namespace %s as YAML: %w", ns.GetNamespace(), err)
+		}
+		node, err := parseYAML(text)
+		if err != nil {
+			return nil, fmt.Errorf("namespace %s as YAML: %w", ns.GetNamespace(), err)
+		}
+		blockStyle(node)
+		list.Content = append(list.Content, node)
+	}
+	return list, nil
+}
+
+// blockStyle makes a node that was read from JSON look like YAML.
+func blockStyle(node *yaml.Node) {
+	node.Style = 0
+	for _, child := range node.Content {
+		blockStyle(child)
+	}
+}
+
+// redactNamespace hides the values of a processor's headers: tokens are sent in them.
+func redactNamespace(ns *progressorv1.Namespace) *progressorv1.Namespace {
+	ns = proto.CloneOf(ns)
+	for name := range ns.GetProcessor().GetConnect().GetHeaders() {
+		ns.Processor.GetConnect().Headers[name] = redacted
+	}
+	if p := ns.GetProcessor().GetConnect(); p != nil {
+		if u, err := url.Parse(p.GetUrl()); err == nil && u.User != nil {
+			p.Url = u.Redacted()
+		}
+	}
+	return ns
+}
+
+var dsnPassword = regexp.MustCompile(`(?i)\b(password|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)
+
+// redactDSN hides the passwords of a connection string of either form.
+func redactDSN(dsn string) string {
+	if scheme, rest, ok := strings.Cut(dsn, "://"); ok {
+		authority := rest
+		if i := strings.IndexAny(rest, "/?"); i >= 0 {
+			authority = rest[:i]
+		}
+		// The last @ of the authority ends the user's part; one further on belongs to a path or a parameter, but a
+		// password with an unescaped slash puts it there too, so that the last one of all is taken when there is a colon.
+		at := strings.LastIndex(authority, "@")
+		if at < 0 {
+			at = strings.LastIndex(rest, "@")
+		}
+		if at >= 0 {
+			if user, _, has := strings.Cut(rest[:at], ":"); has {
+				dsn = scheme + "://" + user + ":" + redacted + rest[at:]
+			}
+		}
+	}
+	return dsnPassword.ReplaceAllString(dsn, "${1}${2}"+redacted)
+}
+
+type configCheckCmd struct {
+	configFlag
+	serveSettings
+}
+
+func (configCheckCmd) Help() string {
+	return `Check reads the configuration as serve would and says what is wrong with it. It ends with code 2 then.
+
+    progressor config check -c progressor.yaml`
+}
+
+func (c *configCheckCmd) Run(a *app) error {
+	if err := c.check(a.settings.namespaces); err != nil {
+		return usageError(err)
+	}
+	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %d namespaces\n", len(a.settings.namespaces))
+	return err
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "progressor.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// flag > environment > file > default.
+func TestOrderOfSources(t *testing.T) {
+	path := writeConfig(t, "listen: 127.0.0.1:1\ndb:\n  lanes: 5\n  max-conns: 6\nlog: {level: debug}\n")
+	p := program{env: map[string]string{"PROGRESSOR_DB_LANES": "7", "PROGRESSOR_LOG_LEVEL": "warn", "PROGRESSOR_CONFIG": path}}
+	var got struct {
+		Listen string
+		DB     struct {
+			Lanes    int
+			MaxConns int `yaml:"max_conns"`
+		}
+		Log    struct{ Level, Format string }
+		Engine struct {
+			ZombieAfter string `yaml:"zombie_after"`
+		}
+	}
+	out := p.ok(t, "config", "print", "--log.level", "error")
+	if err := yaml.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v in\n%s", err, out)
+	}
+	if got.Listen != "127.0.0.1:1" || got.DB.Lanes != 7 || got.DB.MaxConns != 6 || got.Log.Level != "error" ||
+		got.Log.Format != "auto" || got.Engine.ZombieAfter != "10s" {
+		t.Errorf("configuration = %+v", got)
+	}
+	wantLines(t, out, "lanes: 7 # environment PROGRESSOR_DB_LANES", "max_conns: 6 # "+path+" line 4", "level: error # flag",
+		"format: auto # default")
+	// What is printed is a configuration file.
+	printed := writeConfig(t, out)
+	if r := (program{}).run(t, "config", "print", "-c", printed); r.code != exitOK || !strings.Contains(r.stdout, "lanes: 7") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestSecretsAreRedacted(t *testing.T) {
+	path := writeConfig(t, `
+namespaces:
+  - namespace: orders
+    processor: {connect: {url: "http://me:hunter2@127.0.0.1:9000", headers: {authorization: "Bearer hunter2"}}}
+`)
+	for _, dsn := range []string{
+		"postgres://me:hunter2@db/x?sslmode=disable", "postgres://me:hunter2/hunter2@db/x", "postgres://db/x?user=me&password=hunter2",
+		"host=db user=me password=hunter2", "host=db password = 'hunter2 \\' hunter2' user=me", "host=db sslpassword=hunter2",
+		"postgres://me:hunter2%40hunter2@db/x?application_name=a@b",
+	} {
+		p := program{env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+		for _, args := range [][]string{{"print"}, {"print", "-o", "json"}, {"check"}, {"check", "--listen", "0.0.0.0:1"}} {
+			r := p.run(t, append(append([]string{"config"}, args...), "-c", path)...)
+			if strings.Contains(r.stdout+r.stderr, "hunter2") {
+				t.Errorf("%s, %q: a secret is shown:\n%s%s", dsn, args, r.stdout, r.stderr)
+			}
+		}
+	}
+}
+
+func TestBadConfiguration(t *testing.T) {
+	const dsn = "db: {dsn: 'postgres://db/x'}\n"
+	tests := []struct {
+		name string
+		text string
+		args []string
+		want string
+	}{
+		{"unknown key", "db: {max_con: 4}", nil, "line 1: unknown key db.max_con; known: db.dsn, db.lanes, db.max_conns, db.migrate"},
+		{"unknown group", "\nbd: {dsn: x}", nil, "line 2: unknown key bd; known: "},
+		{"a client's key", "output: json", nil, "unknown key output"},
+		{"set twice", "db: {max_conns: 1, max-conns: 2}", nil, "db.max_conns is set twice"},
+		{"list for a value", "listen: [a]", nil, "line 1: listen: want one value"},
+		{"no mapping", "- a", nil, "want keys and values"},
+		{"two documents", "listen: a\n---\nlisten: b", nil, "want one document"},
+		{"bad value", dsn + "engine: {zombie_after: soon}", nil, "line 2)"},
+		{"bad enum", "log: {level: loud}", nil, "must be one of"},
+		{"missing file", "", []string{"-c", "/does/not/exist"}, "no such file"},
+		{"no dsn", "", nil, "--db.dsn is missing"},
+		{"bad dsn", "db: {dsn: 'postgres://db:port/x'}", nil, "--db.dsn: cannot parse"},
+		{"open listener", dsn + "listen: ':8080'", nil, "say --insecure"},
+		{"open listener by address", dsn, []string{"--listen", "0.0.0.0:8080"}, "say --insecure"},
+		{"no port", dsn + "listen: localhost", nil, "want HOST:PORT"},
+		{"open profiles", dsn, []string{"--debug.listen", ":6060", "--insecure"}, "loopback only"},
+		{"lanes", dsn, []string{"--db.lanes", "0"}, "--db.lanes: want 1 to 64"},
+		{"namespaces is no list", "namespaces: {a: b}", nil, "namespaces: want a list"},
+		{"namespace without name", "namespaces: [{max_running: 1}]", nil, "namespaces[0].namespace is missing"},
+		{"namespace twice", "namespaces: [{namespace: a}, {namespace: a}]", nil, "namespace a is there twice"},
+		{"unknown field", "namespaces:\n  - namespace: a\n    retry_policy: {attempts: 3}", nil, "line 3: namespaces[0].retry_policy.attempts: unknown field"},
+		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil, `unknown value "some"; known: FULL, NONE, LAST`},
+		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil, "namespaces[0].step_timeout: want a duration with a unit"},
+		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, "maxRunning"},
+		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, "namespace a b of the configuration file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"config", "check", "-c", writeConfig(t, tt.text)}, tt.args...)
+			r := program{}.run(t, args...)
+			if r.code != exitUsage && tt.name != "missing file" || !strings.Contains(r.stderr, tt.want) {
+				t.Errorf("code %d, want %q in: %s", r.code, tt.want, r.stderr)
+			}
+		})
+	}
+}
+
+func TestGoodConfiguration(t *testing.T) {
+	path := writeConfig(t, `
+# A comment.
+db: {dsn: "postgres://db/x"}
+listen: localhost:0
+namespaces:
+  - namespace: shop/orders
+    processor: {connect: {url: "http://127.0.0.1:9000", encoding: json, protocol: PROTOCOL_CONNECT}}
+    retry_policy: {initial_interval: 250ms, backoff_coefficient: 2, max_attempts: 5, non_retryable_errors: [a, b]}
+    retention: 720h
+    history_mode: none
+  - {namespace: remote, processor: {pull: {lease_duration: 30s}}}
+`)
+	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 2 namespaces\n" {
+		t.Errorf("output = %q", out)
+	}
+	out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
+	if !strings.Contains(out, "good") {
+		t.Errorf("output = %q", out)
+	}
+}
+
+// docs/configuration.md has every setting of serve with its environment variable and its key in the file.
+func TestEverySettingIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &app{Main: Main{Stdout: os.Stdout, Stderr: os.Stderr}, settings: newSettings(func(string) (string, bool) { return "", false })}
+	parser, err := newParser(a, &commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(true) {
+		for _, flag := range leaf.Flags {
+			if !isSetting(flag.Value) {
+				continue
+			}
+			for _, want := range []string{"`--" + flag.Name + "`", "`" + envName(flag.Name) + "`"} {
+				if !strings.Contains(string(doc), want) {
+					t.Errorf("%s: %s is missing in docs/configuration.md", commandPath(leaf), want)
+				}
+			}
+		}
+	}
+}

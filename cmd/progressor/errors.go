@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// The exit codes; docs/cli.md says the same.
+const (
+	exitOK          = 0
+	exitFailed      = 1   // anything else; doctor found a violation
+	exitUsage       = 2   // the command line, the configuration, or a field of the request is wrong
+	exitNotFound    = 3   // the namespace, process or task is not there
+	exitConflict    = 4   // it exists already, or its status does not allow this
+	exitTaskFailed  = 5   // the processor failed, or the task was cancelled
+	exitRejected    = 6   // the processor said no
+	exitTimeout     = 7   // the wait is over; the task goes on
+	exitUnavailable = 8   // engine or database cannot be reached, or is overloaded: try again
+	exitInterrupted = 130 // by a signal
+)
+
+// codedError is an error that knows its exit code.
+type codedError struct {
+	err  error
+	code int
+	next string // what to do about it
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+func usageError(err error) error { return &codedError{err: err, code: exitUsage} }
+
+// complaint is what is told about an error.
+type complaint struct {
+	Message string `json:"message"`
+	Code    string `json:"code,omitempty"` // of the RPC, such as not_found
+	Exit    int    `json:"exit"`
+	Next    string `json:"next,omitempty"`
+	Detail  any    `json:"detail,omitempty"` // ErrorDetail
+
+	engine *progressorv1.ErrorDetail
+}
+
+// fail tells an error on one line and returns the exit code.
+func (a *app) fail(err error, asJSON bool) int {
+	c := complain(err)
+	if asJSON {
+		line, marshalErr := json.Marshal(map[string]complaint{"error": c})
+		if marshalErr == nil {
+			fmt.Fprintln(a.Stderr, string(line))
+			return c.Exit
+		}
+	}
+	fmt.Fprintln(a.Stderr, "progressor: "+c.line())
+	return c.Exit
+}
+
+// complain finds out what to say about an error.
+func complain(err error) complaint {
+	c := complaint{Message: oneLine(err.Error()), Exit: exitFailed}
+	var coded *codedError
+	var connectErr *connect.Error
+	switch {
+	case errors.As(err, &coded):
+		c.Exit, c.Next = coded.code, coded.next
+	case errors.As(err, &connectErr):
+		c.Message, c.Code = oneLine(connectErr.Message()), connectErr.Code().String()
+		c.engine = client.Detail(err)
+		c.Exit = exitOf(connectErr.Code(), c.engine.GetReason())
+		c.Next = nextStep(connectErr.Code(), c.engine)
+		if text, marshalErr := protojson.Marshal(c.engine); c.engine != nil && marshalErr == nil {
+			c.Detail = json.RawMessage(text)
+		}
+	case errors.Is(err, context.Canceled):
+		c.Message, c.Exit = "interrupted", exitInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		c.Exit = exitTimeout
+	}
+	return c
+}
+
+// line is the complaint for people.
+func (c complaint) line() string {
+	var b strings.Builder
+	b.WriteString(c.Message)
+	d := c.engine
+	if d != nil {
+		facts := []string{strings.ToLower(shortEnum(d.GetReason()))}
+		if d.GetField() != "" && !strings.Contains(c.Message, d.GetField()) {
+			facts = append(facts, "field "+d.GetField())
+		}
+		if f := d.GetFailure(); f != nil {
+			facts = append(facts, mention("failure", f.GetReason(), f.GetMessage(), c.Message))
+		}
+		if r := d.GetRejection(); r != nil {
+			facts = append(facts, mention("rejection", r.GetReason(), r.GetMessage(), c.Message))
+			if details := showPayload(r.GetDetails(), cellLimit); details != "" {
+				facts = append(facts, "details "+details)
+			}
+		}
+		if d.GetTaskId() != 0 {
+			facts = append(facts, fmt.Sprintf("task %d", d.GetTaskId()))
+		}
+		if d.GetProcessStatus() != 0 {
+			facts = append(facts, "process is "+shortEnum(d.GetProcessStatus()))
+		}
+		b.WriteString(" (" + oneLine(strings.Join(facts, ", ")) + ")")
+	} else if c.Code != "" {
+		b.WriteString(" (" + c.Code + ")")
+	}
+	if c.Next != "" {
+		b.WriteString(". Next: " + oneLine(c.Next))
+	}
+	return b.String()
+}
+
+// mention tells a failure's or rejection's reason, and its message unless the error's own says it already.
+func mention(what, reason, message, told string) string {
+	if message == "" || strings.Contains(told, message) {
+		return what + " " + reason
+	}
+	return what + " " + reason + ": " + message
+}
+
+func exitOf(code connect.Code, reason progressorv1.ErrorDetail_Reason) int {
+	switch reason {
+	case progressorv1.ErrorDetail_REASON_TASK_FAILED, progressorv1.ErrorDetail_REASON_TASK_CANCELLED:
+		return exitTaskFailed
+	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
+		return exitRejected
+	default:
+	}
+	switch code {
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
+		return exitUsage
+	case connect.CodeNotFound:
+		return exitNotFound
+	case connect.CodeAlreadyExists, connect.CodeFailedPrecondition, connect.CodeAborted:
+		return exitConflict
+	case connect.CodeDeadlineExceeded:
+		return exitTimeout
+	case connect.CodeUnavailable, connect.CodeResourceExhausted:
+		return exitUnavailable
+	case connect.CodeCanceled:
+		return exitInterrupted
+	default:
+		return exitFailed
+	}
+}
+
+// nextStep says what somebody who sees this error would do next.
+func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
+	process := shellWord(d.GetNamespace()) + " " + shellWord(d.GetProcessId())
+	switch d.GetReason() {
+	case progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND:
+		return "progressor namespace list"
+	case progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
+		return "progressor list " + shellWord(d.GetNamespace())
+	case progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND:
+		return "progressor trace " + process
+	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
+		return "progressor get " + process
+	case progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH:
+		return "take another --idempotency-key for another request"
+	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_TASK_FAILED:
+		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+			return "progressor repair " + process + " --simple"
+		}
+		return "progressor get " + process
+	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
+		return "another request: the process is as it was"
+	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:
+		return fmt.Sprintf("progressor await %s --task %d", process, d.GetTaskId())
+	case progressorv1.ErrorDetail_REASON_OVERLOADED:
+		return "try again after a while: nothing was stored"
+	case progressorv1.ErrorDetail_REASON_UNAVAILABLE:
+		return "try again, with the same --idempotency-key where there was one"
+	case progressorv1.ErrorDetail_REASON_UNSPECIFIED:
+		if code == connect.CodeUnavailable {
+			return "is an engine running there? `progressor dev` runs one; --address says where it is"
+		}
+	default:
+	}
+	return ""
+}
+
+// shellWord quotes a value for a command line that people paste.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+func TestErrors(t *testing.T) {
+	failed := progressorv1.ProcessStatus_PROCESS_STATUS_ERROR
+	tests := []struct {
+		name string
+		err  error
+		code int
+		want string // the whole line
+	}{
+		{
+			"task failed",
+			engineError(connect.CodeAborted, "call demo/o-1: task failed", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", TaskId: 7, ProcessStatus: failed,
+				Failure: &progressorv1.Failure{Reason: "out_of_stock", Message: "no book left"},
+			}),
+			exitTaskFailed,
+			"progressor: call demo/o-1: task failed (task_failed, failure out_of_stock: no book left, task 7, process is ERROR)" +
+				". Next: progressor repair demo o-1 --simple",
+		},
+		{
+			"rejected",
+			engineError(connect.CodeFailedPrecondition, "too late: shipped", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_TASK_REJECTED, Namespace: "demo", ProcessId: "o-1", TaskId: 8,
+				Rejection: &progressorv1.Rejection{Reason: "too_late", Message: "shipped", Details: []byte(`{"a": 1}`)},
+			}),
+			exitRejected,
+			`progressor: too late: shipped (task_rejected, rejection too_late, details {"a":1}, task 8). Next: another request: the process is as it was`,
+		},
+		{
+			"not found, with an id to quote",
+			engineError(connect.CodeNotFound, "process not found", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, Namespace: "my shop", ProcessId: "o-1",
+			}),
+			exitNotFound, "progressor: process not found (process_not_found). Next: progressor list 'my shop'",
+		},
+		{
+			"field",
+			engineError(connect.CodeInvalidArgument, "at most 256 bytes", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_TOO_LARGE, Field: "process_id",
+			}),
+			exitUsage, "progressor: at most 256 bytes (too_large, field process_id)",
+		},
+		{
+			"wait timeout",
+			engineError(connect.CodeDeadlineExceeded, "the wait is over; the task goes on", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "demo", ProcessId: "o'1", TaskId: 9,
+			}),
+			exitTimeout,
+			`progressor: the wait is over; the task goes on (wait_timeout, task 9). Next: progressor await demo 'o'\''1' --task 9`,
+		},
+		{
+			"exists",
+			engineError(connect.CodeAlreadyExists, "process exists already", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, Namespace: "demo", ProcessId: "o-1",
+			}),
+			exitConflict, "progressor: process exists already (process_exists). Next: progressor get demo o-1",
+		},
+		{
+			"without detail, with control characters",
+			connect.NewError(connect.CodeInternal, errors.New("bad\x1b[0m\nluck")),
+			exitFailed, `progressor: bad\u001b[0m\nluck (internal)`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := serveFake(t, &fakeEngine{err: tt.err})
+			r := p.run(t, "call", "demo", "o-1")
+			if r.code != tt.code || r.stderr != tt.want+"\n" || r.stdout != "" {
+				t.Errorf("code %d, want %d\ngot  %swant %s\n", r.code, tt.code, r.stderr, tt.want)
+			}
+		})
+	}
+}
+
+func TestErrorsForPrograms(t *testing.T) {
+	p := serveFake(t, &fakeEngine{err: engineError(connect.CodeNotFound, "process not found", &progressorv1.ErrorDetail{
+		Reason: progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, Namespace: "demo", ProcessId: "o-1",
+	})})
+	r := p.run(t, "get", "demo", "o-1", "-o", "json")
+	var got struct {
+		Error struct {
+			Message, Code string
+			Exit          int
+			Detail        struct{ Reason string }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stderr), &got); err != nil {
+		t.Fatalf("%v in %s", err, r.stderr)
+	}
+	if got.Error.Code != "not_found" || got.Error.Exit != exitNotFound || r.code != exitNotFound ||
+		got.Error.Detail.Reason != "REASON_PROCESS_NOT_FOUND" || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNoEngine(t *testing.T) {
+	r := program{}.run(t, "get", "demo", "o-1", "--address", "127.0.0.1:1")
+	if r.code != exitUnavailable || !strings.Contains(r.stderr, "is an engine running there?") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type getCmd struct {
+	processArgs
+	rangeFlags
+	clientFlags
+	AwaitInit time.Duration `placeholder:"DURATION" help:"Wait at most so long while the process is in INIT."`
+}
+
+func (getCmd) Help() string {
+	return `Get shows a process: its status, state, pending timers and the events of its history.
+
+    progressor get demo order-1
+    progressor get demo order-1 --backward --limit 5
+    progressor get demo order-1 -o json`
+}
+
+func (c *getCmd) Run(a *app) error {
+	req := &progressorv1.GetProcessRequest{Namespace: c.NS, ProcessId: c.ID, Range: c.historyRange()}
+	ctx, cancel := a.request()
+	defer cancel()
+	if c.AwaitInit > 0 {
+		cancel()
+		ctx, cancel = a.interruptible()
+		defer cancel()
+		req.AwaitInit = durationpb.New(c.AwaitInit)
+	}
+	resp, err := c.client().Process.GetProcess(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printProcess(a, resp.GetProcess())
+}
+
+func printProcess(a *app, p *progressorv1.Process) error {
+	err := printFields(a.Stdout,
+		field{"process", oneLine(p.GetNamespace() + "/" + p.GetProcessId())},
+		field{"kind", p.GetKind()},
+		field{"status", shortEnum(p.GetStatus())},
+		field{"previous status", shortEnum(p.GetPreviousStatus())},
+		field{"detail", oneLine(p.GetDetail())},
+		field{"corrupted by", taskName(p.GetCorruptedBy())},
+		field{"state", showPayload(p.GetAuxState(), 0)},
+		field{"metadata", showStruct(p.GetMetadata(), 0)},
+		field{"last event", showID(p.GetLastEventId())},
+		field{"created", showTime(p.GetCreatedTime())},
+		field{"status since", showTime(p.GetStatusChangedTime())},
+		field{"cancel requested", showTime(p.GetCancelRequestedTime())},
+		field{"cancel reason", oneLine(p.GetCancelReason())},
+	)
+	if err != nil {
+		return err
+	}
+	if len(p.GetTimers()) > 0 {
+		fmt.Fprintln(a.Stdout, "\ntimers")
+		if err := printRows(a.Stdout, table.Row{"timer", "fires", "does", "status"}, timerRows(p.GetTimers())); err != nil {
+			return err
+		}
+	}
+	if len(p.GetHistory()) > 0 {
+		fmt.Fprintln(a.Stdout, "\nhistory")
+		return printRows(a.Stdout, table.Row{"event", "task", "time", "payload"}, eventRows(p.GetHistory()))
+	}
+	return nil
+}
+
+func taskName(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf("task %d", id)
+}
+
+func timerRows(timers []*progressorv1.Timer) []table.Row {
+	var rows []table.Row
+	for _, t := range timers {
+		name, does := oneLine(t.GetName()), "timeout"
+		if name == "" {
+			name = "(default)"
+		}
+		if t.GetRemove() {
+			does = "remove"
+		}
+		rows = append(rows, table.Row{name, showTime(t.GetFireTime()), does, shortEnum(t.GetStatus())})
+	}
+	return rows
+}
+
+func eventRows(events []*progressorv1.Event) []table.Row {
+	var rows []table.Row
+	for _, e := range events {
+		rows = append(rows, table.Row{e.GetEventId(), showID(e.GetTaskId()), showTime(e.GetTimestamp()), showPayload(e.GetPayload(), cellLimit)})
+	}
+	return rows
+}
+
+type listCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+
+	clientFlags
+	Status    string `placeholder:"STATUS" help:"Only processes of this status: init, running, error, suspended, completed or cancelled."`
+	Filter    string `placeholder:"FILTER" help:"Only processes that match, such as 'status = ERROR'."`
+	OrderBy   string `placeholder:"ORDER" help:"created_time desc, status_changed_time or process_id. Default: created_time desc."`
+	PageSize  int32  `placeholder:"N" help:"Processes on one page. Default: the engine's."`
+	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
+	All       bool   `help:"All pages."`
+}
+
+func (listCmd) Help() string {
+	return `List shows the processes of a namespace, newest first, a page at a time.
+
+    progressor list demo
+    progressor list demo --status error --order-by status_changed_time
+    progressor list demo --all -o json`
+}
+
+func (c *listCmd) Run(a *app) error {
+	status, err := processStatus(c.Status)
+	if err != nil {
+		return err
+	}
+	filter := c.Filter
+	if status != 0 {
+		filter = "status = " + shortEnum(status)
+		if c.Filter != "" {
+			filter += " AND (" + c.Filter + ")"
+		}
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListProcessesResponse{NextPageToken: c.PageToken}
+	for {
+		page, err := c.client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
+			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: all.GetNextPageToken(),
+		})
+		if err != nil {
+			return err
+		}
+		all.Processes = append(all.Processes, page.GetProcesses()...)
+		all.NextPageToken = page.GetNextPageToken()
+		if !c.All || all.GetNextPageToken() == "" {
+			break
+		}
+	}
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, p := range all.GetProcesses() {
+		rows = append(rows, table.Row{
+			oneLine(p.GetProcessId()), shortEnum(p.GetStatus()), showTime(p.GetStatusChangedTime()), showTime(p.GetCreatedTime()),
+			p.GetLastEventId(), showStruct(p.GetMetadata(), cellLimit), oneLine(p.GetDetail()),
+		})
+	}
+	header := table.Row{"process", "status", "since", "created", "events", "metadata", "detail"}
+	if err := printRows(a.Stdout, header, rows); err != nil {
+		return err
+	}
+	return printMore(a, all.GetNextPageToken())
+}
+
+// printMore tells people how to get the next page.
+func printMore(a *app, token string) error {
+	if token == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.Stdout, "\nmore: --page-token %s, or --all\n", shellWord(token))
+	return err
+}
+
+type traceCmd struct {
+	processArgs
+	clientFlags
+	PageSize  int32  `placeholder:"N" help:"Tasks on one page. Default: the engine's."`
+	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
+	All       bool   `help:"All pages."`
+}
+
+func (traceCmd) Help() string {
+	return `Trace shows every task of a process in order: when it was due, ran and ended, its attempts, what came in and
+out, and the events that it produced.
+
+    progressor trace demo order-1
+    progressor trace demo order-1 --all -o json`
+}
+
+func (c *traceCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.TraceProcessResponse{NextPageToken: c.PageToken}
+	for {
+		page, err := c.client().Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{
+			Namespace: c.NS, ProcessId: c.ID, PageSize: c.PageSize, PageToken: all.GetNextPageToken(),
+		})
+		if err != nil {
+			return err
+		}
+		all.Tasks = append(all.Tasks, page.GetTasks()...)
+		all.NextPageToken = page.GetNextPageToken()
+		if !c.All || all.GetNextPageToken() == "" {
+			break
+		}
+	}
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, t := range all.GetTasks() {
+		rows = append(rows, traceRow(t))
+	}
+	header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
+	if err := printRows(a.Stdout, header, rows); err != nil {
+		return err
+	}
+	return printMore(a, all.GetNextPageToken())
+}
+
+func traceRow(t *progressorv1.Task) table.Row {
+	took := ""
+	if t.GetFinishedTime() != nil && t.GetRunningTime() != nil {
+		took = t.GetFinishedTime().AsTime().Sub(t.GetRunningTime().AsTime()).Round(100 * time.Microsecond).String()
+	}
+	kind := shortEnum(t.GetType())
+	if t.GetTimerName() != "" {
+		kind += " " + oneLine(t.GetTimerName())
+	}
+	var events []string
+	for _, e := range t.GetEvents() {
+		events = append(events, showID(e.GetEventId()))
+	}
+	return table.Row{
+		t.GetTaskId(), kind, shortEnum(t.GetStatus()), t.GetAttempt(), showTime(t.GetScheduledTime()), took,
+		showPayload(t.GetArgs(), cellLimit), outcome(t, cellLimit), strings.Join(events, " "),
+	}
+}
+
+// outcome is what a task answered, or why it did not.
+func outcome(t *progressorv1.Task, limit int) string {
+	switch {
+	case t.GetFailure() != nil:
+		return "failure " + oneLine(t.GetFailure().GetReason()+": "+t.GetFailure().GetMessage())
+	case t.GetRejection() != nil:
+		return "rejection " + oneLine(t.GetRejection().GetReason()+": "+t.GetRejection().GetMessage())
+	}
+	return showPayload(t.GetResponse(), limit)
+}
+
+func taskFields(t *progressorv1.Task) []field {
+	return []field{
+		{"process", oneLine(t.GetNamespace() + "/" + t.GetProcessId())},
+		{"task", showID(t.GetTaskId())},
+		{"type", shortEnum(t.GetType())},
+		{"status", shortEnum(t.GetStatus())},
+		{"timer", oneLine(t.GetTimerName())},
+		{"attempt", showID(int64(t.GetAttempt()))},
+		{"scheduled", showTime(t.GetScheduledTime())},
+		{"running since", showTime(t.GetRunningTime())},
+		{"finished", showTime(t.GetFinishedTime())},
+		{"retry after", showDuration(t.GetRetryInterval().AsDuration())},
+		{"idempotency key", oneLine(t.GetIdempotencyKey())},
+		{"args", showPayload(t.GetArgs(), 0)},
+		{"outcome", outcome(t, 0)},
+	}
+}

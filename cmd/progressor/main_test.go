@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// result is what a command line left behind.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// program runs command lines with an environment and an input of their own.
+type program struct {
+	env   map[string]string
+	stdin string
+}
+
+func (p program) run(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	m := Main{
+		Stdin:   strings.NewReader(p.stdin),
+		Stdout:  &stdout,
+		Stderr:  &stderr,
+		Signals: make(chan os.Signal),
+		Getenv: func(name string) (string, bool) {
+			v, ok := p.env[name]
+			return v, ok
+		},
+	}
+	code := m.Run(t.Context(), args)
+	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
+}
+
+// ok runs a command line that must end with code 0 and returns what it printed.
+func (p program) ok(t *testing.T, args ...string) string {
+	t.Helper()
+	r := p.run(t, args...)
+	if r.code != exitOK {
+		t.Fatalf("progressor %s: code %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// fakeEngine answers by script and keeps the last request: what is tested here is the command line and what it prints.
+type fakeEngine struct {
+	progressorv1connect.UnimplementedProcessServiceHandler
+	progressorv1connect.UnimplementedNamespaceServiceHandler
+
+	err     error // of the next requests
+	last    any
+	process *progressorv1.Process
+	pages   []*progressorv1.ListProcessesResponse
+	tasks   []*progressorv1.Task
+}
+
+// serveFake returns a program whose engine is f.
+func serveFake(t *testing.T, f *fakeEngine) program {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(progressorv1connect.NewProcessServiceHandler(f))
+	mux.Handle(progressorv1connect.NewNamespaceServiceHandler(f))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return program{env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}
+}
+
+func answer[T any](f *fakeEngine, req any, resp *T) (*T, error) {
+	f.last = req
+	if f.err != nil {
+		return nil, f.err
+	}
+	return resp, nil
+}
+
+func (f *fakeEngine) Start(_ context.Context, req *progressorv1.StartRequest) (*progressorv1.StartResponse, error) {
+	return answer(f, req, &progressorv1.StartResponse{ProcessId: "p-1", TaskId: 1, Response: req.GetArgs()})
+}
+
+func (f *fakeEngine) Call(_ context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
+	return answer(f, req, &progressorv1.CallResponse{TaskId: 2, Response: req.GetArgs()})
+}
+
+func (f *fakeEngine) Repair(_ context.Context, req *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
+	return answer(f, req, &progressorv1.RepairResponse{TaskId: 3})
+}
+
+func (f *fakeEngine) AwaitTask(_ context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
+	resp := &progressorv1.AwaitTaskResponse{}
+	if len(f.tasks) > 0 {
+		resp.Task = f.tasks[0]
+	}
+	return answer(f, req, resp)
+}
+
+func (f *fakeEngine) GetProcess(_ context.Context, req *progressorv1.GetProcessRequest) (*progressorv1.GetProcessResponse, error) {
+	return answer(f, req, &progressorv1.GetProcessResponse{Process: f.process})
+}
+
+func (f *fakeEngine) ListProcesses(_ context.Context, req *progressorv1.ListProcessesRequest) (*progressorv1.ListProcessesResponse, error) {
+	page := 0
+	if req.GetPageToken() != "" {
+		page = 1
+	}
+	return answer(f, req, f.pages[page])
+}
+
+func (f *fakeEngine) TraceProcess(_ context.Context, req *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
+	return answer(f, req, &progressorv1.TraceProcessResponse{Tasks: f.tasks})
+}
+
+func (f *fakeEngine) PutProcess(_ context.Context, req *progressorv1.PutProcessRequest) (*progressorv1.PutProcessResponse, error) {
+	return answer(f, req, &progressorv1.PutProcessResponse{Process: f.process})
+}
+
+func (f *fakeEngine) RemoveProcess(_ context.Context, req *progressorv1.RemoveProcessRequest) (*progressorv1.RemoveProcessResponse, error) {
+	return answer(f, req, &progressorv1.RemoveProcessResponse{})
+}
+
+func (f *fakeEngine) PutNamespace(_ context.Context, req *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
+	return answer(f, req, &progressorv1.PutNamespaceResponse{Namespace: req.GetNamespace()})
+}
+
+func (f *fakeEngine) PauseNamespace(_ context.Context, req *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
+	ns := &progressorv1.Namespace{Namespace: req.GetNamespace(), Paused: true}
+	return answer(f, req, &progressorv1.PauseNamespaceResponse{Namespace: ns})
+}
+
+// engineError is an error as the engine sends it.
+func engineError(code connect.Code, message string, detail *progressorv1.ErrorDetail) error {
+	err := connect.NewError(code, errors.New(message))
+	d, detailErr := connect.NewErrorDetail(detail)
+	if detailErr != nil {
+		panic(detailErr)
+	}
+	err.AddDetail(d)
+	return err
+}
+
+// wantLines looks for texts; how wide the space between two columns is does not matter.
+func wantLines(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	narrow := regexp.MustCompile(` {2,}`)
+	for _, line := range lines {
+		if !strings.Contains(narrow.ReplaceAllString(text, " "), narrow.ReplaceAllString(line, " ")) {
+			t.Errorf("missing %q in:\n%s", line, text)
+		}
+	}
+}

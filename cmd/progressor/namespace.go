@@ -1,0 +1,309 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type namespaceCmd struct {
+	Put    namespacePutCmd    `cmd:"" help:"Make a namespace, or replace its configuration."`
+	Get    namespaceGetCmd    `cmd:"" help:"Show a namespace."`
+	List   namespaceListCmd   `cmd:"" help:"List the namespaces."`
+	Pause  namespacePauseCmd  `cmd:"" help:"Stop handing out tasks; requests are still accepted and wait."`
+	Resume namespaceResumeCmd `cmd:"" help:"Hand out tasks again."`
+}
+
+type namespacePutCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+
+	clientFlags
+	File         string            `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace what it says."`
+	ConnectURL   string            `name:"connect-url" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL."`
+	Encoding     string            `placeholder:"proto|json|msgpack" help:"How the processor at --connect-url is spoken to. Default: proto."`
+	Protocol     string            `placeholder:"connect|grpc" help:"Protocol of the processor at --connect-url. Default: connect."`
+	Header       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of the requests to --connect-url; may be given several times."`
+	Builtin      string            `xor:"processor" placeholder:"NAME" help:"The processor is built into the engine, under this name (orders, echo)."`
+	Pull         bool              `xor:"processor" help:"The processor is whoever polls for tasks."`
+	StepTimeout  *time.Duration    `placeholder:"DURATION" help:"Of one attempt of a task. Default: 60s."`
+	MaxRunning   *int32            `placeholder:"N" help:"Tasks at a time on one node. Default: 1000."`
+	MaxWaiting   *int32            `placeholder:"N" help:"Calls waiting in one process. Default: 1000."`
+	HistoryMode  string            `placeholder:"full|none|last" help:"The history that a processor is shown. Default: full."`
+	ZombiePolicy string            `placeholder:"retry|error" help:"What becomes of a task whose node died. Default: retry."`
+	MaxAttempts  *int32            `placeholder:"N" help:"Attempts of a timer or notification that fails. Default: 3."`
+	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
+	Retention    *time.Duration    `placeholder:"DURATION" help:"How long processes at their end are kept. Default: for ever."`
+}
+
+func (namespacePutCmd) Help() string {
+	return `Put makes a namespace, or replaces the whole configuration of the one that is there: what neither file nor
+flags say goes back to its default.
+
+    progressor namespace put orders --connect-url http://127.0.0.1:9000 --step-timeout 10s
+    progressor namespace put orders --connect-url http://127.0.0.1:9000/process --encoding json
+    progressor namespace put play --builtin orders --history-mode none
+    progressor namespace put orders -f orders.yaml`
+}
+
+func (c *namespacePutCmd) Run(a *app) error {
+	ns := &progressorv1.Namespace{}
+	if c.File != "" {
+		text, err := a.readFile("--file", c.File)
+		if err != nil {
+			return err
+		}
+		if err := messageFromText(text, ns); err != nil {
+			return usageError(fmt.Errorf("--file %s: %w", c.File, err))
+		}
+		if ns.GetNamespace() != "" && ns.GetNamespace() != c.NS {
+			return usageError(fmt.Errorf("--file %s is of namespace %s, not %s", c.File, ns.GetNamespace(), c.NS))
+		}
+	}
+	ns.Namespace = c.NS
+	if err := c.apply(ns); err != nil {
+		return usageError(err)
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Namespace.PutNamespace(ctx, &progressorv1.PutNamespaceRequest{Namespace: ns})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printNamespace(a, resp.GetNamespace())
+}
+
+// apply puts the flags into the namespace.
+func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
+	if err := c.applyProcessor(ns); err != nil {
+		return err
+	}
+	if c.HistoryMode != "" {
+		name, err := enumName(ns.GetHistoryMode().Descriptor(), c.HistoryMode)
+		if err != nil {
+			return fmt.Errorf("--history-mode: %w", err)
+		}
+		ns.HistoryMode = progressorv1.HistoryMode(progressorv1.HistoryMode_value[name])
+	}
+	if c.ZombiePolicy != "" {
+		name, err := enumName(ns.GetZombiePolicy().Descriptor(), c.ZombiePolicy)
+		if err != nil {
+			return fmt.Errorf("--zombie-policy: %w", err)
+		}
+		ns.ZombiePolicy = progressorv1.ZombiePolicy(progressorv1.ZombiePolicy_value[name])
+	}
+	if c.StepTimeout != nil {
+		ns.StepTimeout = durationpb.New(*c.StepTimeout)
+	}
+	if c.Retention != nil {
+		ns.Retention = durationpb.New(*c.Retention)
+	}
+	if c.MaxRunning != nil {
+		ns.MaxRunning = *c.MaxRunning
+	}
+	if c.MaxWaiting != nil {
+		ns.MaxWaiting = *c.MaxWaiting
+	}
+	if (c.MaxAttempts != nil || c.RetryAfter != nil) && ns.RetryPolicy == nil {
+		ns.RetryPolicy = &progressorv1.RetryPolicy{}
+	}
+	if c.MaxAttempts != nil {
+		ns.RetryPolicy.MaxAttempts = *c.MaxAttempts
+	}
+	if c.RetryAfter != nil {
+		ns.RetryPolicy.InitialInterval = durationpb.New(*c.RetryAfter)
+	}
+	return nil
+}
+
+func (c *namespacePutCmd) applyProcessor(ns *progressorv1.Namespace) error {
+	if c.ConnectURL == "" && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0) {
+		return errors.New("--encoding, --protocol and --header go with --connect-url")
+	}
+	switch {
+	case c.ConnectURL != "":
+		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL, Headers: c.Header}
+		if c.Encoding != "" {
+			name, err := enumName(p.GetEncoding().Descriptor(), c.Encoding)
+			if err != nil {
+				return fmt.Errorf("--encoding: %w", err)
+			}
+			p.Encoding = progressorv1.ConnectProcessor_Encoding(progressorv1.ConnectProcessor_Encoding_value[name])
+		}
+		if c.Protocol != "" {
+			name, err := enumName(p.GetProtocol().Descriptor(), c.Protocol)
+			if err != nil {
+				return fmt.Errorf("--protocol: %w", err)
+			}
+			p.Protocol = progressorv1.ConnectProcessor_Protocol(progressorv1.ConnectProcessor_Protocol_value[name])
+		}
+		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: p}}
+	case c.Builtin != "":
+		ns.Processor = builtinProcessor(c.Builtin)
+	case c.Pull:
+		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}
+	}
+	return nil
+}
+
+func builtinProcessor(name string) *progressorv1.ProcessorConfig {
+	return &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{
+		Builtin: &progressorv1.BuiltinProcessor{Name: name},
+	}}
+}
+
+type namespaceGetCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	clientFlags
+}
+
+func (namespaceGetCmd) Help() string {
+	return `Get shows the configuration of a namespace; defaults are left out.
+
+    progressor namespace get demo`
+}
+
+func (c *namespaceGetCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Namespace.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: c.NS})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printNamespace(a, resp.GetNamespace())
+}
+
+type namespaceListCmd struct{ clientFlags }
+
+func (namespaceListCmd) Help() string {
+	return `List shows the namespaces.
+
+    progressor namespace list`
+}
+
+func (c *namespaceListCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Namespace.ListNamespaces(ctx, &progressorv1.ListNamespacesRequest{})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	var rows []table.Row
+	for _, ns := range resp.GetNamespaces() {
+		rows = append(rows, table.Row{
+			oneLine(ns.GetNamespace()), showProcessor(ns.GetProcessor()), shortEnum(ns.GetHistoryMode()),
+			showDuration(ns.GetStepTimeout().AsDuration()), showPaused(ns), showTime(ns.GetCreatedTime()),
+		})
+	}
+	return printRows(a.Stdout, table.Row{"namespace", "processor", "history", "step timeout", "paused", "created"}, rows)
+}
+
+type namespacePauseCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	clientFlags
+}
+
+func (namespacePauseCmd) Help() string {
+	return `Pause stops handing out tasks of a namespace. What runs goes on to its end; requests are accepted and wait.
+
+    progressor namespace pause demo`
+}
+
+func (c *namespacePauseCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Namespace.PauseNamespace(ctx, &progressorv1.PauseNamespaceRequest{Namespace: c.NS})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printNamespace(a, resp.GetNamespace())
+}
+
+type namespaceResumeCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	clientFlags
+}
+
+func (namespaceResumeCmd) Help() string {
+	return `Resume hands out the tasks of a paused namespace again.
+
+    progressor namespace resume demo`
+}
+
+func (c *namespaceResumeCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Namespace.ResumeNamespace(ctx, &progressorv1.ResumeNamespaceRequest{Namespace: c.NS})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printNamespace(a, resp.GetNamespace())
+}
+
+func printNamespace(a *app, ns *progressorv1.Namespace) error {
+	retry := ns.GetRetryPolicy()
+	number := func(n int32) string { return showID(int64(n)) }
+	return printFields(a.Stdout,
+		field{"namespace", oneLine(ns.GetNamespace())},
+		field{"processor", showProcessor(ns.GetProcessor())},
+		field{"paused", showPaused(ns)},
+		field{"step timeout", showDuration(ns.GetStepTimeout().AsDuration())},
+		field{"max running", number(ns.GetMaxRunning())},
+		field{"max waiting", number(ns.GetMaxWaiting())},
+		field{"history mode", shortEnum(ns.GetHistoryMode())},
+		field{"zombie policy", shortEnum(ns.GetZombiePolicy())},
+		field{"retention", showDuration(ns.GetRetention().AsDuration())},
+		field{"retry after", showDuration(retry.GetInitialInterval().AsDuration())},
+		field{"retry max", showDuration(retry.GetMaxInterval().AsDuration())},
+		field{"max attempts", number(retry.GetMaxAttempts())},
+		field{"non-retryable", oneLine(strings.Join(retry.GetNonRetryableErrors(), ", "))},
+		field{"created", showTime(ns.GetCreatedTime())},
+	)
+}
+
+func showPaused(ns *progressorv1.Namespace) string {
+	if ns.GetPaused() {
+		return "yes"
+	}
+	return ""
+}
+
+// showProcessor tells who handles a namespace's tasks; headers may be secret and are not shown.
+func showProcessor(p *progressorv1.ProcessorConfig) string {
+	switch t := p.GetTransport().(type) {
+	case *progressorv1.ProcessorConfig_Connect:
+		text := t.Connect.GetUrl()
+		if e := shortEnum(t.Connect.GetEncoding()); e != "" {
+			text += " " + strings.ToLower(e)
+		}
+		if pr := shortEnum(t.Connect.GetProtocol()); pr != "" {
+			text += " " + strings.ToLower(pr)
+		}
+		return oneLine(text)
+	case *progressorv1.ProcessorConfig_Builtin:
+		return oneLine("builtin " + t.Builtin.GetName())
+	case *progressorv1.ProcessorConfig_Pull:
+		return "pull"
+	}
+	return ""
+}

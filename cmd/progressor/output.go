@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// cellLimit is how many characters of a payload a table's cell shows.
+const cellLimit = 100
+
+// outputFlag chooses between what people and what programs read.
+type outputFlag struct {
+	Output string `short:"o" enum:"table,json" default:"table" placeholder:"table|json" setting:"" help:"table for people, json for programs. Default: ${default}."`
+}
+
+func (f outputFlag) json() bool { return f.Output == "json" }
+
+// printMessage writes one JSON document: the message by protojson's rules, as the API's JSON.
+func printMessage(w io.Writer, m proto.Message) error {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil { // protojson's own indentation varies on purpose
+		return fmt.Errorf("indent JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// printJSON writes one JSON document of a value that is no message.
+func printJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// printRows writes a table with a header. Where there are no rows it says so.
+func printRows(w io.Writer, header table.Row, rows []table.Row) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, "none")
+		return err
+	}
+	t := newTable()
+	t.AppendHeader(header)
+	t.AppendRows(rows)
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+// field is a line of printFields; it is left out where its value is empty.
+type field struct {
+	name  string
+	value string
+}
+
+// printFields writes names and values, one a line.
+func printFields(w io.Writer, fields ...field) error {
+	t := newTable()
+	for _, f := range fields {
+		if f.value != "" {
+			t.AppendRow(table.Row{f.name, f.value})
+		}
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+func newTable() table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatUpper
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	return t
+}
+
+func showTime(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+func showDuration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+func showID(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprint(id)
+}
+
+func showStruct(s *structpb.Struct, limit int) string {
+	if s == nil {
+		return ""
+	}
+	b, err := protojson.Marshal(s)
+	if err != nil {
+		return "(cannot be shown: " + err.Error() + ")"
+	}
+	return showPayload(b, limit)
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// payloadFlags are the args of a task, as text or bytes.
+type payloadFlags struct {
+	Args       *string `xor:"args" placeholder:"TEXT|@FILE|@-" help:"Args of the task: text, @FILE, or @- for standard input; @@ begins a text with @."`
+	ArgsBase64 *string `name:"args-base64" xor:"args" placeholder:"BASE64" help:"Args of the task in base64."`
+}
+
+func (f payloadFlags) bytes(a *app) ([]byte, error) {
+	switch {
+	case f.Args != nil:
+		return a.textOrFile("--args", *f.Args)
+	case f.ArgsBase64 != nil:
+		b, err := base64.StdEncoding.DecodeString(*f.ArgsBase64)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("--args-base64: %w", err))
+		}
+		return b, nil
+	}
+	return nil, nil
+}
+
+// textOrFile is the bytes that the value of a flag stands for.
+func (a *app) textOrFile(flag, value string) ([]byte, error) {
+	switch {
+	case strings.HasPrefix(value, "@@"):
+		return []byte(value[1:]), nil
+	case value == "@-":
+		return a.readFile(flag, "-")
+	case strings.HasPrefix(value, "@"):
+		return a.readFile(flag, value[1:])
+	}
+	return []byte(value), nil
+}
+
+// readFile reads a file, or standard input for "-".
+func (a *app) readFile(flag, name string) ([]byte, error) {
+	if name == "-" {
+		b, err := io.ReadAll(a.Stdin)
+		if err != nil {
+			return nil, fmt.Errorf("%s: standard input: %w", flag, err)
+		}
+		return b, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("%s: %w", flag, err))
+	}
+	return b, nil
+}
+
+// metadata reads a JSON object; nil for "".
+func (a *app) metadata(value string) (*structpb.Struct, error) {
+	if value == "" {
+		return nil, nil
+	}
+	text, err := a.textOrFile("--metadata", value)
+	if err != nil {
+		return nil, err
+	}
+	s := &structpb.Struct{}
+	if err := protojson.Unmarshal(text, s); err != nil {
+		return nil, usageError(fmt.Errorf("--metadata: want a JSON object, such as '{\"tenant\": \"acme\"}': %w", err))
+	}
+	return s, nil
+}
+
+// showPayload writes bytes for people, on one line: JSON compactly, text as it is, anything else in base64. Control
+// characters never reach the terminal. limit cuts what is longer, in characters; 0: no limit.
+func showPayload(b []byte, limit int) string {
+	var text string
+	var compact bytes.Buffer
+	switch {
+	case len(b) == 0:
+		return ""
+	case json.Valid(b) && json.Compact(&compact, b) == nil && utf8.Valid(b):
+		text = oneLine(compact.String())
+	case printable(b):
+		text = oneLine(string(b))
+	default:
+		text = "base64:" + base64.StdEncoding.EncodeToString(b)
+	}
+	if limit > 0 && utf8.RuneCountInString(text) > limit {
+		return fmt.Sprintf("%s… (%d bytes)", string([]rune(text)[:limit]), len(b))
+	}
+	return text
+}
+
+func printable(b []byte) bool {
+	if !utf8.Valid(b) {
+		return false
+	}
+	for _, r := range string(b) {
+		if !unicode.IsPrint(r) && r != '\n' && r != '\t' && r != '\r' {
+			return false
+		}
+	}
+	return true
+}
+
+// oneLine escapes what would leave the line or steer a terminal.
+func oneLine(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type startCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" optional:"" name:"id" help:"Process id; the engine chooses one where it is missing."`
+
+	payloadFlags
+	waitFlags
+	rangeFlags
+	clientFlags
+	Metadata  string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
+	StartTime string `placeholder:"TIME|DURATION" help:"Not before this time, or so long from now."`
+	Priority  int32  `help:"Smaller first, among the waiting processes of the namespace."`
+}
+
+func (startCmd) Help() string {
+	return `Start creates a process and runs its INIT task; it prints the processor's response.
+
+    progressor start demo order-1 --args '{"item":"book","amount":2}'
+    progressor start demo order-2 --args @order.json --metadata '{"tenant":"acme"}'
+    cat order.bin | progressor start demo --args @- -o json`
+}
+
+func (c *startCmd) Run(a *app) error {
+	args, err := c.payloadFlags.bytes(a)
+	if err != nil {
+		return err
+	}
+	taskContext, err := c.context(a)
+	if err != nil {
+		return err
+	}
+	metadata, err := a.metadata(c.Metadata)
+	if err != nil {
+		return err
+	}
+	startTime, err := timeFrom("--start-time", c.StartTime)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	resp, err := c.client().Start(ctx, &progressorv1.StartRequest{
+		Namespace: c.NS, ProcessId: c.ID, Args: args, Metadata: metadata, IdempotencyKey: c.IdempotencyKey,
+		Context: taskContext, Range: c.historyRange(), Wait: c.wait(), Timeout: c.timeout(),
+		StartTime: startTime, Priority: c.Priority,
+	})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return c.print(a, c.NS, resp.GetProcessId(), resp.GetTaskId(), resp.GetResponse())
+}
+
+type callCmd struct {
+	processArgs
+	payloadFlags
+	waitFlags
+	rangeFlags
+	clientFlags
+	Priority int32 `help:"Smaller first, among the waiting processes of the namespace."`
+}
+
+func (callCmd) Help() string {
+	return `Call runs a CALL task on a process and prints the processor's response. With --accepted nobody waits for it
+(a NOTIFY task).
+
+    progressor call demo order-1 --args '{"do":"pay"}'
+    progressor call demo order-1 --args '{"do":"ship"}' --accepted
+    progressor call demo order-1 --args-base64 AAEC --timeout 5s -k once-and-only-once`
+}
+
+func (c *callCmd) Run(a *app) error {
+	args, err := c.payloadFlags.bytes(a)
+	if err != nil {
+		return err
+	}
+	taskContext, err := c.context(a)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	resp, err := c.client().Call(ctx, &progressorv1.CallRequest{
+		Namespace: c.NS, ProcessId: c.ID, Args: args, IdempotencyKey: c.IdempotencyKey, Context: taskContext,
+		Range: c.historyRange(), Wait: c.wait(), Timeout: c.timeout(), Priority: c.Priority,
+	})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return c.print(a, c.NS, c.ID, resp.GetTaskId(), resp.GetResponse())
+}
+
+type repairCmd struct {
+	processArgs
+	payloadFlags
+	waitFlags
+	rangeFlags
+	clientFlags
+	Simple bool `help:"Without the processor: the task that broke the process runs again if it was a timer, else the process is just RUNNING again."`
+}
+
+func (repairCmd) Help() string {
+	return `Repair takes a process out of ERROR: by a REPAIR task, whose args only the processor understands, or with
+--simple without asking it.
+
+    progressor repair demo order-1 --simple
+    progressor repair demo order-1 --args '{"skip":true}'`
+}
+
+func (c *repairCmd) Run(a *app) error {
+	args, err := c.payloadFlags.bytes(a)
+	if err != nil {
+		return err
+	}
+	if c.Simple && args != nil {
+		return usageError(errors.New("a --simple repair has no args: the processor is not asked"))
+	}
+	taskContext, err := c.context(a)
+	if err != nil {
+		return err
+	}
+	req := &progressorv1.RepairRequest{
+		Namespace: c.NS, ProcessId: c.ID, IdempotencyKey: c.IdempotencyKey, Context: taskContext,
+		Wait: c.wait(), Timeout: c.timeout(),
+	}
+	if c.Simple {
+		req.How = &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}}
+	} else {
+		req.How = &progressorv1.RepairRequest_Processor{Processor: &progressorv1.RepairRequest_ProcessorRepair{
+			Args: args, Range: c.historyRange(),
+		}}
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	resp, err := c.client().Repair(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return c.print(a, c.NS, c.ID, resp.GetTaskId(), resp.GetResponse())
+}
+
+// print tells what became of a request.
+func (f waitFlags) print(a *app, ns, id string, task int64, response []byte) error {
+	accepted := ""
+	if f.Accepted {
+		accepted = "accepted"
+	}
+	return printFields(a.Stdout,
+		field{"process", oneLine(ns + "/" + id)},
+		field{"task", showID(task)},
+		field{"status", accepted},
+		field{"response", showPayload(response, 0)},
+	)
+}
+
+type awaitCmd struct {
+	processArgs
+	clientFlags
+	Task           int64         `placeholder:"TASK" help:"The task, by its id."`
+	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"The task, by the idempotency key of its request."`
+	Timeout        time.Duration `default:"60s" placeholder:"DURATION" help:"How long to wait; 0 shows the task as it is. Default: ${default}."`
+}
+
+func (awaitCmd) Help() string {
+	return `Await waits until a task is at its end and prints it. It ends with code 5 where the task failed, 6 where it
+was rejected, 7 where it is not at its end when the timeout is over.
+
+    progressor await demo order-1 --task 12
+    progressor await demo order-1 -k once-and-only-once --timeout 5m`
+}
+
+func (c *awaitCmd) Run(a *app) error {
+	req := &progressorv1.AwaitTaskRequest{Namespace: c.NS, ProcessId: c.ID}
+	switch {
+	case (c.Task != 0) == (c.IdempotencyKey != ""):
+		return usageError(errBothKeys)
+	case c.Task != 0:
+		req.Key = &progressorv1.AwaitTaskRequest_TaskId{TaskId: c.Task}
+	default:
+		req.Key = &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: c.IdempotencyKey}
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	task, err := c.await(ctx, req)
+	if err != nil && (task == nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return err
+	}
+	if err := c.print(a, task); err != nil {
+		return err
+	}
+	return taskOutcome(task, c.Timeout)
+}
+
+func (c *awaitCmd) await(ctx context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.Task, error) {
+	if c.Timeout == 0 {
+		resp, err := c.client().Process.AwaitTask(ctx, req)
+		return resp.GetTask(), err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return c.client().Await(ctx, req)
+}
+
+func (c *awaitCmd) print(a *app, task *progressorv1.Task) error {
+	if c.json() {
+		return printMessage(a.Stdout, &progressorv1.AwaitTaskResponse{Task: task})
+	}
+	return printFields(a.Stdout, taskFields(task)...)
+}
+
+// taskOutcome is the error that says how a task ended, for the exit code. asked: 0 where nobody waited for the end.
+func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
+	switch task.GetStatus() {
+	case progressorv1.TaskStatus_TASK_STATUS_FINISHED:
+		if r := task.GetRejection(); r != nil {
+			return &codedError{code: exitRejected, err: fmt.Errorf("task %d was rejected: %s", task.GetTaskId(), r.GetReason())}
+		}
+		return nil
+	case progressorv1.TaskStatus_TASK_STATUS_ERROR:
+		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d failed: %s", task.GetTaskId(), task.GetFailure().GetReason())}
+	case progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
+		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d was cancelled", task.GetTaskId())}
+	}
+	if asked == 0 {
+		return nil
+	}
+	return &codedError{code: exitTimeout, err: fmt.Errorf("task %d is %s after %s; it goes on", task.GetTaskId(), shortEnum(task.GetStatus()), asked)}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// messageFromText reads a message from YAML or JSON text.
+func messageFromText(text []byte, m proto.Message) error {
+	root, err := parseYAML(text)
+	switch {
+	case err != nil:
+		return err
+	case root == nil:
+		return fmt.Errorf("want a %s, found nothing", m.ProtoReflect().Descriptor().Name())
+	}
+	return messageFromYAML(root, m, "")
+}
+
+// messageFromYAML reads a message written as YAML, by protojson's rules with three kindnesses: field names may have
+// underscores or dashes, enum values may be short (none for HISTORY_MODE_NONE), durations may have any unit (1h30m).
+func messageFromYAML(node *yaml.Node, m proto.Message, path string) error {
+	tree, err := messageTree(node, m.ProtoReflect().Descriptor(), path)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := protojson.Unmarshal(text, m); err != nil {
+		return fmt.Errorf("line %d: %s: %w", node.Line, orRoot(path), err)
+	}
+	return nil
+}
+
+func orRoot(path string) string {
+	if path == "" {
+		return "document"
+	}
+	return path
+}
+
+// messageTree turns a YAML node into the tree that encoding/json writes as desc's protojson.
+func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path string) (any, error) {
+	switch desc.FullName() {
+	case "google.protobuf.Duration":
+		d, err := time.ParseDuration(node.Value)
+		if node.Kind != yaml.ScalarNode || err != nil {
+			return nil, fmt.Errorf("line %d: %s: want a duration with a unit, such as 30s or 1h", node.Line, path)
+		}
+		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s", nil
+	case "google.protobuf.Timestamp":
+		return node.Value, nil
+	case "google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue":
+		var v any
+		if err := node.Decode(&v); err != nil {
+			return nil, fmt.Errorf("line %d: %s: %w", node.Line, path, err)
+		}
+		return v, nil
+	}
+	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
+		return map[string]any{}, nil // `pull:` alone chooses it
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: %s: want the fields of a %s", node.Line, orRoot(path), desc.Name())
+	}
+	tree := make(map[string]any, len(node.Content)/2)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i]
+		field := fieldNamed(desc, key.Value)
+		below := strings.TrimPrefix(path+"."+key.Value, ".")
+		if field == nil {
+			return nil, fmt.Errorf("line %d: %s: unknown field; known: %s", key.Line, below, fieldNames(desc))
+		}
+		if _, twice := tree[field.JSONName()]; twice {
+			return nil, fmt.Errorf("line %d: %s is set twice", key.Line, below)
+		}
+		value, err := fieldTree(node.Content[i+1], field, below)
+		if err != nil {
+			return nil, err
+		}
+		tree[field.JSONName()] = value
+	}
+	return tree, nil
+}
+
+func fieldNamed(desc protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if f := desc.Fields().ByJSONName(name); f != nil {
+		return f
+	}
+	return desc.Fields().ByName(protoreflect.Name(strings.ReplaceAll(name, "-", "_")))
+}
+
+func fieldNames(desc protoreflect.MessageDescriptor) string {
+	var names []string
+	for i := range desc.Fields().Len() {
+		names = append(names, string(desc.Fields().Get(i).Name()))
+	}
+	return strings.Join(names, ", ")
+}
+
+func fieldTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string) (any, error) {
+	switch {
+	case field.IsMap():
+		if node.Kind != yaml.MappingNode {
+			return nil, fmt.Errorf("line %d: %s: want keys and values", node.Line, path)
+		}
+		tree := make(map[string]any, len(node.Content)/2)
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key := node.Content[i].Value
+			value, err := valueTree(node.Content[i+1], field.MapValue(), path+"."+key)
+			if err != nil {
+				return nil, err
+			}
+			tree[key] = value
+		}
+		return tree, nil
+	case field.IsList():
+		if node.Kind != yaml.SequenceNode {
+			return nil, fmt.Errorf("line %d: %s: want a list", node.Line, path)
+		}
+		list := make([]any, 0, len(node.Content))
+		for i, item := range node.Content {
+			value, err := valueTree(item, field, fmt.Sprintf("%s[%d]", path, i))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		return list, nil
+	default:
+		return valueTree(node, field, path)
+	}
+}
+
+func valueTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string) (any, error) {
+	if field.Message() != nil {
+		return messageTree(node, field.Message(), path)
+	}
+	if node.Kind != yaml.ScalarNode {
+		return nil, fmt.Errorf("line %d: %s: want one value", node.Line, path)
+	}
+	switch field.Kind() {
+	case protoreflect.EnumKind:
+		name, err := enumName(field.Enum(), node.Value)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %s: %w", node.Line, path, err)
+		}
+		return name, nil
+	case protoreflect.BoolKind:
+		var b bool
+		if err := node.Decode(&b); err != nil {
+			return nil, fmt.Errorf("line %d: %s: want true or false", node.Line, path)
+		}
+		return b, nil
+	default:
+		return node.Value, nil // protojson reads numbers from strings, and says what is wrong with them
+	}
+}
+
+// enumName finds the full name of an enum value that may be short, in any case.
+func enumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
+	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	var short []string
+	prefix := enumPrefix(desc)
+	for i := range desc.Values().Len() {
+		full := string(desc.Values().Get(i).Name())
+		if full == upper || full == prefix+upper {
+			return full, nil
+		}
+		if i > 0 {
+			short = append(short, strings.TrimPrefix(full, prefix))
+		}
+	}
+	return "", fmt.Errorf("unknown value %q; known: %s", name, strings.Join(short, ", "))
+}
+
+// enumPrefix is what the names of an enum's values begin with: that of the value 0 without UNSPECIFIED.
+func enumPrefix(desc protoreflect.EnumDescriptor) string {
+	return strings.TrimSuffix(string(desc.Values().ByNumber(0).Name()), "UNSPECIFIED")
+}
+
+// shortEnum is the name of an enum's value as people write it: RUNNING for PROCESS_STATUS_RUNNING.
+func shortEnum(e protoreflect.Enum) string {
+	desc := e.Descriptor()
+	value := desc.Values().ByNumber(e.Number())
+	switch {
+	case e.Number() == 0:
+		return ""
+	case value == nil:
+		return strconv.Itoa(int(e.Number()))
+	}
+	return strings.TrimPrefix(string(value.Name()), enumPrefix(desc))
+}

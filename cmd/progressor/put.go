@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type putCmd struct {
+	processArgs
+	clientFlags
+	File     string   `short:"f" placeholder:"FILE|-" help:"A PutProcessRequest, or what get -o json printed, as JSON or YAML; payloads in base64."`
+	Status   string   `placeholder:"STATUS" help:"running or error. Default: the file's, else running."`
+	Detail   string   `help:"Why the status is error."`
+	AuxState string   `placeholder:"TEXT|@FILE" help:"The processor's state."`
+	Metadata string   `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
+	Event    []string `sep:"none" placeholder:"TEXT|@FILE" help:"Payload of the next event; give it once for each event."`
+	Timer    string   `placeholder:"TIME|DURATION" help:"When the default timer fires."`
+}
+
+func (putCmd) Help() string {
+	return `Put imports a process with its history and timers; no processor runs. Flags add to what the file has, or
+replace it.
+
+    progressor put demo order-9 --event '{"type":"reserved"}' --aux-state '{"reserved":true}' --timer 1h
+    progressor get demo order-1 -o json | progressor put demo order-1-copy -f -`
+}
+
+func (c *putCmd) Run(a *app) error {
+	req := &progressorv1.PutProcessRequest{}
+	if c.File != "" {
+		text, err := a.readFile("--file", c.File)
+		if err != nil {
+			return err
+		}
+		if req, err = putRequestFrom(text); err != nil {
+			return usageError(fmt.Errorf("--file %s: %w", c.File, err))
+		}
+	}
+	req.Namespace, req.ProcessId = c.NS, c.ID
+	if err := c.apply(a, req); err != nil {
+		return err
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Process.PutProcess(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printProcess(a, resp.GetProcess())
+}
+
+// apply puts the flags into the request.
+func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
+	status, err := processStatus(c.Status)
+	switch {
+	case err != nil:
+		return err
+	case status != 0:
+		req.Status = status
+	case req.GetStatus() == 0:
+		req.Status = progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
+	}
+	if c.Detail != "" {
+		req.Detail = c.Detail
+	}
+	if c.AuxState != "" {
+		if req.AuxState, err = a.textOrFile("--aux-state", c.AuxState); err != nil {
+			return err
+		}
+	}
+	if c.Metadata != "" {
+		if req.Metadata, err = a.metadata(c.Metadata); err != nil {
+			return err
+		}
+	}
+	for _, e := range c.Event {
+		payload, err := a.textOrFile("--event", e)
+		if err != nil {
+			return err
+		}
+		req.History = append(req.History, &progressorv1.Event{EventId: int64(len(req.GetHistory()) + 1), Payload: payload})
+	}
+	if c.Timer != "" {
+		at, err := timeFrom("--timer", c.Timer)
+		if err != nil {
+			return err
+		}
+		req.Timers = append(req.Timers, &progressorv1.Timer{FireTime: at})
+	}
+	return nil
+}
+
+// putRequestFrom reads a PutProcessRequest, or makes one of a GetProcessResponse.
+func putRequestFrom(text []byte) (*progressorv1.PutProcessRequest, error) {
+	root, err := parseYAML(text)
+	if err != nil {
+		return nil, err
+	}
+	if root == nil {
+		return nil, errors.New("found nothing")
+	}
+	if len(root.Content) != 2 || root.Content[0].Value != "process" {
+		req := &progressorv1.PutProcessRequest{}
+		return req, messageFromYAML(root, req, "")
+	}
+	got := &progressorv1.GetProcessResponse{}
+	if err := messageFromYAML(root, got, ""); err != nil {
+		return nil, err
+	}
+	p := got.GetProcess()
+	req := &progressorv1.PutProcessRequest{
+		Status: p.GetStatus(), Detail: p.GetDetail(), AuxState: p.GetAuxState(), Metadata: p.GetMetadata(),
+	}
+	for _, e := range p.GetHistory() {
+		e = proto.CloneOf(e)
+		e.TaskId = 0 // of the engine that it comes from
+		req.History = append(req.History, e)
+	}
+	for _, t := range p.GetTimers() {
+		t = proto.CloneOf(t)
+		t.Status = 0
+		req.Timers = append(req.Timers, t)
+	}
+	return req, nil
+}
+
+type removeCmd struct {
+	processArgs
+	clientFlags
+}
+
+func (removeCmd) Help() string {
+	return `Remove deletes a process with all its tasks and events, in any status. It cannot be undone: a copy by
+get -o json can be put again.
+
+    progressor get demo order-1 -o json > order-1.json
+    progressor remove demo order-1`
+}
+
+func (c *removeCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Process.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: c.NS, ProcessId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printFields(a.Stdout, field{"process", oneLine(c.NS + "/" + c.ID)}, field{"status", "removed"})
+}

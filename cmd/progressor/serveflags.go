@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// configFlag names the configuration file. Its settings are resolved by type settings.
+type configFlag struct {
+	Config string `short:"c" placeholder:"FILE" help:"Configuration file, YAML ($$PROGRESSOR_CONFIG)."`
+}
+
+// serveSettings is everything that serve can be told. docs/configuration.md lists it.
+type serveSettings struct {
+	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
+	DB       dbFlags     `embed:"" prefix:"db."`
+	Engine   engineFlags `embed:"" prefix:"engine."`
+	Log      logFlags    `embed:"" prefix:"log."`
+	Debug    debugFlags  `embed:"" prefix:"debug."`
+}
+
+type dsnFlag struct {
+	DSN string `name:"dsn" placeholder:"DSN" setting:"" help:"PostgreSQL, as a URL or as key=value pairs."`
+}
+
+type dbFlags struct {
+	dsnFlag
+	poolFlags
+	Migrate bool `setting:"" help:"Bring the schema up to date before the start."`
+}
+
+type poolFlags struct {
+	Lanes    int `default:"2" placeholder:"N" setting:"" help:"Group-commit lanes, one connection each. Default: ${default}."`
+	MaxConns int `default:"8" placeholder:"N" setting:"" help:"Connections for reads and lists. Default: ${default}."`
+}
+
+type engineFlags struct {
+	Address      string        `placeholder:"ADDR" setting:"" help:"How this node is called in the table nodes. Default: host name and port."`
+	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Requests at a time, the ones that wait included; past it RESOURCE_EXHAUSTED. Default: ${default}."`
+	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node that has not beaten for so long is dead. The same on every node. Default: ${default}."`
+	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for what runs. Default: ${default}."`
+}
+
+type logFlags struct {
+	Level  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" setting:"" help:"debug, info, warn or error. Default: ${default}."`
+	Format string `default:"auto" enum:"auto,json,text" placeholder:"FORMAT" setting:"" help:"json, text, or auto: text on a terminal. Default: ${default}."`
+}
+
+type debugFlags struct {
+	Listen string `placeholder:"ADDR" setting:"" help:"Serve net/http/pprof at this loopback address. Default: nowhere."`
+}
+
+// check refuses what cannot work, before anything is opened.
+func (s *serveSettings) check(namespaces []*progressorv1.Namespace) error {
+	switch {
+	case s.DB.DSN == "":
+		return errors.New("--db.dsn is missing; it can also be PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
+	case s.Engine.ZombieAfter < time.Second:
+		return errors.New("--engine.zombie-after: want at least 1s")
+	case s.Engine.DrainTimeout < 0:
+		return errors.New("--engine.drain-timeout: want 0s or more")
+	case s.Engine.MaxInFlight < 1:
+		return errors.New("--engine.max-in-flight: want 1 or more")
+	}
+	if err := checkDSN(s.DB.DSN); err != nil {
+		return err
+	}
+	if err := s.DB.poolFlags.check(); err != nil {
+		return err
+	}
+	if err := checkListen(s.Listen, s.Insecure); err != nil {
+		return err
+	}
+	if err := s.Debug.check(); err != nil {
+		return err
+	}
+	for _, ns := range namespaces {
+		if err := protovalidate.Validate(&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
+			return fmt.Errorf("namespace %s of the configuration file: %w", ns.GetNamespace(), err)
+		}
+	}
+	return nil
+}
+
+// checkDSN parses a connection string. Of pgx's error only the reason is told: where the string is malformed, what it
+// quotes can have a part of the password.
+func checkDSN(dsn string) error {
+	_, err := pgxpool.ParseConfig(dsn)
+	if err == nil {
+		return nil
+	}
+	reason := "not a connection string"
+	if i := strings.LastIndex(err.Error(), "`: "); i >= 0 {
+		reason = err.Error()[i+len("`: "):]
+	}
+	return fmt.Errorf("--db.dsn: cannot parse %s: %s", redactDSN(dsn), reason)
+}
+
+func (p poolFlags) check() error {
+	switch {
+	case p.Lanes < 1 || p.Lanes > 64:
+		return errors.New("--db.lanes: want 1 to 64")
+	case p.MaxConns < 1:
+		return errors.New("--db.max-conns: want 1 or more")
+	}
+	return nil
+}
+
+func (d debugFlags) check() error {
+	if d.Listen == "" {
+		return nil
+	}
+	loopback, err := isLoopback(d.Listen)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--debug.listen: %w", err)
+	case !loopback:
+		return fmt.Errorf("--debug.listen %s: profiles are served on loopback only", d.Listen)
+	}
+	return nil
+}
+
+// checkListen holds back an API that anybody on the network could call.
+func checkListen(address string, insecure bool) error {
+	loopback, err := isLoopback(address)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--listen: %w", err)
+	case !loopback && !insecure:
+		return fmt.Errorf("--listen %s is not loopback, and the API does not authenticate anybody: "+
+			"listen on 127.0.0.1, or say --insecure where the network keeps strangers out", address)
+	}
+	return nil
+}
+
+// isLoopback tells whether only this machine can reach an address. An empty host is all of the machine's addresses.
+func isLoopback(address string) (bool, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false, fmt.Errorf("want HOST:PORT: %w", err)
+	}
+	if host == "" {
+		return false, nil
+	}
+	ips, err := net.LookupIP(host)
+	if err != nil {
+		return false, err
+	}
+	for _, ip := range ips {
+		if !ip.IsLoopback() {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// settings answers kong's question for the value of a flag that the command line does not set: the environment first,
+// then the configuration file. Only flags tagged `setting` are asked for; the file counts for commands with --config.
+type settings struct {
+	getenv     func(string) (string, bool)
+	loaded     bool
+	path       string // of the file; "" none
+	values     map[string]fileValue
+	namespaces []*progressorv1.Namespace
+	sources    map[string]string // by flag name: "environment …", "file …"; absent: default or flag
+}
+
+// fileValue is a scalar of the file.
+type fileValue struct {
+	text string
+	line int
+}
+
+func newSettings(getenv func(string) (string, bool)) *settings {
+	return &settings{getenv: getenv, sources: map[string]string{}}
+}
+
+// isSetting tells whether a flag can be set by the environment and by the file.
+func isSetting(v *kong.Value) bool { return v.Tag != nil && v.Tag.Has("setting") }
+
+// envName is the environment's name of a flag: db.max-conns is PROGRESSOR_DB_MAX_CONNS.
+func envName(flag string) string {
+	return "PROGRESSOR_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(flag))
+}
+
+// fileKey is the file's name of a flag: db.max-conns is db: {max_conns: …}.
+func fileKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
+
+// load reads the configuration file, if the command has --config and somebody set it. kong calls it once for each part
+// of the command line.
+func (s *settings) load(ctx *kong.Context) error {
+	if s.loaded {
+		return nil
+	}
+	for _, flag := range ctx.Flags() {
+		if flag.Name != "config" || flag.Target.Kind() != reflect.String {
+			continue
+		}
+		s.loaded = true
+		s.path, _ = ctx.FlagValue(flag).(string)
+		if env, _ := s.getenv(envName(flag.Name)); s.path == "" {
+			s.path = env
+		}
+	}
+	if s.path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.path)
+	if err != nil {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	file, err := parseConfigFile(text, settingKeys(ctx.Model))
+	if err != nil {
+		return fmt.Errorf("configuration file %s: %w", s.path, err)
+	}
+	s.values, s.namespaces = file.values, file.namespaces
+	return nil
+}
+
+// settingKeys lists what the file may set: the settings of serve.
+func settingKeys(model *kong.Application) map[string]bool {
+	keys := map[string]bool{}
+	for _, node := range model.Children {
+		if node.Name != "serve" {
+			continue
+		}
+		for _, flag := range node.Flags {
+			if isSetting(flag.Value) {
+				keys[fileKey(flag.Name)] = true
+			}
+		}
+	}
+	return keys
+}
+
+// Validate is part of kong.Resolver.
+func (s *settings) Validate(*kong.Application) error { return nil }
+
+// Resolve is part of kong.Resolver: the value of a flag that is not on the command line.
+func (s *settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !isSetting(flag.Value) {
+		return nil, nil
+	}
+	if v, set := s.getenv(envName(flag.Name)); set && v != "" {
+		s.sources[flag.Name] = "environment " + envName(flag.Name)
+		return v, nil
+	}
+	if v, ok := s.values[fileKey(flag.Name)]; ok {
+		s.sources[flag.Name] = fmt.Sprintf("%s line %d", s.path, v.line)
+		return v.text, nil
+	}
+	return nil, nil
+}
+
+// explain adds to kong's complaint about a flag's value where the value comes from.
+func (s *settings) explain(err error) error {
+	text := err.Error()
+	for name, source := range s.sources {
+		if strings.HasPrefix(text, "--"+name+":") || strings.HasPrefix(text, "--"+name+" ") {
+			return fmt.Errorf("%s (from %s)", text, source)
+		}
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,82 @@
+package remote
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// TestDialRefuses holds: what cannot work is refused at once, by the field's path, and nobody's password is in the text.
+func TestDialRefuses(t *testing.T) {
+	const url = "http://127.0.0.1:9"
+	with := func(name, value string) *progressorv1.ConnectProcessor {
+		return &progressorv1.ConnectProcessor{Url: url, Headers: map[string]string{name: value}}
+	}
+	tests := map[string]struct {
+		cfg   *progressorv1.ConnectProcessor
+		field string
+		says  string
+	}{
+		"nothing":      {nil, fieldURL, "empty"},
+		"no url":       {&progressorv1.ConnectProcessor{Url: "http://s3cret:s3cret@\x7f"}, fieldURL, "no URL"},
+		"scheme":       {&progressorv1.ConnectProcessor{Url: "ftp://h"}, fieldURL, "http://"},
+		"no scheme":    {&progressorv1.ConnectProcessor{Url: "localhost:80"}, fieldURL, "http://"},
+		"no host":      {&progressorv1.ConnectProcessor{Url: "http:///path"}, fieldURL, "host"},
+		"password":     {&progressorv1.ConnectProcessor{Url: "http://u:s3cret@h/"}, fieldURL, "Authorization"},
+		"fragment":     {&progressorv1.ConnectProcessor{Url: "http://h/#x"}, fieldURL, "fragment"},
+		"link-local":   {&progressorv1.ConnectProcessor{Url: "http://169.254.169.254/"}, fieldURL, "link-local"},
+		"link-local 6": {&progressorv1.ConnectProcessor{Url: "http://[fe80::1%25eth0]/"}, fieldURL, "link-local"},
+		"query":        {&progressorv1.ConnectProcessor{Url: url + "/?a=b"}, fieldURL, "query"},
+		"msgpack": {&progressorv1.ConnectProcessor{
+			Url: url, Encoding: progressorv1.ConnectProcessor_ENCODING_MSGPACK,
+		}, fieldEncoding, "job queue"},
+		"encoding": {&progressorv1.ConnectProcessor{Url: url, Encoding: 99}, fieldEncoding, "99"},
+		"protocol": {&progressorv1.ConnectProcessor{Url: url, Protocol: 99}, fieldProtocol, "99"},
+		"json grpc": {&progressorv1.ConnectProcessor{
+			Url: url, Encoding: encodingJSON, Protocol: protocolGRPC,
+		}, fieldProtocol, "plain POST"},
+		"header name":  {with("a b", "s3cret"), fieldHeaders, "no name"},
+		"header value": {with("X-Key", "s3cret\r\nHost: x"), fieldHeaders + ".X-Key", "control"},
+		"content type": {with("content-type", "s3cret"), fieldHeaders + ".content-type", "transport"},
+		"connect":      {with("Connect-Timeout-Ms", "s3cret"), fieldHeaders + ".Connect-Timeout-Ms", "transport"},
+		"grpc":         {with("grpc-timeout", "s3cret"), fieldHeaders + ".grpc-timeout", "transport"},
+		"idempotency":  {with("Idempotency-Key", "s3cret"), fieldHeaders + ".Idempotency-Key", "transport"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Dial("shop", test.cfg, 10)
+			invalid, ok := errors.AsType[*process.InvalidError](err)
+			if !ok || invalid.Field != test.field || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v, want field %s and %q", err, test.field, test.says)
+			}
+			if err != nil && strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("error %v holds a secret", err)
+			}
+		})
+	}
+}
+
+func TestExactNumbers(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"n":9007199254740992}`:                    "",
+		`{"n":9007199254740993}`:                    "n: ",
+		`{"a":[{"b":-9007199254740993}]}`:           "a[0].b: ",
+		`{"a":"9007199254740993"}`:                  "",
+		`{"a":0.1234567890123456789}`:               "",
+		`{"a":123456789012345678901234567890}`:      "a: ",
+		`{"a":1.5e300,"b":"1234567890123456"}`:      "",
+		`{"a":10000000000000000000000`:              "",
+		`[1000000000000000, 18446744073709551615 ]`: "[1]: ",
+	} {
+		err := exactNumbers([]byte(text))
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

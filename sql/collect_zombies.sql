@@ -21,3 +21,16 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
    AND NOT (r.fencing_token = ANY (@known_tokens::bigint[]))
    AND r.running_time < statement_timestamp() - (@older_than_us::bigint) * interval '1 microsecond'
  LIMIT 1000;
+
+-- ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost.
+-- name: ListRunningOf :many
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
+       r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
+       coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
+       p.last_event_id, p.kind, p.created_time
+  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+ WHERE r.node_id = @node_id::bigint
+   AND EXISTS (SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
+                WHERE k.namespace = r.namespace AND k.process_id = r.process_id);

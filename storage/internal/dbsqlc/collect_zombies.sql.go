@@ -162,3 +162,97 @@ func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParam
 	}
 	return items, nil
 }
+
+const listRunningOf = `-- name: ListRunningOf :many
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
+       r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
+       coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
+       p.last_event_id, p.kind, p.created_time
+  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+ WHERE r.node_id = $1::bigint
+   AND EXISTS (SELECT 1 FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS k(namespace, process_id)
+                WHERE k.namespace = r.namespace AND k.process_id = r.process_id)
+`
+
+type ListRunningOfParams struct {
+	NodeID     int64
+	Namespaces []string
+	ProcessIds []string
+}
+
+type ListRunningOfRow struct {
+	Namespace         string
+	ProcessID         string
+	TaskID            int64
+	TaskType          process.TaskType
+	Attempt           int32
+	Priority          int32
+	FencingToken      int64
+	ScheduledTime     time.Time
+	RunningTime       time.Time
+	RetryInterval     time.Duration
+	TimerName         string
+	HistoryRange      string
+	IdempotencyKey    string
+	Args              []byte
+	Context           []byte
+	Status            process.Status
+	PreviousStatus    string
+	StatusChangedTime time.Time
+	Detail            string
+	CorruptedBy       int64
+	AuxState          []byte
+	Metadata          json.RawMessage
+	LastEventID       int64
+	Kind              string
+	CreatedTime       time.Time
+}
+
+// ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost.
+func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfParams) ([]ListRunningOfRow, error) {
+	rows, err := db.Query(ctx, listRunningOf, arg.NodeID, arg.Namespaces, arg.ProcessIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListRunningOfRow
+	for rows.Next() {
+		var i ListRunningOfRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.ProcessID,
+			&i.TaskID,
+			&i.TaskType,
+			&i.Attempt,
+			&i.Priority,
+			&i.FencingToken,
+			&i.ScheduledTime,
+			&i.RunningTime,
+			&i.RetryInterval,
+			&i.TimerName,
+			&i.HistoryRange,
+			&i.IdempotencyKey,
+			&i.Args,
+			&i.Context,
+			&i.Status,
+			&i.PreviousStatus,
+			&i.StatusChangedTime,
+			&i.Detail,
+			&i.CorruptedBy,
+			&i.AuxState,
+			&i.Metadata,
+			&i.LastEventID,
+			&i.Kind,
+			&i.CreatedTime,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

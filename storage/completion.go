@@ -1,0 +1,114 @@
+package storage
+
+import (
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// Outcome says what happened in an attempt. It never says what the status of the process becomes: that is derived from the
+// locked row.
+type Outcome string
+
+// The outcomes of an attempt.
+const (
+	Finished  Outcome = "finish"
+	Failed    Outcome = "fail"     // for good
+	Retry     Outcome = "retry"    // the same task again: after RetryAfter, or at once
+	Rejected  Outcome = "reject"   // the processor said no; of an INIT: the process goes
+	Completed Outcome = "complete" // the process is at its end
+	Removed   Outcome = "remove"   // the process goes
+)
+
+// Completion is one finished attempt and everything that has to be stored of it, in one transaction or not at all.
+type Completion struct {
+	Key          process.Key
+	TaskID       int64
+	TaskType     process.TaskType
+	Attempt      int32
+	FencingToken int64
+	Outcome      Outcome
+
+	Events      []NewEvent
+	LastEventID int64  // of the process as the attempt was given it; the events follow it
+	AuxState    []byte // nil: unchanged
+	Metadata    []byte // JSON object; nil: unchanged
+	Response    []byte
+	Failure     []byte // JSON
+	Rejection   []byte // JSON
+	Detail      string // of the process, where it fails
+
+	Timer       *SetTimer  // replaces the default timer
+	UnsetTimers bool       // drops all pending timers
+	NamedTimers []SetTimer // each replaces the timer of its name
+	UnsetNames  []string
+
+	RetryAfter     time.Duration // of Retry; 0: at once
+	Uncounted      bool          // of Retry: the attempt does not count (it was given back)
+	Promote        bool          // this node goes on with the next task of the process
+	StepTimeout    time.Duration // of the next task
+	IdempotencyKey string        // of the task
+}
+
+// NewEvent is an event that an attempt produced.
+type NewEvent struct {
+	Timestamp time.Time // zero: when it is stored
+	Metadata  []byte    // JSON object; nil: none
+	Payload   []byte
+}
+
+// SetTimer sets a timer at a time, or (where At is zero) after a while; a negative while is none.
+type SetTimer struct {
+	Name   string // "" is the default timer
+	At     time.Time
+	After  time.Duration
+	Remove bool // when it fires the process is removed
+}
+
+func (t SetTimer) taskType() string {
+	if t.Remove {
+		return string(process.TaskRemove)
+	}
+	return string(process.TaskTimeout)
+}
+
+// when gives a timer as the statements take it: a time, or a number of microseconds from now on (-1: the time holds).
+func (t SetTimer) when() (at time.Time, afterUs int64) {
+	if !t.At.IsZero() {
+		return t.At, -1
+	}
+	return epoch, max(t.After.Microseconds(), 0)
+}
+
+// epoch stands for "no time" in arrays, which carry no NULL.
+var epoch = time.Unix(0, 0).UTC()
+
+func orEpoch(t time.Time) time.Time {
+	if t.IsZero() {
+		return epoch
+	}
+	return t
+}
+
+// Saved is what became of a Completion.
+type Saved struct {
+	Status     process.Status // of the process, after it
+	Next       *Claim         // the next task, already running here; without the columns of the process
+	Deferred   bool           // a next task is due but was not taken (Promote was false): the pollers must look
+	TimerDelay time.Duration  // until the new default timer is due; negative: there is none
+	Cancelled  []int64        // waiting tasks that ended with it
+	Lost       bool           // committed, but the answer was lost: what came next is adopted
+}
+
+func (c *Completion) bytes() int {
+	n := 200 + len(c.AuxState) + len(c.Metadata) + len(c.Response) + len(c.Failure) + len(c.Rejection)
+	for _, e := range c.Events {
+		n += 100 + len(e.Payload) + len(e.Metadata)
+	}
+	return n
+}
+
+// removes tells whether the process goes with this completion.
+func (c *Completion) removes() bool {
+	return c.Outcome == Removed || (c.Outcome == Rejected && c.TaskType == process.TaskInit)
+}

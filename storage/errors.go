@@ -1,0 +1,65 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// SQLSTATEs that decide what becomes of a statement.
+const (
+	stateLockNotAvailable     = "55P03"
+	stateDeadlock             = "40P01"
+	stateSerialization        = "40001"
+	stateQueryCanceled        = "57014"
+	stateUndefinedTable       = "42P01"
+	classConnection           = "08"
+	classOperatorIntervention = "57"
+	classResources            = "53"
+)
+
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// lost tells whether an error leaves open what became of the transaction: the connection broke, or the server went down.
+func lost(err error) bool {
+	state := sqlState(err)
+	if state == "" {
+		return true
+	}
+	if state == stateQueryCanceled {
+		return false
+	}
+	class := state[:2]
+	return class == classConnection || class == classOperatorIntervention
+}
+
+// unavailable makes the error of an operation that found no database. The cause is kept for the log.
+func unavailable(op string, err error) error {
+	return fmt.Errorf("%s: %w (%w)", op, process.ErrUnavailable, err)
+}
+
+// mapped turns an error of a read into an error of the domain.
+func mapped(op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w", op, err)
+	case errors.Is(err, pgx.ErrNoRows):
+		return err
+	case lost(err) || sqlState(err)[:2] == classResources:
+		return unavailable(op, err)
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}

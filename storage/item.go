@@ -1,0 +1,77 @@
+package storage
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// An item is one operation in a lane. Each kind is a struct that embeds it, in the file of its operation.
+type item struct {
+	key process.Key
+	// requestID of a keyed request; two items of one request never share a flush: the second has to see the first.
+	requestID uuid.UUID
+	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
+	repeatable bool
+	bytes      int
+	done       chan struct{}
+	err        error
+}
+
+func newItem(key process.Key, bytes int, repeatable bool) item {
+	return item{key: key, bytes: bytes, repeatable: repeatable, done: make(chan struct{})}
+}
+
+func (i *item) base() *item { return i }
+
+// operation is any kind of item.
+type operation interface{ base() *item }
+
+// finish answers an item. It is called once.
+func finish(op operation, err error) {
+	i := op.base()
+	i.err = err
+	close(i.done)
+}
+
+// batch holds the items of one flush, by kind.
+type batch struct {
+	saves   []*saveItem
+	removes []*removeItem
+	inits   []*initItem
+	calls   []*callItem
+	repairs []*repairItem
+	simples []*simpleRepairItem
+}
+
+func (b *batch) add(op operation) {
+	switch op := op.(type) {
+	case *saveItem:
+		b.saves = append(b.saves, op)
+	case *removeItem:
+		b.removes = append(b.removes, op)
+	case *initItem:
+		b.inits = append(b.inits, op)
+	case *callItem:
+		b.calls = append(b.calls, op)
+	case *repairItem:
+		b.repairs = append(b.repairs, op)
+	case *simpleRepairItem:
+		b.simples = append(b.simples, op)
+	}
+}
+
+// stages are the statements of the flush: the locks, then what attempts have to store (so that a call to a process whose
+// attempt ends here gets its place), then what is new.
+func (b *batch) stages(s *Store, keys []process.Key) []stage {
+	stages := []stage{lockStage(s, keys)}
+	stages = append(stages, saveStages(s, b.saves)...)
+	stages = append(stages, removeStages(s, b.removes)...)
+	stages = append(stages, initStages(s, b.inits)...)
+	stages = append(stages, callStages(s, b.calls)...)
+	stages = append(stages, repairStages(s, b.repairs)...)
+	for _, r := range b.simples {
+		stages = append(stages, simpleRepairStage(s, r))
+	}
+	return stages
+}

@@ -1,0 +1,264 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// The bounds of one flush. Up to 256 items unnest arrays are the quickest way to hand rows to PostgreSQL.
+const (
+	maxFlushItems = 256
+	maxFlushBytes = 4 << 20
+	// flushTimeout bounds a flush on a connection that does not answer. statement_timeout ends a slow one before.
+	flushTimeout = 15 * time.Second
+	laneQueue    = 4096
+	// heldRetry is how long a Save waits that met a row which a foreign session holds.
+	heldRetry = 50 * time.Millisecond
+)
+
+// A lane is the group commit: one goroutine with one connection. It takes the first item that comes, whatever else has arrived
+// by then, and sends all of it as one transaction; what arrives meanwhile is the next one. A lone item goes at once: nobody
+// waits for a batch to fill. Items of one process go through one lane.
+type lane struct {
+	store  *Store
+	number int
+	config *pgx.ConnConfig
+	in     chan operation
+	held   []operation // taken from in, for the next flush
+	conn   *pgx.Conn
+	pid    uint32
+	began  time.Time // of the backend: with pid its identity
+	gone   chan struct{}
+}
+
+func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
+	return &lane{store: s, number: number, config: config, in: make(chan operation, laneQueue), gone: make(chan struct{})}
+}
+
+// lane picks the lane of a process.
+func (s *Store) lane(key process.Key) *lane {
+	return s.lanes[key.Hash()%uint64(len(s.lanes))]
+}
+
+// submit puts an item into its lane and waits until it is answered. It does not end with the caller's context: what was
+// submitted may be stored, and then somebody has to know.
+func (s *Store) submit(op operation) error {
+	i := op.base()
+	select {
+	case s.lane(i.key).in <- op:
+	case <-s.stopped.Done():
+		return unavailable("submit", errStopped)
+	}
+	<-i.done
+	return i.err
+}
+
+var (
+	errStopped = errors.New("the store is closed")
+	errUnknown = errors.New("its outcome is not known")
+)
+
+func (l *lane) run() {
+	defer close(l.gone)
+	defer l.disconnect()
+	for {
+		ops, ok := l.collect()
+		if !ok {
+			l.refuse()
+			return
+		}
+		l.flush(ops)
+	}
+}
+
+// collect waits for the first item and takes what has arrived with it. An item that must not share a flush with another one is
+// held for the next.
+func (l *lane) collect() ([]operation, bool) {
+	var ops []operation
+	bytes := 0
+	initKeys := map[process.Key]struct{}{}
+	requests := map[uuid.UUID]struct{}{}
+	take := func(op operation) {
+		i := op.base()
+		_, isInit := op.(*initItem)
+		if isInit {
+			if _, twice := initKeys[i.key]; twice {
+				l.held = append(l.held, op)
+				return
+			}
+			initKeys[i.key] = struct{}{}
+		}
+		if i.requestID != uuid.Nil {
+			if _, twice := requests[i.requestID]; twice {
+				l.held = append(l.held, op)
+				return
+			}
+			requests[i.requestID] = struct{}{}
+		}
+		bytes += i.bytes
+		ops = append(ops, op)
+	}
+	held := l.held
+	l.held = nil
+	for _, op := range held {
+		take(op)
+	}
+	if len(ops) == 0 {
+		select {
+		case op := <-l.in:
+			take(op)
+			// Let the goroutines that the last flush woke submit what they have: it makes batches of what would be singles.
+			runtime.Gosched()
+		case <-l.store.stopped.Done():
+			return nil, false
+		}
+	}
+	for len(ops) < maxFlushItems && bytes < maxFlushBytes && len(l.held) < maxFlushItems {
+		select {
+		case op := <-l.in:
+			take(op)
+		default:
+			return ops, true
+		}
+	}
+	return ops, true
+}
+
+// refuse answers what is left when the store closes.
+func (l *lane) refuse() {
+	for _, op := range l.held {
+		finish(op, unavailable("submit", errStopped))
+	}
+	for {
+		select {
+		case op := <-l.in:
+			finish(op, unavailable("submit", errStopped))
+		default:
+			return
+		}
+	}
+}
+
+// flush stores a batch and answers its items. An error of PostgreSQL costs only the item that made it.
+func (l *lane) flush(ops []operation) {
+	for try := 1; ; try++ {
+		err := l.try(ops)
+		if err == nil {
+			for _, op := range ops {
+				finish(op, op.base().err)
+			}
+			return
+		}
+		switch state := sqlState(err); {
+		case l.broken(err):
+			ops = l.recover(ops, err)
+			if len(ops) == 0 {
+				return
+			}
+		case (state == stateDeadlock || state == stateSerialization) && try < 10:
+			l.store.metrics.flushRetries.Inc()
+		case len(ops) == 1:
+			l.fail(ops[0], err)
+			return
+		default:
+			l.store.metrics.flushSplits.Inc()
+			for _, op := range ops {
+				l.flush([]operation{op})
+			}
+			return
+		}
+	}
+}
+
+// broken tells whether the connection broke under a flush; an error of this side (a value that cannot be encoded) leaves it whole.
+func (l *lane) broken(err error) bool {
+	if sqlState(err) == "" {
+		return l.conn == nil || l.conn.IsClosed()
+	}
+	return lost(err)
+}
+
+// fail answers a single item that PostgreSQL refused. A Save that met a row held by a foreign session comes again by itself: its
+// processor has done its work.
+func (l *lane) fail(op operation, err error) {
+	state := sqlState(err)
+	if state == stateLockNotAvailable || state == stateQueryCanceled {
+		if _, save := op.(*saveItem); save {
+			time.AfterFunc(heldRetry, func() { l.again(op) })
+			return
+		}
+		finish(op, unavailable(fmt.Sprintf("process %s is held by another session", op.base().key), err))
+		return
+	}
+	if state != "" && state[:2] == classResources {
+		finish(op, unavailable("flush", err))
+		return
+	}
+	finish(op, fmt.Errorf("store process %s: %w", op.base().key, err))
+}
+
+// again puts an item back into the lane.
+func (l *lane) again(op operation) {
+	select {
+	case l.in <- op:
+	case <-l.store.stopped.Done():
+		finish(op, unavailable("submit", errStopped))
+	}
+}
+
+// try sends the batch as one transaction. On success every item holds its answer.
+func (l *lane) try(ops []operation) error {
+	if err := l.connect(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
+	defer cancel()
+	var b batch
+	keys := make([]process.Key, 0, len(ops))
+	for _, op := range ops {
+		op.base().err = nil
+		b.add(op)
+		keys = append(keys, op.base().key)
+	}
+	start := time.Now()
+	err := pipeline(ctx, l.conn, b.stages(l.store, keys))
+	l.store.metrics.flushed(len(ops), time.Since(start))
+	return err
+}
+
+// connect makes sure that the lane has a connection.
+func (l *lane) connect() error {
+	if l.conn != nil && !l.conn.IsClosed() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.store.stopped, 5*time.Second)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, l.config)
+	if err != nil {
+		return fmt.Errorf("lane %d: connect: %w", l.number, redact(err))
+	}
+	if err := conn.QueryRow(ctx, "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").Scan(&l.began); err != nil {
+		_ = conn.Close(ctx)
+		return fmt.Errorf("lane %d: connect: %w", l.number, err)
+	}
+	l.conn, l.pid = conn, conn.PgConn().PID()
+	return nil
+}
+
+func (l *lane) disconnect() {
+	if l.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = l.conn.Close(ctx)
+	l.conn = nil
+}

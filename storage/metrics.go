@@ -1,0 +1,66 @@
+package storage
+
+import (
+	"errors"
+	"time"
+
+	"github.com/IBM/pgxpoolprometheus"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of the group commit. They exist also where nobody registers them.
+type metrics struct {
+	registerer   prometheus.Registerer
+	flushItems   prometheus.Histogram
+	flushTime    prometheus.Histogram
+	flushRetries prometheus.Counter
+	flushSplits  prometheus.Counter
+	recoveries   prometheus.Counter
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	m := &metrics{
+		registerer: registerer,
+		flushItems: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "progressor_flush_items", Help: "Operations in one group commit.", Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
+		}),
+		flushTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "progressor_flush_duration_ms", Help: "Time of one group commit in milliseconds, its commit included.",
+			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 50, 100, 250, 1000},
+		}),
+		flushRetries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_flush_retries_total", Help: "Group commits repeated after a deadlock or a serialization failure.",
+		}),
+		flushSplits: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_flush_splits_total", Help: "Group commits that failed as a whole and were repeated item by item.",
+		}),
+		recoveries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_flush_recoveries_total", Help: "Group commits whose connection broke, settled on a new one.",
+		}),
+	}
+	if registerer != nil {
+		m.register(m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries)
+	}
+	return m
+}
+
+func (m *metrics) register(collectors ...prometheus.Collector) {
+	for _, c := range collectors {
+		var twice prometheus.AlreadyRegisteredError
+		if err := m.registerer.Register(c); err != nil && !errors.As(err, &twice) {
+			panic(err) // two metrics of one name: a mistake of this program
+		}
+	}
+}
+
+func (m *metrics) watchPool(pool *pgxpool.Pool, name string) {
+	if m.registerer != nil {
+		m.register(pgxpoolprometheus.NewCollector(pool, map[string]string{"pool": name}))
+	}
+}
+
+func (m *metrics) flushed(items int, took time.Duration) {
+	m.flushItems.Observe(float64(items))
+	m.flushTime.Observe(float64(took.Microseconds()) / 1000)
+}

@@ -1,0 +1,43 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// PutNamespace makes a namespace or replaces its configuration; whether it is paused stays as it is.
+func (s *Store) PutNamespace(ctx context.Context, namespace string, config json.RawMessage) (Namespace, error) {
+	row, err := s.q.PutNamespace(ctx, s.general, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: config})
+	return row, mapped("put namespace "+namespace, err)
+}
+
+// GetNamespace reads a namespace, or answers process.ErrNamespaceNotFound.
+func (s *Store) GetNamespace(ctx context.Context, namespace string) (Namespace, error) {
+	row, err := s.q.GetNamespace(ctx, s.general, namespace)
+	return row, noRow(mapped("get namespace "+namespace, err), process.ErrNamespaceNotFound)
+}
+
+// ListNamespaces lists all namespaces by name.
+func (s *Store) ListNamespaces(ctx context.Context) ([]Namespace, error) {
+	rows, err := s.q.ListNamespaces(ctx, s.kept)
+	return rows, mapped("list namespaces", err)
+}
+
+// SetNamespacePaused pauses or resumes a namespace.
+func (s *Store) SetNamespacePaused(ctx context.Context, namespace string, paused bool) (Namespace, error) {
+	row, err := s.q.SetNamespacePaused(ctx, s.general, dbsqlc.SetNamespacePausedParams{Namespace: namespace, Paused: paused})
+	return row, noRow(mapped("pause namespace "+namespace, err), process.ErrNamespaceNotFound)
+}
+
+func noRow(err, missing error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return missing
+	}
+	return err
+}

@@ -1,0 +1,49 @@
+package storage
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// RegisterNode gives this program an identity under which it claims tasks.
+func (s *Store) RegisterNode(ctx context.Context, address, version string) (int64, error) {
+	id, err := s.q.InsertNode(ctx, s.kept, dbsqlc.InsertNodeParams{Address: address, Version: version})
+	if err != nil {
+		return 0, mapped("register node", err)
+	}
+	s.nodeID.Store(id)
+	return id, nil
+}
+
+// Beat keeps the node alive. process.ErrFenced: it was buried, and needs a new identity.
+func (s *Store) Beat(ctx context.Context, draining bool) error {
+	_, err := s.q.Beat(ctx, s.kept, dbsqlc.BeatParams{NodeID: s.nodeID.Load(), Draining: draining})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return process.ErrFenced
+	}
+	return mapped("beat", err)
+}
+
+// DeleteNode takes the node's row away, at the end of an orderly stop.
+func (s *Store) DeleteNode(ctx context.Context) error {
+	return mapped("delete node", s.q.DeleteNode(ctx, s.kept, s.nodeID.Load()))
+}
+
+// BuryNodes forgets nodes that have been dead for an hour and hold nothing.
+func (s *Store) BuryNodes(ctx context.Context) error {
+	return mapped("bury nodes", s.q.BuryNodes(ctx, s.kept))
+}
+
+// ListNodes lists all nodes that the database knows.
+func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
+	rows, err := s.q.ListNodes(ctx, s.general)
+	return rows, mapped("list nodes", err)
+}
+
+// NodeID is the identity of this node.
+func (s *Store) NodeID() int64 { return s.nodeID.Load() }

@@ -1,0 +1,63 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+type callItem struct {
+	item
+	call     *Call
+	prepared Prepared
+}
+
+// PrepareCall accepts a call. It returns when the task is durable, or when nothing was stored because the process refuses it.
+func (s *Store) PrepareCall(c *Call) (Prepared, error) {
+	it := &callItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
+	it.requestID = c.RequestID
+	err := s.submit(it)
+	return it.prepared, err
+}
+
+func callStages(s *Store, items []*callItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	arg := dbsqlc.PrepareCallParams{NodeID: s.nodeID.Load()}
+	for n, it := range items {
+		c := it.call
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
+		arg.TaskTypes = append(arg.TaskTypes, string(c.TaskType))
+		arg.Args = append(arg.Args, c.Args)
+		arg.Contexts = append(arg.Contexts, c.Context)
+		arg.IdempotencyKeys = append(arg.IdempotencyKeys, c.IdempotencyKey)
+		arg.RequestIds = append(arg.RequestIds, c.RequestID)
+		arg.Fingerprints = append(arg.Fingerprints, c.Fingerprint)
+		arg.HistoryRanges = append(arg.HistoryRanges, c.HistoryRange)
+		arg.Priorities = append(arg.Priorities, c.Priority)
+		arg.Captures = append(arg.Captures, c.Capture)
+		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, c.StepTimeout.Microseconds())
+		arg.MaxWaitings = append(arg.MaxWaitings, c.MaxWaiting)
+	}
+	return []stage{func(ctx context.Context, db DB) error {
+		rows, err := s.q.PrepareCall(ctx, db, arg)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			r := &rows[i]
+			it := items[r.Ord]
+			it.prepared = Prepared{Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Status: r.Status}
+			if it.prepared.Outcome == Captured {
+				c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
+				c.Status, c.PreviousStatus, c.StatusChangedTime = r.Status, r.PreviousStatus, r.StatusChangedTime
+				c.AuxState, c.Metadata, c.LastEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.Kind, r.CreatedTime
+				it.prepared.Claim = c
+			}
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,65 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+type initItem struct {
+	item
+	init     *Init
+	prepared Prepared
+}
+
+// PrepareInit makes a process with its INIT task. It returns when both are durable.
+func (s *Store) PrepareInit(in *Init) (Prepared, error) {
+	it := &initItem{item: newItem(in.Key, in.bytes()+len(in.Metadata), in.keyed()), init: in}
+	it.requestID = in.RequestID
+	err := s.submit(it)
+	return it.prepared, err
+}
+
+func initStages(s *Store, items []*initItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	arg := dbsqlc.PrepareInitParams{NodeID: s.nodeID.Load()}
+	for n, it := range items {
+		in := it.init
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Namespaces = append(arg.Namespaces, in.Key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, in.Key.ProcessID)
+		arg.Kinds = append(arg.Kinds, in.Kind)
+		arg.Args = append(arg.Args, in.Args)
+		arg.Contexts = append(arg.Contexts, in.Context)
+		arg.Metadatas = append(arg.Metadatas, string(in.Metadata))
+		arg.IdempotencyKeys = append(arg.IdempotencyKeys, in.IdempotencyKey)
+		arg.RequestIds = append(arg.RequestIds, in.RequestID)
+		arg.Fingerprints = append(arg.Fingerprints, in.Fingerprint)
+		arg.HistoryRanges = append(arg.HistoryRanges, in.HistoryRange)
+		arg.Priorities = append(arg.Priorities, in.Priority)
+		arg.StartTimes = append(arg.StartTimes, orEpoch(in.StartTime))
+		arg.Captures = append(arg.Captures, in.Capture)
+		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, in.StepTimeout.Microseconds())
+	}
+	return []stage{func(ctx context.Context, db DB) error {
+		rows, err := s.q.PrepareInit(ctx, db, arg)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			it := items[r.Ord]
+			it.prepared = Prepared{Outcome: PrepareOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Status: process.StatusInit}
+			if it.prepared.Outcome == Captured {
+				c := it.init.claim(process.TaskInit, r.TaskID, r.FencingToken, r.Now)
+				c.ScheduledTime = r.ScheduledTime
+				c.Status, c.Metadata, c.Kind = process.StatusInit, it.init.Metadata, it.init.Kind
+				c.CreatedTime, c.StatusChangedTime = r.Now, r.Now
+				it.prepared.Claim = c
+			}
+		}
+		return nil
+	}}
+}

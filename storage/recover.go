@@ -1,0 +1,213 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// recover settles a flush whose fate is open because its connection broke:
+//
+//  1. it ends the old backend and waits until it is gone, so that nothing can still commit;
+//  2. Saves whose token still stands in running were not applied and go again, the others are answered from what stands;
+//  3. keyed requests go again and meet their own first try; requests without a key are answered ErrUnavailable;
+//  4. running rows of this node that came out of the lost commit are adopted.
+//
+// It returns the items that go again. While the database is away it answers requests at once and keeps Saves.
+func (l *lane) recover(ops []operation, cause error) []operation {
+	l.store.metrics.recoveries.Inc()
+	l.store.log.Warn("database connection lost", "lane", l.number, "items", len(ops), "error", cause)
+	sent := l.conn != nil
+	l.disconnect()
+	wait := 10 * time.Millisecond
+	for {
+		again, err := l.settle(&ops, sent)
+		if err == nil {
+			l.store.log.Info("database connection recovered", "lane", l.number, "again", len(again))
+			return again
+		}
+		ops = refuseRequests(ops, err)
+		l.drainRequests(err)
+		select {
+		case <-l.store.stopped.Done():
+			for _, op := range ops {
+				finish(op, unavailable("recover", errStopped))
+			}
+			return nil
+		case <-time.After(wait):
+			wait = min(wait*2, time.Second)
+		}
+	}
+}
+
+// refuseRequests answers requests while the database is away and gives back the Saves, which wait for it.
+func refuseRequests(ops []operation, cause error) []operation {
+	var saves []operation
+	for _, op := range ops {
+		if _, save := op.(*saveItem); save {
+			saves = append(saves, op)
+			continue
+		}
+		if r, remove := op.(*removeItem); remove && r.completion != nil {
+			saves = append(saves, op)
+			continue
+		}
+		finish(op, unavailable("store process "+op.base().key.String(), cause))
+	}
+	return saves
+}
+
+// drainRequests answers the requests that arrived since, so that their clients learn at once that the database is away.
+func (l *lane) drainRequests(cause error) {
+	waiting := l.held
+	l.held = nil
+	for range len(l.in) {
+		waiting = append(waiting, <-l.in)
+	}
+	l.held = refuseRequests(waiting, cause)
+}
+
+// settle does the steps of recover on a fresh connection. ops keeps the items that are not answered yet.
+func (l *lane) settle(ops *[]operation, sent bool) ([]operation, error) {
+	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
+	defer cancel()
+	old := struct {
+		pid   uint32
+		began time.Time
+	}{l.pid, l.began}
+	if err := l.connect(); err != nil {
+		return nil, err
+	}
+	if !sent {
+		return *ops, nil
+	}
+	if old.pid != 0 && old.pid != l.pid {
+		if err := endBackend(ctx, l.conn, old.pid, old.began); err != nil {
+			l.pid, l.began = old.pid, old.began
+			l.disconnect()
+			return nil, err
+		}
+	}
+	keys := make([]process.Key, 0, len(*ops))
+	for _, op := range *ops {
+		keys = append(keys, op.base().key)
+	}
+	again, answered, err := l.sort(ctx, *ops)
+	if err == nil {
+		err = l.store.adoptKeys(ctx, l.conn, keys)
+	}
+	if err != nil {
+		l.pid, l.began = old.pid, old.began
+		l.disconnect()
+		return nil, err
+	}
+	for op, outcome := range answered {
+		finish(op, outcome)
+	}
+	*ops = again
+	return again, nil
+}
+
+// endBackend terminates a backend and waits until it is gone.
+func endBackend(ctx context.Context, conn *pgx.Conn, pid uint32, began time.Time) error {
+	for {
+		var alive bool
+		err := conn.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid, 1000) IS NOT NULL), false)
+			FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2`, pid, began).Scan(&alive)
+		if err != nil || !alive {
+			return err
+		}
+	}
+}
+
+// sort tells which items go again and how the others are answered.
+func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, answered map[operation]error, err error) {
+	answered = map[operation]error{}
+	var completions []operation
+	var arg dbsqlc.ReadAppliedParams
+	for _, op := range ops {
+		c := completionOf(op)
+		switch {
+		case c != nil:
+			arg.Ords = append(arg.Ords, int32(len(completions))) //nolint:gosec // at most maxFlushItems
+			arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
+			arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
+			arg.TaskIds = append(arg.TaskIds, c.TaskID)
+			arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
+			completions = append(completions, op)
+		case op.base().repeatable:
+			again = append(again, op)
+		default:
+			answered[op] = unavailable("the connection broke during the commit", errUnknown)
+		}
+	}
+	if len(completions) == 0 {
+		return again, answered, nil
+	}
+	rows, err := l.store.q.ReadApplied(ctx, l.conn, arg)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range rows {
+		op := completions[r.Ord]
+		switch {
+		case r.Holds:
+			again = append(again, op)
+		case r.Applied:
+			markApplied(op)
+			answered[op] = nil
+		default:
+			answered[op] = process.ErrFenced
+		}
+	}
+	return again, answered, nil
+}
+
+func completionOf(op operation) *Completion {
+	switch op := op.(type) {
+	case *saveItem:
+		return op.completion
+	case *removeItem:
+		return op.completion
+	}
+	return nil
+}
+
+// markApplied answers a completion that was committed although its answer was lost. What it promoted is adopted.
+func markApplied(op operation) {
+	switch op := op.(type) {
+	case *saveItem:
+		op.saved = Saved{Lost: true}
+	case *removeItem:
+		op.removed = true
+	}
+}
+
+// adoptKeys hands the running rows of this node over that belong to the given processes and that nobody in memory knows.
+func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key) error {
+	run := s.adopt.Load()
+	if run == nil {
+		return nil
+	}
+	arg := dbsqlc.ListRunningOfParams{NodeID: s.nodeID.Load()}
+	for _, k := range keys {
+		arg.Namespaces = append(arg.Namespaces, k.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, k.ProcessID)
+	}
+	rows, err := s.q.ListRunningOf(ctx, db, arg)
+	if err != nil {
+		return err
+	}
+	claims := make([]Claim, 0, len(rows))
+	for _, r := range rows {
+		claims = append(claims, Claim(r))
+	}
+	if len(claims) > 0 {
+		(*run)(claims)
+	}
+	return nil
+}

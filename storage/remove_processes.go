@@ -1,0 +1,155 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// purgeBatch is how many events and tasks of a removed process one transaction deletes: a removal of any size holds nothing up.
+const purgeBatch = 1000
+
+type removeItem struct {
+	item
+	completion *Completion // nil: asked for by an operator
+	removed    bool
+}
+
+// saveRemoval stores a result with which the process goes.
+func (s *Store) saveRemoval(c *Completion) (Saved, error) {
+	it := &removeItem{item: newItem(c.Key, c.bytes(), true), completion: c}
+	if err := s.submit(it); err != nil {
+		return Saved{}, err
+	}
+	return Saved{TimerDelay: -1}, nil
+}
+
+// RemoveProcess removes a process in whatever status, at once: what runs is fenced off, what waits is cancelled. It returns
+// when the last of its history is deleted.
+func (s *Store) RemoveProcess(ctx context.Context, key process.Key) error {
+	it := &removeItem{item: newItem(key, 100, true)}
+	if err := s.submit(it); err != nil {
+		return err
+	}
+	if !it.removed {
+		return process.ErrProcessNotFound
+	}
+	for {
+		more, err := s.purge(ctx, []process.Key{key})
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+func removeStages(s *Store, items []*removeItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	var arg dbsqlc.RemoveProcessesParams
+	keys := keysParams{}
+	for n, it := range items {
+		keys.add(it.key)
+		c := it.completion
+		if c == nil {
+			c = &Completion{}
+		}
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
+		arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
+		arg.Responses = append(arg.Responses, c.Response)
+		arg.Rejections = append(arg.Rejections, string(c.Rejection))
+		drop := c.Outcome == Rejected && c.IdempotencyKey != ""
+		arg.DropKeys = append(arg.DropKeys, drop)
+		if drop {
+			// The key's scope is the process, or the namespace where the engine chose the id.
+			arg.DroppedRequestIds = append(arg.DroppedRequestIds,
+				process.RequestID(it.key.Namespace, it.key.ProcessID, c.IdempotencyKey), process.RequestID(it.key.Namespace, "", c.IdempotencyKey))
+		}
+	}
+	if arg.DroppedRequestIds == nil {
+		arg.DroppedRequestIds = []uuid.UUID{}
+	}
+	return []stage{
+		func(ctx context.Context, db DB) error {
+			ords, err := s.q.RemoveProcesses(ctx, db, arg)
+			if err != nil {
+				return err
+			}
+			for _, it := range items {
+				it.removed = false
+				if it.completion != nil {
+					it.err = process.ErrFenced
+				}
+			}
+			for _, ord := range ords {
+				items[ord].removed, items[ord].err = true, nil
+			}
+			return nil
+		},
+		s.purgeStage(keys, nil),
+		s.deleteStage(keys),
+	}
+}
+
+type keysParams struct{ namespaces, processIDs []string }
+
+func (k *keysParams) add(key process.Key) {
+	k.namespaces = append(k.namespaces, key.Namespace)
+	k.processIDs = append(k.processIDs, key.ProcessID)
+}
+
+func (s *Store) purgeStage(keys keysParams, deleted *int64) stage {
+	return func(ctx context.Context, db DB) error {
+		n, err := s.q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: purgeBatch})
+		if deleted != nil {
+			*deleted = n
+		}
+		return err
+	}
+}
+
+func (s *Store) deleteStage(keys keysParams) stage {
+	return func(ctx context.Context, db DB) error {
+		_, err := s.q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs})
+		return err
+	}
+}
+
+// purge deletes one batch of the history of removed processes, in a transaction of its own.
+func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err error) {
+	var params keysParams
+	for _, k := range keys {
+		params.add(k)
+	}
+	conn, err := s.general.Acquire(ctx)
+	if err != nil {
+		return false, mapped("remove", err)
+	}
+	defer conn.Release()
+	var deleted int64
+	err = pipeline(ctx, conn.Conn(), []stage{lockStage(s, keys), s.purgeStage(params, &deleted), s.deleteStage(params)})
+	if err != nil {
+		return false, mapped(fmt.Sprintf("remove %v", keys), err)
+	}
+	return deleted > 0, nil
+}
+
+// PurgeRemoved goes on with removals that a node left behind, and tells how many processes there were.
+func (s *Store) PurgeRemoved(ctx context.Context) (int, error) {
+	rows, err := s.q.ListRemoved(ctx, s.general, 100)
+	if err != nil {
+		return 0, mapped("list removed", err)
+	}
+	for _, r := range rows {
+		if _, err := s.purge(ctx, []process.Key{{Namespace: r.Namespace, ProcessID: r.ProcessID}}); err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}

@@ -1,0 +1,238 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// saveItem is one Completion in a lane.
+type saveItem struct {
+	item
+	completion *Completion
+	saved      Saved
+}
+
+// SaveResult stores what an attempt leaves, under its fencing token. process.ErrFenced: another attempt has taken its place, and
+// nothing was stored. It returns when the result is durable.
+func (s *Store) SaveResult(c *Completion) (Saved, error) {
+	if c.removes() {
+		return s.saveRemoval(c)
+	}
+	it := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
+	err := s.submit(it)
+	return it.saved, err
+}
+
+// saveStages are the statements of the saves of a flush. What an ordinary result does not need is not sent.
+func saveStages(s *Store, items []*saveItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	b := &saveBatch{store: s, items: items}
+	for n, it := range items {
+		b.add(int32(n), it.completion) //nolint:gosec // at most maxFlushItems
+	}
+	var stages []stage
+	if len(b.restore.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RestoreTimers(ctx, db, b.restore) })
+	}
+	if len(b.drop.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.DropTimers(ctx, db, b.drop) })
+	}
+	if len(b.set.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.SetTimers(ctx, db, b.set) })
+	}
+	if len(b.retry.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RetryTasks(ctx, db, b.retry) })
+	}
+	stages = append(stages, b.save)
+	if len(b.cancel.Namespaces) > 0 {
+		stages = append(stages, b.cancelScheduled)
+	}
+	return stages
+}
+
+// saveBatch gathers the arguments of the statements.
+type saveBatch struct {
+	store   *Store
+	items   []*saveItem
+	arg     dbsqlc.SaveResultParams
+	retry   dbsqlc.RetryTasksParams
+	restore dbsqlc.RestoreTimersParams
+	drop    dbsqlc.DropTimersParams
+	set     dbsqlc.SetTimersParams
+	cancel  dbsqlc.CancelScheduledParams
+}
+
+func (b *saveBatch) add(ord int32, c *Completion) {
+	a := &b.arg
+	a.NodeID = b.store.nodeID.Load()
+	a.Ords = append(a.Ords, ord)
+	a.Namespaces = append(a.Namespaces, c.Key.Namespace)
+	a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
+	a.TaskIds = append(a.TaskIds, c.TaskID)
+	a.FencingTokens = append(a.FencingTokens, c.FencingToken)
+	a.Outcomes = append(a.Outcomes, string(c.Outcome))
+	a.AuxStates = append(a.AuxStates, c.AuxState)
+	a.Metadatas = append(a.Metadatas, string(c.Metadata))
+	a.EventCounts = append(a.EventCounts, int32(len(c.Events))) //nolint:gosec // at most process.MaxResultEvents
+	a.Responses = append(a.Responses, c.Response)
+	a.Failures = append(a.Failures, string(c.Failure))
+	a.Rejections = append(a.Rejections, string(c.Rejection))
+	a.Details = append(a.Details, c.Detail)
+	a.Promotes = append(a.Promotes, c.Promote)
+	a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
+	b.addTimers(c)
+	b.addEvents(ord, c)
+	switch c.Outcome {
+	case Retry:
+		b.addRetry(c)
+	case Failed, Completed:
+		b.cancel.Namespaces = append(b.cancel.Namespaces, c.Key.Namespace)
+		b.cancel.ProcessIds = append(b.cancel.ProcessIds, c.Key.ProcessID)
+		b.cancel.TaskIds = append(b.cancel.TaskIds, c.TaskID)
+		b.cancel.FencingTokens = append(b.cancel.FencingTokens, c.FencingToken)
+	}
+}
+
+// addTimers gives SaveResult the default timer. Where the result names other timers too, all of them are dropped and set by
+// statements of their own, before it.
+func (b *saveBatch) addTimers(c *Completion) {
+	action, timerType, at, after := "", string(process.TaskTimeout), epoch, int64(-1)
+	named := len(c.NamedTimers)+len(c.UnsetNames) > 0
+	switch {
+	case c.Timer != nil:
+		action, timerType = "set", c.Timer.taskType()
+		at, after = c.Timer.when()
+		if named {
+			action = "add"
+		}
+	case c.UnsetTimers && !named:
+		action = "unset"
+	}
+	a := &b.arg
+	a.TimerActions = append(a.TimerActions, action)
+	a.TimerTypes = append(a.TimerTypes, timerType)
+	a.TimerAts = append(a.TimerAts, at)
+	a.TimerAftersUs = append(a.TimerAftersUs, after)
+	if c.TaskType == process.TaskRepair && c.Outcome == Finished && !c.UnsetTimers {
+		b.restore.Namespaces = append(b.restore.Namespaces, c.Key.Namespace)
+		b.restore.ProcessIds = append(b.restore.ProcessIds, c.Key.ProcessID)
+		b.restore.FencingTokens = append(b.restore.FencingTokens, c.FencingToken)
+		b.restore.KeepDefaults = append(b.restore.KeepDefaults, c.Timer == nil)
+	}
+	if !named {
+		return
+	}
+	if c.UnsetTimers {
+		b.addDrop(c, "", true)
+	}
+	if c.Timer != nil {
+		b.addDrop(c, "", false)
+	}
+	for _, name := range c.UnsetNames {
+		b.addDrop(c, name, false)
+	}
+	for _, t := range c.NamedTimers {
+		b.addDrop(c, t.Name, false)
+		at, after := t.when()
+		b.set.Namespaces = append(b.set.Namespaces, c.Key.Namespace)
+		b.set.ProcessIds = append(b.set.ProcessIds, c.Key.ProcessID)
+		b.set.FencingTokens = append(b.set.FencingTokens, c.FencingToken)
+		b.set.TimerNames = append(b.set.TimerNames, t.Name)
+		b.set.TimerTypes = append(b.set.TimerTypes, t.taskType())
+		b.set.Ats = append(b.set.Ats, at)
+		b.set.AftersUs = append(b.set.AftersUs, after)
+	}
+}
+
+func (b *saveBatch) addDrop(c *Completion, name string, all bool) {
+	b.drop.Namespaces = append(b.drop.Namespaces, c.Key.Namespace)
+	b.drop.ProcessIds = append(b.drop.ProcessIds, c.Key.ProcessID)
+	b.drop.FencingTokens = append(b.drop.FencingTokens, c.FencingToken)
+	b.drop.TimerNames = append(b.drop.TimerNames, name)
+	b.drop.DropAlls = append(b.drop.DropAlls, all)
+}
+
+func (b *saveBatch) addRetry(c *Completion) {
+	r := &b.retry
+	r.Namespaces = append(r.Namespaces, c.Key.Namespace)
+	r.ProcessIds = append(r.ProcessIds, c.Key.ProcessID)
+	r.TaskIds = append(r.TaskIds, c.TaskID)
+	r.FencingTokens = append(r.FencingTokens, c.FencingToken)
+	r.AftersUs = append(r.AftersUs, c.RetryAfter.Microseconds())
+	r.Counteds = append(r.Counteds, !c.Uncounted)
+	r.Failures = append(r.Failures, string(c.Failure))
+}
+
+func (b *saveBatch) addEvents(ord int32, c *Completion) {
+	a := &b.arg
+	for n, e := range c.Events {
+		a.EventOrds = append(a.EventOrds, ord)
+		a.EventNamespaces = append(a.EventNamespaces, c.Key.Namespace)
+		a.EventProcessIds = append(a.EventProcessIds, c.Key.ProcessID)
+		a.EventIds = append(a.EventIds, c.LastEventID+int64(n)+1)
+		a.EventTaskIds = append(a.EventTaskIds, c.TaskID)
+		a.EventAttempts = append(a.EventAttempts, c.Attempt)
+		a.EventTimestamps = append(a.EventTimestamps, orEpoch(e.Timestamp))
+		a.EventMetadatas = append(a.EventMetadatas, string(e.Metadata))
+		payload := e.Payload
+		if payload == nil {
+			payload = []byte{}
+		}
+		a.EventPayloads = append(a.EventPayloads, payload)
+	}
+}
+
+func (b *saveBatch) save(ctx context.Context, db DB) error {
+	rows, err := b.store.q.SaveResult(ctx, db, b.arg)
+	if err != nil {
+		return err
+	}
+	for _, it := range b.items {
+		it.saved, it.err = Saved{}, process.ErrFenced
+	}
+	for i := range rows {
+		it := b.items[rows[i].Ord]
+		it.err = nil
+		it.saved = savedOf(it.completion, &rows[i])
+	}
+	return nil
+}
+
+func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
+	saved := Saved{Status: r.Status, Deferred: r.Deferred, TimerDelay: -1}
+	if r.TimerDelayUs >= 0 {
+		saved.TimerDelay = time.Duration(r.TimerDelayUs) * time.Microsecond
+	}
+	if r.Promoted {
+		saved.Next = &Claim{
+			Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, TaskID: r.NextTaskID, TaskType: r.NextTaskType,
+			Attempt: r.NextAttempt, Priority: r.NextPriority, FencingToken: r.NextToken, ScheduledTime: r.NextScheduledTime,
+			RunningTime: r.Now, RetryInterval: r.NextRetryInterval, TimerName: r.NextTimerName, HistoryRange: r.NextHistoryRange,
+			IdempotencyKey: r.NextIdempotencyKey, Args: r.NextArgs, Context: r.NextContext, Status: r.Status,
+		}
+	}
+	return saved
+}
+
+func (b *saveBatch) cancelScheduled(ctx context.Context, db DB) error {
+	rows, err := b.store.q.CancelScheduled(ctx, db, b.cancel)
+	if err != nil {
+		return err
+	}
+	for _, it := range b.items {
+		it.saved.Cancelled = nil
+	}
+	for _, r := range rows {
+		for _, it := range b.items {
+			if it.err == nil && it.key.Namespace == r.Namespace && it.key.ProcessID == r.ProcessID {
+				it.saved.Cancelled = append(it.saved.Cancelled, r.TaskID)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Room is how many tasks of a namespace a node may take.
+type Room struct {
+	Namespace   string
+	Places      int
+	StepTimeout time.Duration
+}
+
+type roomParams struct {
+	namespaces []string
+	limits     []int32
+	timeouts   []int64
+}
+
+func paramsOf(rooms []Room) roomParams {
+	var p roomParams
+	for _, r := range rooms {
+		p.namespaces = append(p.namespaces, r.Namespace)
+		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems))) //nolint:gosec // bounded
+		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
+	}
+	return p
+}
+
+// SearchCalls claims tasks that wait for a place, at most so many of each namespace as there is room (and 256).
+func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) {
+	p := paramsOf(rooms)
+	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
+		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
+	})
+	return rows, mapped("search calls", err)
+}
+
+// SearchTimers claims tasks whose time has come, the longest due first.
+func (s *Store) SearchTimers(ctx context.Context, rooms []Room) ([]Claim, error) {
+	p := paramsOf(rooms)
+	rows, err := s.q.SearchTimers(ctx, s.hot, dbsqlc.SearchTimersParams{
+		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
+	})
+	if err != nil {
+		return nil, mapped("search timers", err)
+	}
+	claims := make([]Claim, len(rows))
+	for n := range rows {
+		claims[n] = Claim(rows[n])
+	}
+	return claims, nil
+}
+
+// NextTimer tells how long it is until the next timer of any of the namespaces; false: there is none.
+func (s *Store) NextTimer(ctx context.Context, namespaces []string) (time.Duration, bool, error) {
+	rows, err := s.q.NextTimes(ctx, s.hot, namespaces)
+	if err != nil {
+		return 0, false, mapped("next timer", err)
+	}
+	var next time.Duration
+	for n, r := range rows {
+		if d := time.Duration(r.DelayUs) * time.Microsecond; n == 0 || d < next {
+			next = d
+		}
+	}
+	return next, len(rows) > 0, nil
+}
+
+// Zombie is a running row that nobody runs any more.
+type Zombie = dbsqlc.CollectZombiesRow
+
+// CollectZombies finds at most limit running rows whose node has not beaten for zombieAfter, or that stand a margin past their
+// deadline.
+func (s *Store) CollectZombies(ctx context.Context, zombieAfter, margin time.Duration, limit int) ([]Zombie, error) {
+	rows, err := s.q.CollectZombies(ctx, s.kept, dbsqlc.CollectZombiesParams{
+		ZombieAfterUs: zombieAfter.Microseconds(), MarginUs: margin.Microseconds(), Lim: int32(limit), //nolint:gosec // a batch
+	})
+	return rows, mapped("collect zombies", err)
+}
+
+// ListRunning gives this node's running rows that are older than age and not among the known tokens.
+func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duration) ([]Claim, error) {
+	rows, err := s.q.ListRunning(ctx, s.kept, dbsqlc.ListRunningParams{
+		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(),
+	})
+	if err != nil {
+		return nil, mapped("list running", err)
+	}
+	claims := make([]Claim, len(rows))
+	for n := range rows {
+		claims[n] = Claim(rows[n])
+	}
+	return claims, nil
+}

@@ -1,0 +1,103 @@
+package rpc
+
+import (
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// codecProto is the name under which Connect looks the binary codec up.
+const codecProto = "proto"
+
+// binary is Connect's own protobuf codec, but that it names the string that is not valid UTF-8: the protobuf library
+// does not say which one it was.
+type binary struct{}
+
+// Name is the name that the codec is registered under.
+func (binary) Name() string { return codecProto }
+
+// IsBinary tells that what it writes is not text.
+func (binary) IsBinary() bool { return true }
+
+// Marshal writes a message.
+func (binary) Marshal(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, notProto(message)
+	}
+	return proto.Marshal(m)
+}
+
+// MarshalAppend writes a message behind dst. Connect calls it, with a pooled buffer, where a codec has it.
+func (binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, notProto(message)
+	}
+	return proto.MarshalOptions{}.MarshalAppend(dst, m)
+}
+
+// MarshalStable writes a message with its fields in order.
+func (binary) MarshalStable(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, notProto(message)
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+}
+
+// Unmarshal reads a message.
+func (binary) Unmarshal(data []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return notProto(message)
+	}
+	err := proto.Unmarshal(data, m)
+	if err == nil {
+		return nil
+	}
+	if path, found := badUTF8(data, m.ProtoReflect().Descriptor(), 0); found {
+		return fmt.Errorf("%s: not valid UTF-8", path)
+	}
+	return err
+}
+
+// badUTF8 walks a message on the wire and returns the path of the first string that is not valid UTF-8. It stops at the
+// first thing that it does not understand.
+func badUTF8(data []byte, md protoreflect.MessageDescriptor, depth int) (path string, found bool) {
+	seen := map[protowire.Number]int{} // elements of lists
+	for len(data) > 0 && depth <= maxJSONDepth {
+		number, wireType, n := protowire.ConsumeField(data)
+		if n < 0 {
+			return "", false
+		}
+		field := data[:n]
+		data = data[n:]
+		fd := md.Fields().ByNumber(number)
+		if fd == nil || wireType != protowire.BytesType {
+			continue
+		}
+		_, _, tag := protowire.ConsumeTag(field)
+		value, _ := protowire.ConsumeBytes(field[tag:])
+		name := string(fd.Name())
+		if fd.IsList() {
+			name += "[" + strconv.Itoa(seen[number]) + "]"
+			seen[number]++
+		}
+		switch fd.Kind() {
+		case protoreflect.StringKind:
+			if !utf8.Valid(value) {
+				return name, true
+			}
+		case protoreflect.MessageKind:
+			if within, found := badUTF8(value, fd.Message(), depth+1); found {
+				return name + "." + within, true
+			}
+		}
+	}
+	return "", false
+}

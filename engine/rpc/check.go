@@ -1,0 +1,239 @@
+package rpc
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+const (
+	structName    protoreflect.FullName = "google.protobuf.Struct"
+	valueName     protoreflect.FullName = "google.protobuf.Value"
+	listName      protoreflect.FullName = "google.protobuf.ListValue"
+	timestampName protoreflect.FullName = "google.protobuf.Timestamp"
+	durationName  protoreflect.FullName = "google.protobuf.Duration"
+)
+
+// maxJSONDepth is how deep the objects and lists of a JSON value may be nested: what lies deeper would only fail later,
+// in the database, and take other requests of the same transaction with it.
+const maxJSONDepth = 100
+
+// maxTimestamp is the first second of the year 10000.
+const maxTimestamp = 253402300800
+
+// contentCheck looks, in one type of message and all that it holds, for what no rule of the contract can say and what
+// PostgreSQL or the JSON encoder would choke on: NUL characters, times out of 1970–9999, negative or endless
+// durations, JSON values that JSON cannot express. It is made once for each type: only the fields that can be wrong
+// are looked at, never payloads.
+type contentCheck struct {
+	fields []fieldCheck
+}
+
+type fieldCheck struct {
+	fd    protoreflect.FieldDescriptor
+	value valueCheck // of the field, of each element of a list, of each value of a map
+}
+
+// valueCheck looks at one value; nil where there is nothing to look at.
+type valueCheck func(v protoreflect.Value) *process.InvalidError
+
+// contentChecks makes the checks of messages, each type once.
+type contentChecks map[protoreflect.FullName]*contentCheck
+
+func (all contentChecks) of(md protoreflect.MessageDescriptor) *contentCheck {
+	if c, ok := all[md.FullName()]; ok {
+		return c
+	}
+	c := &contentCheck{}
+	all[md.FullName()] = c // before its fields: a type may hold itself
+	fields := md.Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		kind := fd
+		if fd.IsMap() {
+			kind = fd.MapValue()
+		}
+		value := all.valueCheck(kind)
+		if value != nil || fd.IsMap() && fd.MapKey().Kind() == protoreflect.StringKind {
+			c.fields = append(c.fields, fieldCheck{fd, value})
+		}
+	}
+	return c
+}
+
+func (all contentChecks) valueCheck(fd protoreflect.FieldDescriptor) valueCheck {
+	switch fd.Kind() {
+	case protoreflect.StringKind:
+		return checkString
+	case protoreflect.MessageKind:
+	default:
+		return nil
+	}
+	switch fd.Message().FullName() {
+	case timestampName:
+		return checkTimestamp
+	case durationName:
+		return checkDuration
+	case structName:
+		return func(v protoreflect.Value) *process.InvalidError {
+			return checkStruct(v.Message().Interface().(*structpb.Struct), 0)
+		}
+	case valueName:
+		return func(v protoreflect.Value) *process.InvalidError {
+			return checkJSONValue(v.Message().Interface().(*structpb.Value), 0)
+		}
+	case listName:
+		return func(v protoreflect.Value) *process.InvalidError {
+			return checkJSONList(v.Message().Interface().(*structpb.ListValue), 0)
+		}
+	}
+	c := all.of(fd.Message())
+	return func(v protoreflect.Value) *process.InvalidError { return c.check(v.Message()) }
+}
+
+// check returns the first fault of a message, its field named by its path.
+func (c *contentCheck) check(m protoreflect.Message) *process.InvalidError {
+	for i := range c.fields {
+		f := &c.fields[i]
+		if !m.Has(f.fd) {
+			continue
+		}
+		v := m.Get(f.fd)
+		var fault *process.InvalidError
+		switch {
+		case f.fd.IsList():
+			fault = f.checkList(v.List())
+		case f.fd.IsMap():
+			fault = f.checkMap(v.Map())
+		default:
+			fault = f.value(v)
+		}
+		if fault != nil {
+			return within(string(f.fd.Name()), fault)
+		}
+	}
+	return nil
+}
+
+func (f *fieldCheck) checkList(list protoreflect.List) *process.InvalidError {
+	for i := range list.Len() {
+		if fault := f.value(list.Get(i)); fault != nil {
+			return within("["+strconv.Itoa(i)+"]", fault)
+		}
+	}
+	return nil
+}
+
+func (f *fieldCheck) checkMap(m protoreflect.Map) (fault *process.InvalidError) {
+	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+		if s, ok := k.Interface().(string); ok {
+			fault = checkText(s)
+		}
+		if fault == nil && f.value != nil {
+			fault = f.value(v)
+		}
+		if fault != nil {
+			fault = within("["+strconv.Quote(k.String())+"]", fault)
+		}
+		return fault == nil
+	})
+	return fault
+}
+
+// within puts a name, or an index in brackets, before the path of a fault.
+func within(name string, fault *process.InvalidError) *process.InvalidError {
+	switch {
+	case fault.Field == "":
+		fault.Field = name
+	case fault.Field[0] == '[':
+		fault.Field = name + fault.Field
+	default:
+		fault.Field = name + "." + fault.Field
+	}
+	return fault
+}
+
+func fault(message string) *process.InvalidError { return &process.InvalidError{Message: message} }
+
+func checkString(v protoreflect.Value) *process.InvalidError { return checkText(v.String()) }
+
+func checkText(s string) *process.InvalidError {
+	if strings.IndexByte(s, 0) >= 0 {
+		return fault("must not contain the character NUL (U+0000)")
+	}
+	return nil
+}
+
+func checkTimestamp(v protoreflect.Value) *process.InvalidError {
+	t := v.Message().Interface().(*timestamppb.Timestamp)
+	if t.GetSeconds() < 0 || t.GetSeconds() >= maxTimestamp || t.GetNanos() < 0 || t.GetNanos() > 999_999_999 {
+		return fault("must be a time from 1970-01-01T00:00:00Z up to the end of the year 9999")
+	}
+	return nil
+}
+
+func checkDuration(v protoreflect.Value) *process.InvalidError {
+	d := v.Message().Interface().(*durationpb.Duration)
+	if d.CheckValid() != nil || d.GetSeconds() < 0 || d.GetNanos() < 0 || d.AsDuration() > process.MaxDuration {
+		return fault("must be a duration from 0s up to 100 years (3153600000s)")
+	}
+	return nil
+}
+
+func checkStruct(s *structpb.Struct, depth int) *process.InvalidError {
+	if depth > maxJSONDepth {
+		return tooDeep()
+	}
+	for key, v := range s.GetFields() {
+		f := checkText(key)
+		if f == nil {
+			f = checkJSONValue(v, depth)
+		}
+		if f != nil {
+			return within(appendKey("", key), f)
+		}
+	}
+	return nil
+}
+
+func checkJSONList(list *structpb.ListValue, depth int) *process.InvalidError {
+	if depth > maxJSONDepth {
+		return tooDeep()
+	}
+	for i, v := range list.GetValues() {
+		if f := checkJSONValue(v, depth); f != nil {
+			return within("["+strconv.Itoa(i)+"]", f)
+		}
+	}
+	return nil
+}
+
+func checkJSONValue(v *structpb.Value, depth int) *process.InvalidError {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_NullValue, *structpb.Value_BoolValue:
+		return nil
+	case *structpb.Value_NumberValue:
+		if math.IsNaN(kind.NumberValue) || math.IsInf(kind.NumberValue, 0) {
+			return fault("must be a finite number: JSON has no NaN and no infinity")
+		}
+		return nil
+	case *structpb.Value_StringValue:
+		return checkText(kind.StringValue)
+	case *structpb.Value_StructValue:
+		return checkStruct(kind.StructValue, depth+1)
+	case *structpb.Value_ListValue:
+		return checkJSONList(kind.ListValue, depth+1)
+	}
+	return fault("must be a JSON value: none of null, number, string, bool, object and list is set")
+}
+
+func tooDeep() *process.InvalidError {
+	return &process.InvalidError{Message: "must not be nested deeper than " + strconv.Itoa(maxJSONDepth) + " objects and lists", TooLarge: true}
+}

@@ -1,0 +1,91 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// The names under which Connect looks a JSON codec up: by the content type, with its charset where there is one.
+const (
+	codecJSON        = "json"
+	codecJSONCharset = "json; charset=utf-8"
+)
+
+// strictJSON reads JSON requests strictly. Connect's own codec drops unknown fields and enum names, and a wait or
+// timeout with a typing error would silently become its default; here it is an error that names it. Integers that a
+// google.protobuf.Value cannot hold are refused by their path instead of being rounded.
+type strictJSON struct{ name string }
+
+// Name is the name that the codec is registered under.
+func (c strictJSON) Name() string { return c.name }
+
+// Marshal writes a message as ProtoJSON.
+func (strictJSON) Marshal(message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, notProto(message)
+	}
+	return protojson.Marshal(m)
+}
+
+// MarshalAppend writes a message behind dst. Connect calls it, with a pooled buffer, where a codec has it.
+func (strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, notProto(message)
+	}
+	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
+}
+
+// Unmarshal reads a message from ProtoJSON.
+func (strictJSON) Unmarshal(data []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return notProto(message)
+	}
+	if len(data) == 0 {
+		return errors.New("an empty body is not a JSON object: send {} for a request without fields")
+	}
+	if err := protojson.Unmarshal(data, m); err != nil {
+		if path, found := findBadUTF8(data, m); found {
+			return fmt.Errorf("%s: not valid UTF-8", path)
+		}
+		return err
+	}
+	if !hasLongDigits(data) {
+		return nil
+	}
+	if path, number, found := findLongInteger(data, m); found {
+		return fmt.Errorf("%s: the integer %.40s is past 2^53 and would lose digits: send it as a string", path, number)
+	}
+	return nil
+}
+
+// findBadUTF8 returns the path of the first string that is not valid UTF-8.
+func findBadUTF8(data []byte, m proto.Message) (path string, found bool) {
+	if utf8.Valid(data) {
+		return "", false
+	}
+	// The walk reads a broken byte as U+FFFD, so that where the text itself has that character the path may be the one
+	// of a sound string; the request is refused in any case.
+	path, _, found = findInJSON(data, m.ProtoReflect().Descriptor(), func(token any, _ bool) bool {
+		s, ok := token.(string)
+		return ok && containsReplacement(s)
+	})
+	return path, found
+}
+
+func containsReplacement(s string) bool {
+	for _, r := range s {
+		if r == utf8.RuneError {
+			return true
+		}
+	}
+	return false
+}
+
+func notProto(message any) error { return fmt.Errorf("%T is not a protobuf message", message) }

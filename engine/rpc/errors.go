@@ -1,0 +1,199 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// maxErrorText is how many bytes of text an error has: gRPC sends it as a header, and clients limit these. What a
+// processor said in full is in the detail.
+const maxErrorText = 1024
+
+// internalText is all that a client is told of an error that nobody foresaw.
+const internalText = "internal error: the engine's log says more"
+
+// answer is what an error of the engine is for a client.
+type answer struct {
+	code   connect.Code
+	detail *progressorv1.ErrorDetail
+	text   string
+	scoped bool // the text is to be followed by the name of what it is about
+}
+
+// sentinels are the errors that need no more than a code and a reason.
+var sentinels = []struct {
+	err    error
+	code   connect.Code
+	reason progressorv1.ErrorDetail_Reason
+}{
+	{process.ErrNamespaceNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND},
+	{process.ErrProcessNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
+	{process.ErrTaskNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
+	{process.ErrProcessExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
+	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH},
+	{process.ErrOverloaded, connect.CodeResourceExhausted, progressorv1.ErrorDetail_REASON_OVERLOADED},
+	{process.ErrUnavailable, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
+	{process.ErrFenced, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_LEASE_LOST},
+	{process.ErrWaitTimeout, connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT},
+}
+
+// toConnect turns an error of the engine into the one that the client gets: a code, and an ErrorDetail with the
+// reason. internal is true where the client is told nothing of what happened, so that the caller logs it.
+func toConnect(err error, request any) (answered *connect.Error, internal bool) {
+	namespace, processID := scopeOf(request)
+	if own, ok := errors.AsType[*connect.Error](err); ok {
+		if len(own.Details()) == 0 {
+			addDetail(own, &progressorv1.ErrorDetail{Namespace: namespace, ProcessId: processID})
+		}
+		return own, false
+	}
+	a, known := answerOf(err)
+	if a.detail.Namespace == "" {
+		a.detail.Namespace = namespace
+	}
+	if a.detail.ProcessId == "" {
+		a.detail.ProcessId = processID
+	}
+	if a.scoped {
+		a.text += scopeText(a.detail)
+	}
+	answered = connect.NewError(a.code, errors.New(shorten(a.text)))
+	addDetail(answered, a.detail)
+	return answered, !known
+}
+
+// answerOf knows every error of package process and of the engine. An error that it does not know is INTERNAL, and its
+// text stays here: it may hold SQL.
+func answerOf(err error) (a answer, known bool) {
+	if task, ok := errors.AsType[*engine.TaskError](err); ok {
+		return taskAnswer(task), true
+	}
+	if wrong, ok := errors.AsType[*process.WrongStatusError](err); ok {
+		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{
+			Reason:        progressorv1.ErrorDetail_REASON_PROCESS_STATUS,
+			Namespace:     wrong.Key.Namespace,
+			ProcessId:     wrong.Key.ProcessID,
+			ProcessStatus: statusOf(wrong.Status),
+		}, text: wrong.Error()}, true
+	}
+	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
+		reason := progressorv1.ErrorDetail_REASON_INVALID
+		if invalid.TooLarge {
+			reason = progressorv1.ErrorDetail_REASON_TOO_LARGE
+		}
+		detail := &progressorv1.ErrorDetail{Reason: reason, Field: invalid.Field}
+		return answer{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			// The sentinel's own words, without what the layers below put around it.
+			return answer{s.code, &progressorv1.ErrorDetail{Reason: s.reason}, s.err.Error(), true}, true
+		}
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return answer{code: connect.CodeCanceled, detail: &progressorv1.ErrorDetail{},
+			text: "the client went away: what it asked for may have been stored and goes on"}, true
+	case errors.Is(err, context.DeadlineExceeded):
+		detail := &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT}
+		return answer{code: connect.CodeDeadlineExceeded, detail: detail,
+			text: "the request's deadline passed: what it asked for may have been stored and goes on"}, true
+	}
+	return answer{code: connect.CodeInternal, detail: &progressorv1.ErrorDetail{}, text: internalText}, false
+}
+
+// taskAnswer says what became of a task, where it is not a response.
+func taskAnswer(e *engine.TaskError) answer {
+	a := answer{detail: &progressorv1.ErrorDetail{
+		Namespace:     e.Key.Namespace,
+		ProcessId:     e.Key.ProcessID,
+		TaskId:        e.TaskID,
+		ProcessStatus: statusOf(e.ProcessStatus),
+		Failure:       e.Failure,
+		Rejection:     e.Rejection,
+	}}
+	task := fmt.Sprintf("task %d of %s ", e.TaskID, e.Key)
+	switch {
+	case e.Failure != nil:
+		a.code, a.detail.Reason = connect.CodeAborted, progressorv1.ErrorDetail_REASON_TASK_FAILED
+		a.text = task + "failed: " + said(e.Failure.GetReason(), e.Failure.GetMessage())
+	case e.Rejection != nil:
+		a.code, a.detail.Reason = connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_TASK_REJECTED
+		a.text = task + "was rejected: " + said(e.Rejection.GetReason(), e.Rejection.GetMessage())
+	case e.WaitTimeout:
+		a.code, a.detail.Reason = connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
+		a.text = task + "has not ended in time: it goes on, and AwaitTask can wait for it"
+	default:
+		a.code, a.detail.Reason = connect.CodeAborted, progressorv1.ErrorDetail_REASON_TASK_CANCELLED
+		a.text = task + "was cancelled"
+	}
+	return a
+}
+
+func said(reason, message string) string {
+	switch {
+	case message == "":
+		return reason
+	case reason == "":
+		return message
+	}
+	return reason + ": " + message
+}
+
+// scopeText names what an error is about.
+func scopeText(d *progressorv1.ErrorDetail) string {
+	switch {
+	case d.GetNamespace() == "":
+		return ""
+	case d.GetReason() == progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND, d.GetProcessId() == "":
+		return ": " + d.GetNamespace()
+	}
+	return ": " + process.Key{Namespace: d.GetNamespace(), ProcessID: d.GetProcessId()}.String()
+}
+
+// scopeOf reads from a request what it is about.
+func scopeOf(request any) (namespace, processID string) {
+	switch r := request.(type) {
+	case interface{ GetNamespace() string }:
+		namespace = r.GetNamespace()
+	case interface {
+		GetNamespace() *progressorv1.Namespace
+	}:
+		namespace = r.GetNamespace().GetNamespace()
+	}
+	if r, ok := request.(interface{ GetProcessId() string }); ok {
+		processID = r.GetProcessId()
+	}
+	return namespace, processID
+}
+
+func statusOf(s process.Status) progressorv1.ProcessStatus {
+	return progressorv1.ProcessStatus(progressorv1.ProcessStatus_value["PROCESS_STATUS_"+string(s)])
+}
+
+func addDetail(e *connect.Error, d *progressorv1.ErrorDetail) {
+	// It fails only for what is not a protobuf message, or holds a broken one: then the error goes out without it.
+	if detail, err := connect.NewErrorDetail(d); err == nil {
+		e.AddDetail(detail)
+	}
+}
+
+// shorten cuts a text at maxErrorText, between two characters.
+func shorten(text string) string {
+	if len(text) <= maxErrorText {
+		return text
+	}
+	end := maxErrorText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}

@@ -1,0 +1,151 @@
+// Package rpc is the engine's front door: ProcessService and NamespaceService over Connect, gRPC, gRPC-Web and plain
+// JSON, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and turns the
+// engine's errors into codes; it decides nothing.
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+const (
+	// maxBodyBytes cuts a request's body, compressed or not, a little behind the limit of a message, whose error is
+	// the better one.
+	maxBodyBytes = process.MaxMessageBytes + 64<<10
+	// compressMinBytes is the size from which answers are compressed for clients that accept it. Go's clients accept
+	// it by default, and gzip costs more than a small call.
+	compressMinBytes = 16 << 10
+)
+
+// Config is what the handler is made of.
+type Config struct {
+	Engine     *engine.Engine
+	Logger     *slog.Logger          // nil: slog.Default
+	Registerer prometheus.Registerer // of the handler's own metrics; nil: none
+	Gatherer   prometheus.Gatherer   // of /metrics; nil: no such page
+	Version    string                // of the program
+}
+
+// services are the services that the handler serves.
+var services = []string{progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName}
+
+// NewHandler serves the services and, beside them:
+//
+//	/livez    200 while the program answers at all
+//	/readyz   200 while the engine takes requests, else 503 and why
+//	/metrics  Prometheus text or OpenMetrics
+//
+// gRPC health (its status is that of /readyz) and gRPC reflection, v1 and v1alpha. It panics where the contract that is
+// compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
+func NewHandler(cfg Config) http.Handler {
+	h, err := newHandler(cfg, &processes{engine: cfg.Engine}, &namespaces{engine: cfg.Engine}, cfg.Engine.Ready)
+	if err != nil {
+		panic(fmt.Sprintf("rpc: %v", err))
+	}
+	return h
+}
+
+// newHandler mounts the given services: tests give their own.
+func newHandler(cfg Config, p progressorv1connect.ProcessServiceHandler, n progressorv1connect.NamespaceServiceHandler,
+	ready func() error,
+) (http.Handler, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	valid, err := newValidation(services...)
+	if err != nil {
+		return nil, err
+	}
+	counted, err := newMetrics(cfg.Registerer, cfg.Version, services...)
+	if err != nil {
+		return nil, err
+	}
+	options := connect.WithHandlerOptions(
+		connect.WithCodec(binary{}),
+		connect.WithCodec(strictJSON{codecJSON}),
+		connect.WithCodec(strictJSON{codecJSONCharset}),
+		connect.WithReadMaxBytes(process.MaxMessageBytes),
+		connect.WithCompressMinBytes(compressMinBytes),
+		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted}),
+	)
+	mux := http.NewServeMux()
+	mount := func(path string, h http.Handler) { mux.Handle(path, limitBody(h)) }
+	mount(progressorv1connect.NewProcessServiceHandler(p, options))
+	mount(progressorv1connect.NewNamespaceServiceHandler(n, options))
+	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
+	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	mountPages(mux, cfg, ready)
+	return mux, nil
+}
+
+// mountPages serves what probes, scrapers and newcomers ask for.
+func mountPages(mux *http.ServeMux, cfg Config, ready func() error) {
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			page(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+			return
+		}
+		page(w, http.StatusOK, "ok")
+	})
+	if cfg.Gatherer != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
+			Registry: cfg.Registerer, EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
+		}))
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		page(w, http.StatusOK, "progressor "+cfg.Version+`
+
+An RPC is a POST of JSON, or any Connect, gRPC or gRPC-Web client:
+  curl -H 'Content-Type: application/json' -d '{}' http://`+r.Host+`/progressor.v1.NamespaceService/ListNamespaces
+Reflection tells the rest. Pages: /livez /readyz /metrics`)
+	})
+}
+
+func page(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n")) // who does not wait for the page does not need it
+}
+
+// limitBody ends the reading of a body that is over every limit: Connect reads what is too large to its end.
+func limitBody(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// health answers grpc.health.v1.Health: every service is as ready as the engine.
+type health struct{ ready func() error }
+
+// Check tells the status of a service; "" is the program.
+func (h health) Check(_ context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	known := r.Service == "" || r.Service == grpchealth.HealthV1ServiceName
+	for _, s := range services {
+		known = known || s == r.Service
+	}
+	if !known {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no service %q here", r.Service))
+	}
+	status := grpchealth.StatusServing
+	if h.ready() != nil {
+		status = grpchealth.StatusNotServing
+	}
+	return &grpchealth.CheckResponse{Status: status}, nil
+}

@@ -1,0 +1,320 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// later are the methods that a later release brings.
+var later = map[string]bool{"WatchProcess": true, "CancelProcess": true, "SuspendProcess": true, "ResumeProcess": true}
+
+func TestEveryMethodIsServed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, &processes{})
+	for _, service := range services {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
+		if err != nil {
+			t.Fatal(err)
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			method := methods.Get(i)
+			if method.IsStreamingServer() {
+				continue
+			}
+			path := "/" + service + "/" + string(method.Name())
+			// An empty request gets as far as the validation, where it has fields at all.
+			if method.Input().Fields().Len() > 0 {
+				status, body := post(t, s.url+path, "application/json", `{}`)
+				if status != http.StatusBadRequest || !strings.Contains(body, `"reason":"REASON_INVALID"`) || !strings.Contains(body, `is required`) {
+					t.Errorf("%s: got %d %s", path, status, body)
+				}
+			}
+			if later[string(method.Name())] {
+				status, body := post(t, s.url+path, "application/json", `{"namespace":"n","processId":"p"}`)
+				if status != http.StatusNotImplemented || !strings.Contains(body, "is not implemented") {
+					t.Errorf("%s: got %d %s", path, status, body)
+				}
+			}
+		}
+	}
+	stream, err := protocols(s.url)["grpc"].WatchProcess(t.Context(), &progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: "p"})
+	if err == nil {
+		for stream.Receive() {
+			t.Error("WatchProcess answered")
+		}
+		err = stream.Err()
+	}
+	requireCode(t, err, connect.CodeUnimplemented)
+}
+
+func TestIDsOfTheEngineAreOnlyRead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, &processes{})
+	for method, rest := range map[string]string{
+		"Start": ``, "Call": ``, "Repair": `,"simple":{}`, "AwaitTask": `,"taskId":1`,
+		"PutProcess": `,"status":"PROCESS_STATUS_RUNNING"`, "RemoveProcess": ``,
+	} {
+		status, body := post(t, s.url+"/progressor.v1.ProcessService/"+method, "application/json", `{"namespace":"n","processId":"~cron/x"`+rest+`}`)
+		if status != http.StatusBadRequest || !strings.Contains(body, `"field":"process_id"`) || !strings.Contains(body, "~") {
+			t.Errorf("%s: got %d %s", method, status, body)
+		}
+	}
+}
+
+func TestPanicsAndInternalErrorsStayInside(t *testing.T) {
+	t.Parallel()
+	h := echo()
+	h.call = func(_ context.Context, r *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
+		if r.GetProcessId() == "panic" {
+			panic("secret")
+		}
+		return nil, errors.New("SELECT secret")
+	}
+	s := newSite(t, h)
+	for _, id := range []string{"panic", "error"} {
+		status, body := post(t, s.url+callPath, "application/json", `{"namespace":"n","processId":"`+id+`"}`)
+		if status != http.StatusInternalServerError || strings.Contains(body, "secret") || !strings.Contains(body, internalText) {
+			t.Errorf("%s: got %d %s", id, status, body)
+		}
+	}
+	log := s.log.String()
+	for _, want := range []string{`level=ERROR`, `panic=secret`, `handler_test.go`, `level=WARN`, `error="SELECT secret"`, `process_id=error`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log has no %s:\n%s", want, log)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, echo())
+	if status, _ := post(t, s.url+callPath, "application/json", `{"namespace":"n","processId":"p"}`); status != http.StatusOK {
+		t.Fatalf("call: %d", status)
+	}
+	if status, _ := post(t, s.url+callPath, "application/json", `{}`); status != http.StatusBadRequest {
+		t.Fatalf("bad call: %d", status)
+	}
+	s.ready = nil
+	for path, want := range map[string]string{
+		"/": "progressor v0.0.0-test", "/livez": "ok", "/readyz": "ok",
+		"/metrics": `progressor_rpc_duration_ms_count{code="ok",method="progressor.v1.ProcessService/Call"} 1`,
+	} {
+		if status, body := get(t, s.url+path, ""); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: got %d %s", path, status, body)
+		}
+	}
+	_, metrics := get(t, s.url+"/metrics", "application/openmetrics-text")
+	for _, want := range []string{
+		`progressor_rpc_duration_ms_count{code="invalid_argument",method="progressor.v1.ProcessService/Call"} 1`,
+		`progressor_build{version="v0.0.0-test"} 1`, "# EOF",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics have no %s:\n%s", want, metrics)
+		}
+	}
+	if status, _ := get(t, s.url+"/nowhere", ""); status != http.StatusNotFound {
+		t.Errorf("/nowhere: got %d", status)
+	}
+}
+
+func TestReadinessIsHealth(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, echo())
+	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	client := grpchealth.NewClient(h2c, s.url, connect.WithGRPC())
+	for _, c := range []struct {
+		ready  error
+		want   grpchealth.Status
+		status int
+	}{
+		{nil, grpchealth.StatusServing, http.StatusOK},
+		{errors.New("database away"), grpchealth.StatusNotServing, http.StatusServiceUnavailable},
+	} {
+		s.ready = c.ready
+		if status, body := get(t, s.url+"/readyz", ""); status != c.status {
+			t.Errorf("/readyz: got %d %s", status, body)
+		}
+		for _, service := range append([]string{"", grpchealth.HealthV1ServiceName}, services...) {
+			got, err := client.Check(t.Context(), &grpchealth.CheckRequest{Service: service})
+			if err != nil || got.Status != c.want {
+				t.Errorf("%q: got %v, %v, want %v", service, got, err, c.want)
+			}
+		}
+	}
+	if status, _ := get(t, s.url+"/livez", ""); status != http.StatusOK {
+		t.Error("/livez must not depend on the database")
+	}
+	_, err := client.Check(t.Context(), &grpchealth.CheckRequest{Service: "nowhere"})
+	requireCode(t, err, connect.CodeNotFound)
+}
+
+func TestReflectionTellsTheContract(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, echo())
+	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	stream := grpcreflect.NewClient(h2c, s.url, connect.WithGRPC()).NewStream(t.Context())
+	names, err := stream.ListServices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(names); got != len(services)+1 {
+		t.Errorf("services: got %v", names)
+	}
+	for _, service := range services {
+		if _, err := stream.FileContainingSymbol(protoreflect.FullName(service)); err != nil {
+			t.Errorf("%s: %v", service, err)
+		}
+	}
+	if _, err := stream.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func TestListenOnLoopbackOnly(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"127.0.0.1:0", "127.8.9.1:7070", "localhost:7070", "[::1]:7070", "[::ffff:127.0.0.1]:1"} {
+		if err := CheckListen(addr, false); err != nil {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	for _, addr := range []string{":7070", "0.0.0.0:7070", "[::]:7070", "192.168.1.2:7070", "example.com:7070", "localhost.example.com:1"} {
+		if err := CheckListen(addr, false); err == nil || !strings.Contains(err.Error(), "--insecure") {
+			t.Errorf("%s: got %v", addr, err)
+		}
+		if err := CheckListen(addr, true); err != nil {
+			t.Errorf("%s with --insecure: %v", addr, err)
+		}
+	}
+	for _, addr := range []string{"", "7070", "localhost"} {
+		if err := CheckListen(addr, true); err == nil {
+			t.Errorf("%q: got no error", addr)
+		}
+	}
+}
+
+func TestServeLetsRequestsEnd(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived)
+		<-release
+		_, _ = w.Write([]byte("done"))
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, ln, h, nil, time.Minute) }()
+	answered := make(chan string, 1)
+	go func() {
+		_, body := get(t, "http://"+ln.Addr().String(), "")
+		answered <- body
+	}()
+	<-arrived
+	stop()
+	close(release)
+	if body := <-answered; body != "done" {
+		t.Errorf("got %q", body)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestServeCutsWhatOutlivesTheDrain(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{})
+	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	var log bytes.Buffer
+	go func() { served <- Serve(ctx, ln, h, slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond) }()
+	cut := make(chan error, 1)
+	go func() {
+		r, err := http.Get("http://" + ln.Addr().String())
+		if err == nil {
+			_ = r.Body.Close()
+		}
+		cut <- err
+	}()
+	<-arrived
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("the request was answered")
+	}
+	if !strings.Contains(log.String(), "drain") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func get(t *testing.T, url, accept string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	r.Header.Set("Accept", accept)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var body bytes.Buffer
+	if _, err := body.ReadFrom(answer.Body); err != nil {
+		t.Error(err)
+	}
+	return answer.StatusCode, body.String()
+}
+
+// BenchmarkCall measures what the handler adds to a call: no network and no engine.
+func BenchmarkCall(b *testing.B) {
+	h, err := newHandler(Config{}, echo(), progressorv1connect.UnimplementedNamespaceServiceHandler{}, func() error { return nil })
+	if err != nil {
+		b.Fatal(err)
+	}
+	body := `{"namespace":"bench","processId":"p","args":"` + strings.Repeat("YWJj", 70) + `"}`
+	b.ReportAllocs()
+	for b.Loop() {
+		r := httptest.NewRequest(http.MethodPost, callPath, strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			b.Fatal(w.Body.String())
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+// interceptor is the one thing that stands between a decoded request and its handler: it validates, catches panics,
+// turns errors into what clients get, counts and logs.
+type interceptor struct {
+	valid   *validation
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// WrapUnary stands around the requests of one answer.
+func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (response connect.AnyResponse, err error) {
+		begin := time.Now()
+		procedure := request.Spec().Procedure
+		defer func() {
+			if r := recover(); r != nil {
+				response, err = nil, i.caught(ctx, procedure, r)
+			}
+			if err != nil {
+				err = i.answer(ctx, procedure, err, request.Any())
+			}
+			i.metrics.observe(procedure, err, time.Since(begin))
+		}()
+		if err := i.valid.check(request.Any()); err != nil {
+			return nil, err
+		}
+		return next(ctx, request)
+	}
+}
+
+// WrapStreamingHandler stands around streams.
+func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
+		begin := time.Now()
+		procedure := conn.Spec().Procedure
+		defer func() {
+			if r := recover(); r != nil {
+				err = i.caught(ctx, procedure, r)
+			}
+			if err != nil {
+				err = i.answer(ctx, procedure, err, nil)
+			}
+			i.metrics.observe(procedure, err, time.Since(begin))
+		}()
+		return next(ctx, &validatedStream{conn, i.valid})
+	}
+}
+
+// WrapStreamingClient leaves clients alone.
+func (*interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// validatedStream validates each message that it receives.
+type validatedStream struct {
+	connect.StreamingHandlerConn
+	valid *validation
+}
+
+// Receive reads the next message.
+func (s *validatedStream) Receive(message any) error {
+	if err := s.StreamingHandlerConn.Receive(message); err != nil {
+		return err
+	}
+	if err := s.valid.check(message); err != nil {
+		answered, _ := toConnect(err, message)
+		return answered
+	}
+	return nil
+}
+
+func (i *interceptor) answer(ctx context.Context, procedure string, err error, request any) error {
+	answered, internal := toConnect(err, request)
+	if internal {
+		namespace, processID := scopeOf(request)
+		i.log.WarnContext(ctx, "request ended with an internal error",
+			"method", procedure, "namespace", namespace, "process_id", processID, "error", err)
+	}
+	return answered
+}
+
+// caught logs a panic and makes an error of it. net/http wants to see http.ErrAbortHandler itself.
+func (i *interceptor) caught(ctx context.Context, procedure string, r any) error {
+	if r == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
+		panic(r)
+	}
+	i.log.ErrorContext(ctx, "request panicked", "method", procedure, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	return connect.NewError(connect.CodeInternal, errors.New(internalText))
+}

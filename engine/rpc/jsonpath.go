@@ -1,0 +1,207 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// longDigits is how many digits an integer past 2^53 has at least.
+const longDigits = 16
+
+// hasLongDigits tells whether data has a run of 16 digits or more anywhere, in a number or in a string. It looks at
+// one byte of 16 where there are none, so that nearly every request is spared the walk over its paths.
+func hasLongDigits(data []byte) bool {
+	for i := longDigits - 1; i < len(data); {
+		if !isDigit(data[i]) {
+			i += longDigits
+			continue
+		}
+		begin, end := i, i+1
+		for begin > 0 && isDigit(data[begin-1]) && end-begin < longDigits {
+			begin--
+		}
+		for end < len(data) && isDigit(data[end]) && end-begin < longDigits {
+			end++
+		}
+		if end-begin >= longDigits {
+			return true
+		}
+		i = end + longDigits - 1
+	}
+	return false
+}
+
+func isDigit(b byte) bool { return b >= '0' && b <= '9' }
+
+// findLongInteger returns the path of the first number in a google.protobuf.Value whose integer part is past 2^53, and
+// the number as it was written. Numbers elsewhere are read digit by digit and lose nothing.
+func findLongInteger(data []byte, m proto.Message) (path, number string, found bool) {
+	return findInJSON(data, m.ProtoReflect().Descriptor(), func(token any, free bool) bool {
+		n, ok := token.(json.Number)
+		return ok && free && pastExact(string(n))
+	})
+}
+
+// pastExact tells whether the integer part of a JSON number is past 2^53.
+func pastExact(number string) bool {
+	digits := strings.TrimPrefix(number, "-")
+	if end := strings.IndexAny(digits, ".eE"); end >= 0 {
+		digits = digits[:end]
+	}
+	if len(digits) < longDigits {
+		return false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return err != nil || n > 1<<53
+}
+
+// findInJSON walks the JSON text of a message and returns the path of the first token (a key, too) that bad accepts,
+// and its text. free is true within a google.protobuf.Struct, Value or ListValue. The text has been read as a message
+// or is about to be refused: the walk itself judges nothing, and stops at the first thing that it does not understand.
+func findInJSON(data []byte, md protoreflect.MessageDescriptor, bad func(token any, free bool) bool) (path, text string, found bool) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	w := &jsonWalk{dec: dec, bad: bad}
+	w.value("", spot{message: md}, 0)
+	return w.path, w.text, w.found
+}
+
+// spot is what the schema expects at a place in the JSON text.
+type spot struct {
+	message protoreflect.MessageDescriptor // an object of this type; nil: a scalar, or unknown
+	entry   protoreflect.FieldDescriptor   // an object whose keys are free and whose values are this map's
+	free    bool                           // any JSON
+}
+
+type jsonWalk struct {
+	dec        *json.Decoder
+	bad        func(token any, free bool) bool
+	path, text string
+	found      bool
+}
+
+// value reads one value; false ends the walk.
+func (w *jsonWalk) value(path string, at spot, depth int) bool {
+	token, err := w.dec.Token()
+	if err != nil || depth > maxJSONDepth {
+		return false
+	}
+	switch token {
+	case json.Delim('{'):
+		return w.object(path, at, depth)
+	case json.Delim('['):
+		for i := 0; w.dec.More(); i++ {
+			if !w.value(path+"["+strconv.Itoa(i)+"]", at, depth+1) {
+				return false
+			}
+		}
+		_, err = w.dec.Token()
+		return err == nil
+	}
+	return w.look(path, token, at.free)
+}
+
+func (w *jsonWalk) object(path string, at spot, depth int) bool {
+	for w.dec.More() {
+		token, err := w.dec.Token()
+		if err != nil {
+			return false
+		}
+		key, ok := token.(string)
+		if !ok || !w.look(appendKey(path, key), token, at.free) {
+			return false
+		}
+		name, next := at.member(key)
+		if !w.value(appendKey(path, name), next, depth+1) {
+			return false
+		}
+	}
+	_, err := w.dec.Token()
+	return err == nil
+}
+
+func (w *jsonWalk) look(path string, token any, free bool) bool {
+	if !w.bad(token, free) {
+		return true
+	}
+	w.path, w.found = path, true
+	switch t := token.(type) {
+	case string:
+		w.text = t
+	case json.Number:
+		w.text = t.String()
+	}
+	return false
+}
+
+// member says what is expected behind a key, and the key's name in a path: a field's name as the contract writes it.
+func (s spot) member(key string) (string, spot) {
+	switch {
+	case s.free:
+		return key, spot{free: true}
+	case s.entry != nil:
+		return key, spotOf(s.entry)
+	case s.message == nil:
+		return key, spot{}
+	}
+	fields := s.message.Fields()
+	fd := fields.ByJSONName(key)
+	if fd == nil {
+		fd = fields.ByTextName(key)
+	}
+	if fd == nil {
+		return key, spot{}
+	}
+	if fd.IsMap() {
+		return fd.TextName(), spot{entry: fd.MapValue()}
+	}
+	return fd.TextName(), spotOf(fd)
+}
+
+func spotOf(fd protoreflect.FieldDescriptor) spot {
+	md := fd.Message()
+	if md == nil {
+		return spot{}
+	}
+	switch md.FullName() {
+	case structName, valueName, listName:
+		return spot{free: true}
+	}
+	return spot{message: md}
+}
+
+// maxKeyText is how many bytes of a key a path shows.
+const maxKeyText = 100
+
+// appendKey writes a key behind a path: .key where it reads as a name, else ["key"].
+func appendKey(path, key string) string {
+	if len(key) > maxKeyText {
+		return path + "[" + strconv.Quote(key[:maxKeyText]) + "…]"
+	}
+	if !isName(key) {
+		return path + "[" + strconv.Quote(key) + "]"
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func isName(key string) bool {
+	if key == "" {
+		return false
+	}
+	for i := range len(key) {
+		switch c := key[i]; {
+		case c == '_', c == '-', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', isDigit(c):
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,70 @@
+package rpc
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// codeOK is the label of a request that was answered without an error.
+const codeOK = "ok"
+
+// metrics counts requests by method and code.
+type metrics struct {
+	duration *prometheus.HistogramVec
+	answered map[string]prometheus.Observer // by procedure, those that were answered without an error
+}
+
+// newMetrics registers the metrics of the services with reg; nil: they are counted and never shown.
+func newMetrics(reg prometheus.Registerer, version string, services ...string) (*metrics, error) {
+	m := &metrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "progressor_rpc_duration_ms",
+			Help:    "Duration of requests in milliseconds, from the decoded request to its answer or error, waiting included.",
+			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000},
+		}, []string{"method", "code"}),
+		answered: map[string]prometheus.Observer{},
+	}
+	for _, name := range services {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			return nil, err
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			procedure := "/" + name + "/" + string(methods.Get(i).Name())
+			m.answered[procedure] = m.duration.WithLabelValues(procedure[1:], codeOK)
+		}
+	}
+	if reg == nil {
+		return m, nil
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "progressor_build",
+		Help:        "Always 1; its label says which version runs.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	for _, c := range []prometheus.Collector{m.duration, build} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) observe(procedure string, err error, took time.Duration) {
+	ms := float64(took) / float64(time.Millisecond)
+	if o, ok := m.answered[procedure]; ok && err == nil {
+		o.Observe(ms)
+		return
+	}
+	code := codeOK
+	if err != nil {
+		code = connect.CodeOf(err).String()
+	}
+	m.duration.WithLabelValues(procedure[1:], code).Observe(ms)
+}

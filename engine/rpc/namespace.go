@@ -1,0 +1,60 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/engine"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// namespaces serves NamespaceService.
+type namespaces struct {
+	progressorv1connect.UnimplementedNamespaceServiceHandler
+	engine *engine.Engine
+}
+
+// PutNamespace makes a namespace or replaces its settings.
+func (s *namespaces) PutNamespace(ctx context.Context, r *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
+	ns, err := s.engine.PutNamespace(ctx, r.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.PutNamespaceResponse{Namespace: ns}, nil
+}
+
+// GetNamespace reads a namespace.
+func (s *namespaces) GetNamespace(ctx context.Context, r *progressorv1.GetNamespaceRequest) (*progressorv1.GetNamespaceResponse, error) {
+	ns, err := s.engine.GetNamespace(ctx, r.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.GetNamespaceResponse{Namespace: ns}, nil
+}
+
+// ListNamespaces reads every namespace.
+func (s *namespaces) ListNamespaces(ctx context.Context, _ *progressorv1.ListNamespacesRequest) (*progressorv1.ListNamespacesResponse, error) {
+	list, err := s.engine.ListNamespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListNamespacesResponse{Namespaces: list}, nil
+}
+
+// PauseNamespace stops handing out the tasks of a namespace.
+func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
+	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), true)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.PauseNamespaceResponse{Namespace: ns}, nil
+}
+
+// ResumeNamespace hands them out again.
+func (s *namespaces) ResumeNamespace(ctx context.Context, r *progressorv1.ResumeNamespaceRequest) (*progressorv1.ResumeNamespaceResponse, error) {
+	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), false)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ResumeNamespaceResponse{Namespace: ns}, nil
+}

@@ -1,0 +1,269 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// processes serves ProcessService. What it does not have yet (WatchProcess, CancelProcess, SuspendProcess and
+// ResumeProcess) is answered UNIMPLEMENTED.
+type processes struct {
+	progressorv1connect.UnimplementedProcessServiceHandler
+	engine *engine.Engine
+}
+
+// Start creates a process and runs its INIT task.
+func (s *processes) Start(ctx context.Context, r *progressorv1.StartRequest) (*progressorv1.StartResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := metadataJSON("metadata", r.GetMetadata())
+	if err != nil {
+		return nil, err
+	}
+	p := engine.StartParams{
+		Key:            key,
+		Args:           r.GetArgs(),
+		Context:        r.GetContext(),
+		Metadata:       metadata,
+		IdempotencyKey: r.GetIdempotencyKey(),
+		Range:          r.GetRange(),
+		Accepted:       accepted(r.GetWait()),
+		Timeout:        durationOf(r.GetTimeout()),
+		Priority:       r.GetPriority(),
+		Actor:          actorOf(ctx),
+	}
+	if t := r.GetStartTime(); t != nil {
+		p.StartTime = t.AsTime()
+	}
+	a, err := s.engine.Start(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.StartResponse{ProcessId: a.ProcessID, TaskId: a.TaskID, Response: a.Response}, nil
+}
+
+// Call runs a CALL task; with WAIT_ACCEPTED a NOTIFY task.
+func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.engine.Call(ctx, engine.CallParams{
+		Key:            key,
+		Args:           r.GetArgs(),
+		Context:        r.GetContext(),
+		IdempotencyKey: r.GetIdempotencyKey(),
+		Range:          r.GetRange(),
+		Accepted:       accepted(r.GetWait()),
+		Timeout:        durationOf(r.GetTimeout()),
+		Priority:       r.GetPriority(),
+		Actor:          actorOf(ctx),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CallResponse{TaskId: a.TaskID, Response: a.Response}, nil
+}
+
+// Repair takes a process out of ERROR, with the processor's help or without.
+func (s *processes) Repair(ctx context.Context, r *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	p := engine.RepairParams{
+		Key:            key,
+		Simple:         r.GetProcessor() == nil,
+		Args:           r.GetProcessor().GetArgs(),
+		Context:        r.GetContext(),
+		IdempotencyKey: r.GetIdempotencyKey(),
+		Range:          r.GetProcessor().GetRange(),
+		Accepted:       accepted(r.GetWait()),
+		Timeout:        durationOf(r.GetTimeout()),
+		Actor:          actorOf(ctx),
+	}
+	a, err := s.engine.Repair(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.RepairResponse{TaskId: a.TaskID, Response: a.Response}, nil
+}
+
+// AwaitTask waits for a task that was accepted earlier.
+func (s *processes) AwaitTask(ctx context.Context, r *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	task, err := s.engine.AwaitTask(ctx, engine.AwaitParams{
+		Key:            key,
+		TaskID:         r.GetTaskId(),
+		IdempotencyKey: r.GetIdempotencyKey(),
+		Timeout:        durationOf(r.GetTimeout()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.AwaitTaskResponse{Task: task}, nil
+}
+
+// GetProcess reads a process, with a part of its history.
+func (s *processes) GetProcess(ctx context.Context, r *progressorv1.GetProcessRequest) (*progressorv1.GetProcessResponse, error) {
+	p, err := s.engine.GetProcess(ctx, keyOf(r), r.GetRange(), durationOf(r.GetAwaitInit()))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.GetProcessResponse{Process: p}, nil
+}
+
+// ListProcesses reads a page of a namespace's processes.
+func (s *processes) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) (*progressorv1.ListProcessesResponse, error) {
+	status, err := parseFilter(r.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	list, next, err := s.engine.ListProcesses(ctx, engine.ListParams{
+		Namespace: r.GetNamespace(),
+		Status:    status,
+		OrderBy:   r.GetOrderBy(),
+		PageSize:  int(r.GetPageSize()),
+		PageToken: r.GetPageToken(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListProcessesResponse{Processes: list, NextPageToken: next}, nil
+}
+
+// TraceProcess reads a page of a process's tasks, each with its events.
+func (s *processes) TraceProcess(ctx context.Context, r *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
+	tasks, next, err := s.engine.TraceProcess(ctx, keyOf(r), int(r.GetPageSize()), r.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.TraceProcessResponse{Tasks: tasks, NextPageToken: next}, nil
+}
+
+// PutProcess imports a process with its history.
+func (s *processes) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest) (*progressorv1.PutProcessResponse, error) {
+	if _, err := ownKey(r); err != nil {
+		return nil, err
+	}
+	if err := checkPut(r); err != nil {
+		return nil, err
+	}
+	p, err := s.engine.PutProcess(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.PutProcessResponse{Process: p}, nil
+}
+
+// RemoveProcess deletes a process with everything it has.
+func (s *processes) RemoveProcess(ctx context.Context, r *progressorv1.RemoveProcessRequest) (*progressorv1.RemoveProcessResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.engine.RemoveProcess(ctx, key, actorOf(ctx)); err != nil {
+		return nil, err
+	}
+	return &progressorv1.RemoveProcessResponse{}, nil
+}
+
+// keyed is a request about one process.
+type keyed interface {
+	GetNamespace() string
+	GetProcessId() string
+}
+
+func keyOf(r keyed) process.Key {
+	return process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetProcessId()}
+}
+
+// ownKey is the key of a request that changes a process or waits for it: it must not be one of the engine's own, as
+// those of crons are.
+func ownKey(r keyed) (process.Key, error) {
+	if strings.HasPrefix(r.GetProcessId(), "~") {
+		return process.Key{}, &process.InvalidError{
+			Field:   "process_id",
+			Message: `must not begin with "~": such processes are the engine's own, and can only be read`,
+		}
+	}
+	return keyOf(r), nil
+}
+
+// checkPut checks what the rules of the contract cannot say of an import.
+func checkPut(r *progressorv1.PutProcessRequest) error {
+	if _, err := metadataJSON("metadata", r.GetMetadata()); err != nil {
+		return err
+	}
+	for i, e := range r.GetHistory() {
+		path := "history[" + strconv.Itoa(i) + "]"
+		if e.GetEventId() != int64(i)+1 {
+			return &process.InvalidError{Field: path + ".event_id", Message: fmt.Sprintf("must be %d: events are numbered 1, 2, 3, … in order", i+1)}
+		}
+		if _, err := metadataJSON(path+".metadata", e.GetMetadata()); err != nil {
+			return err
+		}
+	}
+	names := make(map[string]bool, len(r.GetTimers()))
+	for i, t := range r.GetTimers() {
+		if names[t.GetName()] {
+			return &process.InvalidError{Field: "timers[" + strconv.Itoa(i) + "].name", Message: fmt.Sprintf("must not name a second timer %q", t.GetName())}
+		}
+		names[t.GetName()] = true
+	}
+	return nil
+}
+
+// metadataJSON writes metadata as it is stored; nil for none. field is its path.
+func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
+	if m == nil {
+		return nil, nil
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m.AsMap()); err != nil {
+		return nil, &process.InvalidError{Field: field, Message: "must be a JSON object"}
+	}
+	data := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	if len(data) > process.MaxMetadataBytes {
+		return nil, &process.InvalidError{
+			Field: field, TooLarge: true,
+			Message: fmt.Sprintf("must be at most %d bytes as JSON, and has %d", process.MaxMetadataBytes, len(data)),
+		}
+	}
+	return data, nil
+}
+
+func accepted(w progressorv1.Wait) bool { return w == progressorv1.Wait_WAIT_ACCEPTED }
+
+// durationOf is 0 for a duration that is not set.
+func durationOf(d *durationpb.Duration) time.Duration { return d.AsDuration() }
+
+// actorOf says who asks: without authentication no more than from where.
+func actorOf(ctx context.Context) process.Actor {
+	call, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok {
+		return process.Actor{}
+	}
+	return process.Actor{Source: call.Peer().Addr}
+}

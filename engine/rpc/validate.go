@@ -1,0 +1,113 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// validation checks requests: the rules of the contract, and what no rule can say. It is made once, for every request
+// of the services that are served, so that no client waits for a rule to be compiled.
+type validation struct {
+	rules  protovalidate.Validator
+	checks contentChecks
+}
+
+func newValidation(services ...string) (*validation, error) {
+	checks := contentChecks{}
+	var requests []protoreflect.MessageDescriptor
+	for _, name := range services {
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			return nil, fmt.Errorf("validation of %s: %w", name, err)
+		}
+		methods := d.(protoreflect.ServiceDescriptor).Methods()
+		for i := range methods.Len() {
+			request := methods.Get(i).Input()
+			requests = append(requests, request)
+			checks.of(request)
+		}
+	}
+	rules, err := protovalidate.New(protovalidate.WithMessageDescriptors(requests...), protovalidate.WithDisableLazy(),
+		// One violation at a time: a message of 16 MiB could hold millions of them.
+		protovalidate.WithFailFast())
+	if err != nil {
+		return nil, fmt.Errorf("validation: %w", err)
+	}
+	return &validation{rules, checks}, nil
+}
+
+// check returns a *process.InvalidError where the request breaks a rule.
+func (v *validation) check(request any) error {
+	m, ok := request.(proto.Message)
+	if !ok {
+		return nil
+	}
+	r := m.ProtoReflect()
+	if c := v.checks[r.Descriptor().FullName()]; c != nil {
+		if fault := c.check(r); fault != nil {
+			return fault
+		}
+	}
+	err := v.rules.Validate(m)
+	if err == nil {
+		return nil
+	}
+	if violated, ok := errors.AsType[*protovalidate.ValidationError](err); ok && len(violated.Violations) > 0 {
+		return invalidOf(violated.Violations[0])
+	}
+	return fmt.Errorf("validate %s: %w", r.Descriptor().FullName(), err)
+}
+
+// invalidOf turns a violation of the contract's rules into the engine's error.
+func invalidOf(violation *protovalidate.Violation) *process.InvalidError {
+	rule := violation.Proto.GetRuleId()
+	message := violation.Proto.GetMessage()
+	switch {
+	case rule == "required" && violation.FieldDescriptor == nil:
+		message = "is required: one of its choices must be set"
+	case rule == "required" || isEmpty(violation.FieldValue):
+		message = "is required: it must not be empty"
+	case message == "":
+		message = "breaks the rule " + rule
+	case rule == "enum.defined_only" && violation.FieldDescriptor != nil && violation.FieldDescriptor.Enum() != nil:
+		message = "must be one of " + enumNames(violation.FieldDescriptor.Enum())
+	}
+	return &process.InvalidError{
+		Field:    protovalidate.FieldPathString(violation.Proto.GetField()),
+		Message:  message,
+		TooLarge: isLimit(rule),
+	}
+}
+
+// isEmpty tells whether a value that broke a rule is the empty string.
+func isEmpty(v protoreflect.Value) bool {
+	s, ok := v.Interface().(string)
+	return ok && s == ""
+}
+
+// isLimit tells whether a rule limits a size: of bytes, of characters, of elements.
+func isLimit(rule string) bool {
+	_, name, _ := strings.Cut(rule, ".")
+	switch name {
+	case "max_len", "max_bytes", "max_items", "max_pairs":
+		return true
+	}
+	return false
+}
+
+func enumNames(enum protoreflect.EnumDescriptor) string {
+	values := enum.Values()
+	names := make([]string, 0, values.Len())
+	for i := range values.Len() {
+		names = append(names, string(values.Get(i).Name()))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,208 @@
+package rpc
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+func call(change func(*progressorv1.CallRequest)) proto.Message {
+	r := &progressorv1.CallRequest{Namespace: "n", ProcessId: "p"}
+	change(r)
+	return r
+}
+
+func start(change func(*progressorv1.StartRequest)) proto.Message {
+	r := &progressorv1.StartRequest{Namespace: "n"}
+	change(r)
+	return r
+}
+
+func put(change func(*progressorv1.PutProcessRequest)) proto.Message {
+	r := &progressorv1.PutProcessRequest{Namespace: "n", ProcessId: "p", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
+	change(r)
+	return r
+}
+
+func TestRequestsThatBreakARule(t *testing.T) {
+	t.Parallel()
+	valid, err := newValidation(services...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mib := make([]byte, 1<<20+1)
+	for _, c := range []struct {
+		name     string
+		request  proto.Message
+		field    string // "" where the request is sound
+		tooLarge bool
+	}{
+		{"sound", call(func(*progressorv1.CallRequest) {}), "", false},
+		{"largest args", call(func(r *progressorv1.CallRequest) { r.Args = mib[:1<<20] }), "", false},
+		{"args", call(func(r *progressorv1.CallRequest) { r.Args = mib }), "args", true},
+		{"context", call(func(r *progressorv1.CallRequest) { r.Context = mib }), "context", true},
+		{"no namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = "" }), "namespace", false},
+		{"characters of a namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = "a b" }), "namespace", false},
+		{"long namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = strings.Repeat("a", 129) }), "namespace", true},
+		{"no process_id", call(func(r *progressorv1.CallRequest) { r.ProcessId = "" }), "process_id", false},
+		{"bytes of a process_id", call(func(r *progressorv1.CallRequest) { r.ProcessId = strings.Repeat("é", 129) }), "process_id", true},
+		{"idempotency_key", call(func(r *progressorv1.CallRequest) { r.IdempotencyKey = strings.Repeat("k", 257) }), "idempotency_key", true},
+		{"wait", call(func(r *progressorv1.CallRequest) { r.Wait = 9 }), "wait", false},
+		{"direction", call(func(r *progressorv1.CallRequest) { r.Range = &progressorv1.HistoryRange{Direction: 9} }), "range.direction", false},
+		{"limit", call(func(r *progressorv1.CallRequest) { r.Range = &progressorv1.HistoryRange{Limit: proto.Int32(-1)} }), "range.limit", false},
+		{"negative timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(-time.Second) }), "timeout", false},
+		{"broken timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = &durationpb.Duration{Nanos: 2e9} }), "timeout", false},
+		{"long timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(process.MaxDuration + 1) }), "timeout", false},
+		{"longest timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(process.MaxDuration) }), "", false},
+		{"NUL", call(func(r *progressorv1.CallRequest) { r.IdempotencyKey = "\x00" }), "idempotency_key", false},
+		{"no process_id to start", start(func(*progressorv1.StartRequest) {}), "", false},
+		{"early", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: -1} }), "start_time", false},
+		{"earliest", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{} }), "", false},
+		{"late", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: maxTimestamp} }), "start_time", false},
+		{"latest", start(func(r *progressorv1.StartRequest) {
+			r.StartTime = timestamppb.New(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
+		}), "", false},
+		{"NaN", start(func(r *progressorv1.StartRequest) {
+			r.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(math.NaN())}}
+		}), "metadata.a", false},
+		{"no value", start(func(r *progressorv1.StartRequest) {
+			r.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": {}}}
+		}), "metadata.a", false},
+		{"status", put(func(r *progressorv1.PutProcessRequest) { r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_INIT }), "status", false},
+		{"timers", put(func(r *progressorv1.PutProcessRequest) {
+			for range 101 {
+				r.Timers = append(r.Timers, &progressorv1.Timer{FireTime: timestamppb.Now()})
+			}
+		}), "timers", true},
+		{"payload", put(func(r *progressorv1.PutProcessRequest) {
+			r.History = []*progressorv1.Event{{EventId: 1}, {EventId: 2, Payload: mib}}
+		}), "history[1].payload", true},
+		{"NUL in an event", put(func(r *progressorv1.PutProcessRequest) {
+			m, err := structpb.NewStruct(map[string]any{"k": map[string]any{"l": []any{"x", "\x00"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.History = []*progressorv1.Event{{EventId: 1, Metadata: m}}
+		}), "history[0].metadata.k.l[1]", false},
+		{"headers", &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+			Namespace: "n", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
+				Connect: &progressorv1.ConnectProcessor{Url: "http://localhost", Headers: map[string]string{"A": "\x00"}},
+			}},
+		}}, `namespace.processor.connect.headers["A"]`, false},
+		{"no processor", &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "n"}}, "namespace.processor", false},
+		{"await nothing", &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"}, "key", false},
+	} {
+		err := valid.check(c.request)
+		if c.field == "" {
+			if err != nil {
+				t.Errorf("%s: got %v, want none", c.name, err)
+			}
+			continue
+		}
+		invalid, ok := errors.AsType[*process.InvalidError](err)
+		if !ok || invalid.Field != c.field || invalid.TooLarge != c.tooLarge || invalid.Message == "" {
+			t.Errorf("%s: got %#v, want field %s, too large %v", c.name, err, c.field, c.tooLarge)
+		}
+	}
+}
+
+func TestImportsAndMetadata(t *testing.T) {
+	t.Parallel()
+	large, err := structpb.NewStruct(map[string]any{"a": strings.Repeat("x", process.MaxMetadataBytes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		request *progressorv1.PutProcessRequest
+		field   string
+	}{
+		{"sound", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 2}}}, ""},
+		{"gap", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 3}}}, "history[1].event_id"},
+		{"metadata", &progressorv1.PutProcessRequest{Metadata: large}, "metadata"},
+		{"an event's metadata", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1, Metadata: large}}}, "history[0].metadata"},
+		{"twin timers", &progressorv1.PutProcessRequest{Timers: []*progressorv1.Timer{{Name: "a"}, {Name: ""}, {Name: "a"}}}, "timers[2].name"},
+	} {
+		invalid, _ := errors.AsType[*process.InvalidError](checkPut(c.request))
+		if c.field == "" && invalid != nil || c.field != "" && (invalid == nil || invalid.Field != c.field) {
+			t.Errorf("%s: got %v, want %q", c.name, invalid, c.field)
+		}
+	}
+	m, err := structpb.NewStruct(map[string]any{"b": "<&>", "a": []any{1.0, nil, true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := metadataJSON("metadata", m)
+	if want := `{"a":[1,null,true],"b":"<&>"}`; err != nil || string(got) != want {
+		t.Errorf("metadata: got %s, %v, want %s", got, err, want)
+	}
+}
+
+func TestIDsOfTheEngineAreRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := ownKey(&progressorv1.CallRequest{Namespace: "n", ProcessId: "~cron/x"}); err == nil {
+		t.Error("~cron/x: got no error")
+	}
+	for _, id := range []string{"", "x", "a~b"} {
+		if key, err := ownKey(&progressorv1.StartRequest{Namespace: "n", ProcessId: id}); err != nil || key.ProcessID != id {
+			t.Errorf("%q: got %v, %v", id, key, err)
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	for filter, want := range map[string]process.Status{
+		"": "", "  ": "", "status = ERROR": process.StatusError, "status=running": process.StatusRunning,
+		`status = "ERROR"`: process.StatusError, "status='Init'": process.StatusInit,
+		"status = PROCESS_STATUS_COMPLETED": process.StatusCompleted, " status =  cancelled ": process.StatusCancelled,
+	} {
+		if got, err := parseFilter(filter); err != nil || got != want {
+			t.Errorf("%q: got %q, %v, want %q", filter, got, err, want)
+		}
+	}
+	for _, filter := range []string{"status", "status = ", "status != ERROR", "process_id = x", "status = ERROR AND detail = x", "status = UNSPECIFIED", `status = "`} {
+		_, err := parseFilter(filter)
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "filter" || !strings.Contains(invalid.Message, "status = ") {
+			t.Errorf("%q: got %v", filter, err)
+		}
+	}
+}
+
+func BenchmarkValidation(b *testing.B) {
+	valid, err := newValidation(services...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := &progressorv1.CallRequest{
+		Namespace: "bench", ProcessId: "0197a8f2-8d1c-7c3e-9d9e-000000000000", Args: make([]byte, 200), IdempotencyKey: "key-1",
+		Timeout: durationpb.New(time.Minute),
+	}
+	b.Run("content", func(b *testing.B) {
+		b.ReportAllocs()
+		c := valid.checks[r.ProtoReflect().Descriptor().FullName()]
+		for b.Loop() {
+			if c.check(r.ProtoReflect()) != nil {
+				b.Fatal()
+			}
+		}
+	})
+	b.Run("all", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := valid.check(r); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

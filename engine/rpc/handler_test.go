@@ -318,3 +318,45 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkServe measures calls over the network of this machine, 64 clients at a time, in the ways that they may come.
+func BenchmarkServe(b *testing.B) {
+	h, err := newHandler(Config{}, echo(), progressorv1connect.UnimplementedNamespaceServiceHandler{}, func() error { return nil })
+	if err != nil {
+		b.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, ln, h, nil, time.Second) }()
+	h1 := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	url := "http://" + ln.Addr().String()
+	for name, client := range map[string]progressorv1connect.ProcessServiceClient{
+		"connect": progressorv1connect.NewProcessServiceClient(h1, url),
+		"json":    progressorv1connect.NewProcessServiceClient(h1, url, connect.WithProtoJSON()),
+		"grpc":    progressorv1connect.NewProcessServiceClient(h2c, url, connect.WithGRPC()),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetParallelism(32) // for each of the machine's cores
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					r := &progressorv1.CallRequest{Namespace: "n", ProcessId: "p", Args: make([]byte, 200)}
+					if _, err := client.Call(b.Context(), r); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+	stop()
+	if err := <-served; err != nil {
+		b.Fatal(err)
+	}
+}

@@ -138,6 +138,19 @@ namespaces:
 	}
 }
 
+// The configuration file that docs/configuration.md shows is a good one.
+func TestDocumentedConfiguration(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(doc), "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces\n" {
+		t.Errorf("output = %q", out)
+	}
+}
+
 // docs/configuration.md has every setting of serve with its environment variable and its key in the file.
 func TestEverySettingIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/configuration.md")

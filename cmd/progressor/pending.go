@@ -11,10 +11,6 @@ type serveCmd struct {
 
 func (serveCmd) Run() error { return nil }
 
-type migrateCmd struct{}
-
-func (migrateCmd) Run() error { return nil }
-
 type doctorCmd struct{}
 
 func (doctorCmd) Run() error { return nil }

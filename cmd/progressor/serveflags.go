@@ -13,6 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
+var errNoDSN = errors.New("--db.dsn is missing; it can also be PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
+
 // configFlag names the configuration file. Its settings are resolved by type settings.
 type configFlag struct {
 	Config string `short:"c" placeholder:"FILE" help:"Configuration file, YAML ($$PROGRESSOR_CONFIG)."`
@@ -61,17 +63,13 @@ type debugFlags struct {
 
 // check refuses what cannot work, before anything is opened.
 func (s *serveSettings) check(namespaces []*progressorv1.Namespace) error {
-	switch {
-	case s.DB.DSN == "":
-		return errors.New("--db.dsn is missing; it can also be PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
-	case s.Engine.ZombieAfter < time.Second:
-		return errors.New("--engine.zombie-after: want at least 1s")
-	case s.Engine.DrainTimeout < 0:
-		return errors.New("--engine.drain-timeout: want 0s or more")
-	case s.Engine.MaxInFlight < 1:
-		return errors.New("--engine.max-in-flight: want 1 or more")
+	if s.DB.DSN == "" {
+		return errNoDSN
 	}
 	if err := checkDSN(s.DB.DSN); err != nil {
+		return err
+	}
+	if err := s.Engine.check(); err != nil {
 		return err
 	}
 	if err := s.DB.poolFlags.check(); err != nil {
@@ -103,6 +101,18 @@ func checkDSN(dsn string) error {
 		reason = err.Error()[i+len("`: "):]
 	}
 	return fmt.Errorf("--db.dsn: cannot parse %s: %s", redactDSN(dsn), reason)
+}
+
+func (e engineFlags) check() error {
+	switch {
+	case e.ZombieAfter < time.Second:
+		return errors.New("--engine.zombie-after: want at least 1s")
+	case e.DrainTimeout <= 0:
+		return errors.New("--engine.drain-timeout: want more than 0s")
+	case e.MaxInFlight < 1:
+		return errors.New("--engine.max-in-flight: want 1 or more")
+	}
+	return nil
 }
 
 func (p poolFlags) check() error {

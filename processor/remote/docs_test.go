@@ -1,0 +1,138 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/processortest"
+)
+
+const docs = "../../docs/processors.md"
+
+// blocks cuts the code of one language out of the page.
+func blocks(t *testing.T, language string) []string {
+	t.Helper()
+	page, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, match := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		found = append(found, match[1])
+	}
+	return found
+}
+
+// TestDocsExamples runs the page's processors in other languages as the page says, and a process against them.
+func TestDocsExamples(t *testing.T) {
+	for language, run := range map[string]struct{ command, file string }{
+		"python": {"python3", "counter.py"},
+		"js":     {"node", "counter.mjs"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			path, err := exec.LookPath(run.command)
+			if err != nil {
+				t.Skipf("%s is not installed here", run.command)
+			}
+			code := blocks(t, language)
+			if len(code) != 1 {
+				t.Fatalf("%d blocks of %s", len(code), language)
+			}
+			file := filepath.Join(t.TempDir(), run.file)
+			if err := os.WriteFile(file, []byte(code[0]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			url := listening(ctx, t, path, file)
+			p := dialed(t, proto.CloneOf(ways["json"]), url)
+			countTogether(ctx, t, processortest.New(p))
+		})
+	}
+}
+
+// listening starts the program and waits for the address that it prints.
+func listening(ctx context.Context, t *testing.T, program, file string) string {
+	t.Helper()
+	command := exec.CommandContext(ctx, program, file, "0")
+	command.Stderr = os.Stderr
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+}
+
+// countTogether is what the page says of its counters.
+func countTogether(ctx context.Context, t *testing.T, p *processortest.Process) {
+	t.Helper()
+	if _, err := p.Start(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // over connections that are used again
+		if _, err := p.Call(ctx, []byte(`{"add":2}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := p.Call(ctx, []byte(`{"add":1}`))
+	rejection, _ := errors.AsType[*processor.RejectionError](err)
+	if rejection == nil || rejection.Rejection.GetReason() != "too_many" || rejection.Rejection.GetMessage() != "there is room for 0" {
+		t.Errorf("one too many: %v", err)
+	}
+	if err := p.Advance(ctx, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	response, err := p.Call(ctx, []byte(`{"add":3}`))
+	if got := strings.ReplaceAll(string(response), " ", ""); err != nil || got != `{"count":3}` || len(p.Events()) != 52 {
+		t.Errorf("after the reset: %s, %v, %d events", got, err, len(p.Events()))
+	}
+	_, err = p.Call(ctx, []byte(`{"add":"x"}`))
+	if rejection, _ = errors.AsType[*processor.RejectionError](err); rejection == nil || rejection.Rejection.GetReason() != "bad_args" {
+		t.Errorf("bad args: %v", err)
+	}
+	if err := p.Notify(ctx, []byte(`{"add":4}`)); err != nil || p.Status() != process.StatusRunning || len(p.Events()) != 53 {
+		t.Error(err, p.Status())
+	}
+	if err := p.Cancel(ctx, "enough"); err != nil || p.Status() != process.StatusCancelled {
+		t.Error(err, p.Status())
+	}
+}
+
+// TestDocsGo holds: what the page shows of Go stands in a test that compiles and runs.
+func TestDocsGo(t *testing.T) {
+	example, err := os.ReadFile("../example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unindented := strings.ReplaceAll(string(example), "\n\t", "\n")
+	for _, start := range []string{"type Counter struct", "p := processortest.New("} {
+		for _, block := range blocks(t, "go") {
+			if strings.HasPrefix(block, start) && !strings.Contains(string(example), block) && !strings.Contains(unindented, block) {
+				t.Errorf("the block that begins with %q is not in example_test.go", start)
+			}
+		}
+	}
+}

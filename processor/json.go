@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -80,7 +80,8 @@ func (p *JSON[State]) typed(handle func(context.Context, *Task[State]) error) Fu
 // reason "bad_args", fit to be returned as it is.
 func ArgsOf[T any](req *progressorv1.ProcessRequest) (T, error) {
 	var v T
-	return v, decodeArgs(req, &v)
+	err := decodeArgs(req, &v)
+	return v, err
 }
 
 // StateOf decodes the process's state; the zero value where there is none yet. Fields that State does not have are passed
@@ -112,12 +113,12 @@ func decodeArgs(req *progressorv1.ProcessRequest, v any) error {
 	decoder := json.NewDecoder(bytes.NewReader(req.GetArgs()))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(v)
-	if err == io.EOF {
-		err = fmt.Errorf("they are empty")
+	if errors.Is(err, io.EOF) {
+		err = errors.New("they are empty")
 	}
 	if err == nil {
-		if _, more := decoder.Token(); more != io.EOF {
-			err = fmt.Errorf("something follows the JSON value")
+		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the JSON value")
 		}
 	}
 	if err == nil {

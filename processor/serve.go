@@ -49,17 +49,19 @@ func ServeOn(ctx context.Context, listener net.Listener, p Processor, opts ...Op
 	server.Protocols.SetUnencryptedHTTP2(o.tls == nil)
 	server.Protocols.SetHTTP2(o.tls != nil)
 
-	stopped := make(chan error, 1)
+	var served error
+	stopped := make(chan struct{})
 	go func() {
+		defer close(stopped)
 		if o.tls == nil {
-			stopped <- server.Serve(listener)
+			served = server.Serve(listener)
 			return
 		}
-		stopped <- server.ServeTLS(listener, "", "")
+		served = server.ServeTLS(listener, "", "")
 	}()
 	select {
-	case err := <-stopped:
-		return fmt.Errorf("serve processor: %w", err)
+	case <-stopped:
+		return fmt.Errorf("serve processor: %w", served)
 	case <-ctx.Done():
 	}
 	err := stop(ctx, server, cutOff, o.stopTimeout)

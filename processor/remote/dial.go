@@ -25,7 +25,7 @@
 // # Safety
 //
 // The address is looked at after it was resolved, for every connection: link-local and metadata addresses are never
-// dialled; loopback and private ones are, processors live there. Redirects are not followed, proxies of the environment
+// connected to; loopback and private ones are, processors live there. Redirects are not followed, proxies of the environment
 // not used, cookies not kept, answers not decompressed. Error texts hold neither payloads nor header values.
 package remote
 

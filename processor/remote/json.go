@@ -31,7 +31,7 @@ func jsonCall(target *url.URL, headers http.Header, transport *http.Transport) c
 			return nil, fmt.Errorf("make the request: %w", err)
 		}
 		setHeaders(post.Header, headers)
-		resp, err := send(transport, post)
+		resp, err := send(transport, post) //nolint:bodyclose // readJSON closes it
 		if err != nil {
 			return nil, err
 		}

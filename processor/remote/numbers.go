@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// exactNumbers refuses JSON with an integer that a double cannot hold, by its path: metadata and job results are
+// exactNumbers refuses JSON with an integer past 2^53, where a double loses digits, by its path: metadata and job results are
 // google.protobuf.Value, and would round it without a word. The other fields of an answer are strings where they are long.
 func exactNumbers(text []byte) error {
 	if !longDigits(text) {
@@ -18,8 +18,8 @@ func exactNumbers(text []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var value any
-	if decoder.Decode(&value) != nil {
-		return nil // no JSON: whoever reads it says so
+	if err := decoder.Decode(&value); err != nil {
+		return fmt.Errorf("read the ProcessResponse: %w", err)
 	}
 	return exact("", value)
 }
@@ -61,15 +61,15 @@ func exact(path string, value any) error {
 	return nil
 }
 
-// exactNumber tells whether an integer is the same as a double. Fractions are taken as the approximations that they are.
+// maxInteger is 2^53: up to it a double holds every integer.
+var maxInteger = big.NewInt(1 << 53)
+
+// exactNumber tells whether a number is at most 2^53 if it is an integer. Fractions are taken as the approximations that
+// they are.
 func exactNumber(text string) bool {
 	if strings.ContainsAny(text, ".eE") {
 		return true
 	}
 	integer, ok := new(big.Int).SetString(text, 10)
-	if !ok {
-		return false
-	}
-	_, accuracy := new(big.Float).SetInt(integer).Float64()
-	return accuracy == big.Exact
+	return ok && integer.CmpAbs(maxInteger) <= 0
 }

@@ -179,7 +179,7 @@ func TestOutcomes(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
-				handler := processor.Handler(processor.Func(test.answer), processor.WithLogger(quiet))
+				handler := processor.Handler(test.answer, processor.WithLogger(quiet))
 				resp, err := dialed(t, way, serve(t, handler).URL).Process(t.Context(), request())
 				if processor.Unreachable(err) != test.unreachable || processor.BadResponse(err) != test.badResponse {
 					t.Fatalf("error %v", err)

@@ -40,10 +40,27 @@ const (
 	stepWait  = time.Minute
 )
 
+// MainOption changes what Main does.
+type MainOption func(*mainOptions)
+
+type mainOptions struct{ everyInvariant bool }
+
+// EveryInvariantLooked fails a run of all the package's tests in which an invariant had no row to look at, at the end of any
+// test: it would hold of empty tables too, and proves nothing. Runs of some tests (-run, -skip, -short, -list) are not judged.
+func EveryInvariantLooked() MainOption { return func(o *mainOptions) { o.everyInvariant = true } }
+
 // Main runs the tests of a package, ends the server if one was started, and exits. Without it the server ends with the
 // process too, but the next run has to clean up after it.
-func Main(m *testing.M) {
+func Main(m *testing.M, with ...MainOption) {
+	var chosen mainOptions
+	for _, option := range with {
+		option(&chosen)
+	}
 	code := m.Run()
+	if idle := looked.idle(); chosen.everyInvariant && code == 0 && runsAll() && len(idle) > 0 {
+		fmt.Fprintln(os.Stderr, "storagetest: no test left a row for these invariants to look at:", strings.Join(idle, ", "))
+		code = 1
+	}
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "storagetest:", err)
 		code = max(code, 1)
@@ -124,11 +141,12 @@ func Invariants(t testing.TB, dsn string) {
 		return
 	}
 	defer conn.Close(ctx)
-	violations, err := storage.CheckInvariants(ctx, conn)
+	report, err := storage.CheckInvariants(ctx, conn)
 	if err != nil {
 		t.Errorf("storagetest: check invariants: %v", err)
 	}
-	for _, violation := range violations {
+	looked.add(report.Looked)
+	for _, violation := range report.Violations {
 		t.Errorf("invariant broken: %v", violation)
 	}
 }

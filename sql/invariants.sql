@@ -1,0 +1,201 @@
+-- FindViolations looks for rows that break what must hold at any moment. It is one statement, so it sees one moment, also of a
+-- database at work. Every part names its invariant; CountLooked tells how many rows each of them has looked at.
+-- name: FindViolations :many
+WITH
+-- Every place where a task can stand. A removed process's are left to the batches that delete it.
+placed AS MATERIALIZED (
+  SELECT namespace, process_id, task_id, 'tasks' AS place FROM tasks UNION ALL
+  SELECT namespace, process_id, task_id, 'running' FROM running UNION ALL
+  SELECT namespace, process_id, task_id, 'schedule' FROM schedule UNION ALL
+  SELECT namespace, process_id, task_id, 'answers' FROM answers),
+-- Waiting rows that go by themselves once their process is free.
+queue AS MATERIALIZED (
+  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places,
+         min(task_id) FILTER (WHERE task_type IN ('CALL', 'NOTIFY', 'REPAIR')) AS first_task_id
+    FROM schedule WHERE waits_for IN ('process', 'place') GROUP BY namespace, process_id),
+numbered AS MATERIALIZED (
+  SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id FROM events GROUP BY namespace, process_id),
+found AS (
+-- task_in_one_place: a task waits, or runs, or has ended.
+SELECT 'task_in_one_place' AS invariant, namespace, process_id,
+       format('task %s stands in %s', task_id, string_agg(place, ', ' ORDER BY place)) AS detail
+  FROM placed GROUP BY namespace, process_id, task_id HAVING count(*) > 1
+UNION ALL
+-- no_orphans: what belongs to a process leaves with it.
+SELECT 'no_orphans', o.namespace, o.process_id, format('rows in %s without a process', string_agg(DISTINCT o.place, ', '))
+  FROM (SELECT namespace, process_id, place FROM placed WHERE place <> 'answers' UNION ALL SELECT namespace, process_id, 'events' FROM numbered) o
+  LEFT JOIN processes p ON p.namespace = o.namespace AND p.process_id = o.process_id
+ WHERE p.process_id IS NULL GROUP BY o.namespace, o.process_id
+UNION ALL
+-- running_fits_status: INIT runs an INIT task, ERROR a repair, RUNNING anything else, an end nothing.
+SELECT 'running_fits_status', r.namespace, r.process_id, format('task %s, a %s, runs in a process in %s', r.task_id, r.task_type, p.status)
+  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+ WHERE p.removed_time IS NULL
+   AND CASE p.status WHEN 'INIT' THEN r.task_type <> 'INIT' WHEN 'ERROR' THEN r.task_type <> 'REPAIR'
+                     WHEN 'RUNNING' THEN r.task_type IN ('INIT', 'REPAIR') WHEN 'SUSPENDED' THEN r.task_type = 'REPAIR' ELSE false END
+UNION ALL
+-- one_next_task: at most one row of a process waits for a place.
+SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
+UNION ALL
+-- somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT that
+-- waits for its next attempt holds up what waits behind it.
+SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
+  FROM queue q JOIN processes p ON p.namespace = q.namespace AND p.process_id = q.process_id
+ WHERE q.places = 0 AND p.status IN ('INIT', 'RUNNING', 'ERROR')
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = q.namespace AND r.process_id = q.process_id)
+   AND NOT (p.status = 'INIT' AND EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
+                                             AND s.task_type = 'INIT' AND s.waits_for = 'time'))
+UNION ALL
+-- in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.
+SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the later task %s runs', q.first_task_id, r.task_id)
+  FROM running r JOIN queue q ON q.namespace = r.namespace AND q.process_id = r.process_id
+ WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1 AND q.first_task_id < r.task_id
+UNION ALL
+-- events_numbered: event ids are 1, 2, 3, …, last_event_id.
+SELECT 'events_numbered', p.namespace, p.process_id,
+       format('last_event_id is %s; %s events from %s to %s', p.last_event_id, coalesce(e.n, 0), coalesce(e.first_id, 0), coalesce(e.last_id, 0))
+  FROM processes p LEFT JOIN numbered e ON e.namespace = p.namespace AND e.process_id = p.process_id
+ WHERE p.removed_time IS NULL
+   AND (coalesce(e.n, 0) <> p.last_event_id OR coalesce(e.last_id, 0) <> p.last_event_id OR (p.last_event_id > 0 AND e.first_id <> 1))
+UNION ALL
+-- events_of_attempt: an event carries the attempt that finished its task; one without a task was imported.
+SELECT 'events_of_attempt', e.namespace, e.process_id,
+       format('event %s is of task %s, attempt %s; the task ended with attempt %s', e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
+  FROM events e JOIN processes p ON p.namespace = e.namespace AND p.process_id = e.process_id AND p.removed_time IS NULL
+  LEFT JOIN tasks t ON t.namespace = e.namespace AND t.process_id = e.process_id AND t.task_id = e.task_id
+ WHERE (e.task_id <> 0 AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt)) OR (e.task_id = 0 AND e.attempt <> 0)
+UNION ALL
+-- error_has_culprit: corrupted_by is a task that ended with ERROR; 0: imported.
+SELECT 'error_has_culprit', p.namespace, p.process_id, format('corrupted_by is %s, which is %s', p.corrupted_by, coalesce(t.status::text, 'no task'))
+  FROM processes p LEFT JOIN tasks t ON t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by
+ WHERE p.status = 'ERROR' AND p.removed_time IS NULL AND p.corrupted_by <> 0 AND t.status IS DISTINCT FROM 'ERROR'
+UNION ALL
+-- error_holds_all: nothing but a repair waits in a process in ERROR.
+SELECT 'error_holds_all', s.namespace, s.process_id, format('task %s, a %s, waits in a process in ERROR', s.task_id, s.task_type)
+  FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
+ WHERE p.status = 'ERROR' AND p.removed_time IS NULL AND s.task_type <> 'REPAIR'
+UNION ALL
+-- end_is_empty: nothing waits or runs in a process at its end, or removed.
+SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s of a process that is %s', x.task_id, x.place,
+       CASE WHEN p.removed_time IS NOT NULL THEN 'removed' ELSE p.status::text END)
+  FROM processes p JOIN placed x ON x.namespace = p.namespace AND x.process_id = p.process_id AND x.place IN ('running', 'schedule')
+ WHERE p.removed_time IS NOT NULL OR p.status IN ('COMPLETED', 'CANCELLED')
+UNION ALL
+-- init_has_task: a process in INIT has one INIT task that runs or waits, any other process has none.
+SELECT 'init_has_task', p.namespace, p.process_id, format('%s INIT tasks in a process in %s', x.n, p.status)
+  FROM processes p CROSS JOIN LATERAL (
+    SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT')
+         + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT') AS n) x
+ WHERE p.removed_time IS NULL
+   AND x.n <> CASE WHEN p.status = 'INIT' OR (p.status = 'SUSPENDED' AND p.previous_status = 'INIT') THEN 1 ELSE 0 END
+UNION ALL
+-- attention_is_status: attention tells the status and its time, unless that is INIT or RUNNING.
+SELECT 'attention_is_status', namespace, process_id,
+       format('status %s of %s, attention %s of %s', status, status_changed_time, coalesce(attention::text, 'none'), attention_time)
+  FROM processes
+ WHERE removed_time IS NULL AND (attention IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status END
+    OR attention_time IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status_changed_time END)
+UNION ALL
+-- status_is_sound: why a process is broken is said where it is broken, and what a resume gives back where it is suspended.
+SELECT 'status_is_sound', namespace, process_id,
+       format('status %s, previous_status %s, detail %L, corrupted_by %s', status, coalesce(previous_status::text, 'none'), detail, coalesce(corrupted_by::text, 'none'))
+  FROM processes
+ WHERE removed_time IS NULL AND ((status <> 'ERROR' AND (detail IS NOT NULL OR corrupted_by IS NOT NULL))
+    OR (status = 'SUSPENDED' AND (previous_status IN ('INIT', 'RUNNING')) IS NOT TRUE))
+UNION ALL
+-- token_grows: the attempt that runs came after every attempt of its process that has ended, and the tokens of two never agree.
+SELECT 'token_grows', r.namespace, r.process_id, format('token %s runs; token %s of task %s has ended', r.fencing_token, x.fencing_token, x.task_id)
+  FROM running r JOIN (SELECT namespace, process_id, task_id, fencing_token FROM tasks UNION ALL
+                       SELECT namespace, process_id, task_id, fencing_token FROM schedule) x
+    ON x.namespace = r.namespace AND x.process_id = r.process_id AND x.fencing_token >= r.fencing_token
+UNION ALL
+-- applied_once: one attempt ended one task.
+SELECT 'applied_once', namespace, process_id, format('token %s ended tasks %s', fencing_token, string_agg(task_id::text, ', ' ORDER BY task_id))
+  FROM tasks WHERE status <> 'CANCELLED' AND fencing_token IS NOT NULL GROUP BY namespace, process_id, fencing_token HAVING count(*) > 1
+UNION ALL
+-- task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer.
+SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s', task_id, status, attempt)
+  FROM tasks
+ WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1 OR running_time > finished_time))
+    OR (status = 'FINISHED' AND failure IS NOT NULL) OR (status <> 'FINISHED' AND rejection IS NOT NULL)
+    OR (status = 'CANCELLED' AND response IS NOT NULL) OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
+UNION ALL
+-- retry_is_sound: a task that waits for another attempt tells which was the last.
+SELECT 'retry_is_sound', namespace, process_id, format('task %s has made %s attempts and has no token', task_id, attempt)
+  FROM schedule WHERE attempt > 0 AND fencing_token IS NULL
+UNION ALL
+-- one_timer_a_name: a process has at most one pending timer of each name.
+SELECT 'one_timer_a_name', namespace, process_id, format('%s timers named %L', count(*), timer_name)
+  FROM schedule WHERE timer_name IS NOT NULL GROUP BY namespace, process_id, timer_name HAVING count(*) > 1
+UNION ALL
+-- request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.
+SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: there is no task %s', q.request_id, q.task_id)
+  FROM requests q WHERE q.task_id <> 0 AND NOT EXISTS (
+    SELECT 1 FROM placed x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id))
+SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
+
+-- CountLooked tells how many rows each invariant of FindViolations has to look at: one that looked at none proves nothing.
+-- name: CountLooked :many
+WITH
+waiting AS MATERIALIZED (SELECT namespace, process_id, task_type, waits_for, attempt, timer_name FROM schedule),
+ran AS MATERIALIZED (SELECT namespace, process_id, task_type, attempt FROM running),
+living AS MATERIALIZED (SELECT namespace, process_id, status, last_event_id FROM processes WHERE removed_time IS NULL),
+ended AS MATERIALIZED (
+  SELECT count(*) AS n, count(*) FILTER (WHERE status <> 'CANCELLED') AS ran FROM tasks)
+SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
+  SELECT 'task_in_one_place' AS invariant, (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) AS n
+  UNION ALL SELECT 'no_orphans', (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) + (SELECT count(*) FROM events)
+  UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM ran)
+  UNION ALL SELECT 'one_next_task', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
+  UNION ALL SELECT 'somebody_wakes', (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
+  UNION ALL SELECT 'in_order', (SELECT count(*) FROM ran r JOIN waiting w ON w.namespace = r.namespace AND w.process_id = r.process_id
+                                  AND w.waits_for IN ('process', 'place') AND w.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
+                                 WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1)
+  UNION ALL SELECT 'events_numbered', (SELECT count(*) FROM living WHERE last_event_id > 0)
+  UNION ALL SELECT 'events_of_attempt', (SELECT count(*) FROM events WHERE task_id <> 0)
+  UNION ALL SELECT 'error_has_culprit', (SELECT count(*) FROM living WHERE status = 'ERROR')
+  UNION ALL SELECT 'error_holds_all', (SELECT count(*) FROM living WHERE status = 'ERROR')
+  UNION ALL SELECT 'end_is_empty', (SELECT count(*) FROM processes WHERE removed_time IS NOT NULL OR status IN ('COMPLETED', 'CANCELLED'))
+  UNION ALL SELECT 'init_has_task', (SELECT count(*) FROM living WHERE status = 'INIT')
+  UNION ALL SELECT 'attention_is_status', (SELECT count(*) FROM living WHERE status NOT IN ('INIT', 'RUNNING'))
+  UNION ALL SELECT 'status_is_sound', (SELECT count(*) FROM living)
+  UNION ALL SELECT 'token_grows', (SELECT count(*) FROM ran)
+  UNION ALL SELECT 'applied_once', (SELECT ran FROM ended)
+  UNION ALL SELECT 'task_is_sound', (SELECT n FROM ended)
+  UNION ALL SELECT 'retry_is_sound', (SELECT count(*) FROM waiting WHERE attempt > 0)
+  UNION ALL SELECT 'one_timer_a_name', (SELECT count(*) FROM waiting WHERE timer_name IS NOT NULL)
+  UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)) x;
+
+-- FindStanding looks for work that stands although nothing hinders it, in namespaces that are not paused: once everything has
+-- been done there is none.
+-- name: FindStanding :many
+WITH
+awake AS MATERIALIZED (
+  SELECT p.namespace, p.process_id, p.status FROM processes p
+   WHERE p.removed_time IS NULL AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = p.namespace AND n.paused)),
+found AS (
+-- place_is_found: a task that waits for a place gets one.
+SELECT 'place_is_found' AS invariant, s.namespace, s.process_id, format('task %s has waited for a place since %s', s.task_id, s.scheduled_time) AS detail
+  FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id
+ WHERE s.waits_for = 'place' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+UNION ALL
+-- timer_fires: a timer that is due runs.
+SELECT 'timer_fires', s.namespace, s.process_id, format('task %s has been due since %s', s.task_id, s.scheduled_time)
+  FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status IN ('INIT', 'RUNNING', 'ERROR')
+ WHERE s.waits_for = 'time' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
+UNION ALL
+-- lease_is_held: what runs runs on a node that beats, and not past its deadline.
+SELECT 'lease_is_held', r.namespace, r.process_id,
+       format('task %s runs on node %s until %s; the node''s last heartbeat was at %s', r.task_id, r.node_id, r.deadline, n.beat_time)
+  FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
+ WHERE n.node_id IS NULL OR n.beat_time < statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
+    OR r.deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond')
+SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
+
+-- CountStanding tells how many rows each part of FindStanding has to look at.
+-- name: CountStanding :many
+SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
+  SELECT 'place_is_found' AS invariant, (SELECT count(*) FROM schedule WHERE waits_for = 'place') AS n
+  UNION ALL SELECT 'timer_fires', (SELECT count(*) FROM schedule WHERE waits_for = 'time')
+  UNION ALL SELECT 'lease_is_held', (SELECT count(*) FROM running)) x;

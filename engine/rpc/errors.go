@@ -11,6 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 // maxErrorText is how many bytes of text an error has: gRPC sends it as a header, and clients limit these. What a
@@ -81,7 +82,7 @@ func answerOf(err error) (a answer, known bool) {
 			Reason:        progressorv1.ErrorDetail_REASON_PROCESS_STATUS,
 			Namespace:     wrong.Key.Namespace,
 			ProcessId:     wrong.Key.ProcessID,
-			ProcessStatus: statusOf(wrong.Status),
+			ProcessStatus: wire.Status(wrong.Status),
 		}, text: wrong.Error()}, true
 	}
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
@@ -116,7 +117,7 @@ func taskAnswer(e *engine.TaskError) answer {
 		Namespace:     e.Key.Namespace,
 		ProcessId:     e.Key.ProcessID,
 		TaskId:        e.TaskID,
-		ProcessStatus: statusOf(e.ProcessStatus),
+		ProcessStatus: wire.Status(e.ProcessStatus),
 		Failure:       e.Failure,
 		Rejection:     e.Rejection,
 	}}
@@ -173,10 +174,6 @@ func scopeOf(request any) (namespace, processID string) {
 		processID = r.GetProcessId()
 	}
 	return namespace, processID
-}
-
-func statusOf(s process.Status) progressorv1.ProcessStatus {
-	return progressorv1.ProcessStatus(progressorv1.ProcessStatus_value["PROCESS_STATUS_"+string(s)])
 }
 
 func addDetail(e *connect.Error, d *progressorv1.ErrorDetail) {

@@ -144,15 +144,3 @@ func TestLongTextsAreCutBetweenCharacters(t *testing.T) {
 		t.Errorf("text of %d bytes, detail whole %v", len(got.Message()), proto.Equal(detailOf(got).GetFailure(), whole))
 	}
 }
-
-func TestEveryStatusHasItsNumber(t *testing.T) {
-	t.Parallel()
-	for i, s := range process.Statuses() {
-		if got := statusOf(s); got != progressorv1.ProcessStatus(i+1) {
-			t.Errorf("%s: got %v", s, got)
-		}
-	}
-	if got := statusOf(""); got != progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED {
-		t.Errorf("unknown: got %v", got)
-	}
-}

@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 // processes serves ProcessService. What it does not have yet (WatchProcess, CancelProcess, SuspendProcess and
@@ -238,13 +239,15 @@ func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 	if m == nil {
 		return nil, nil
 	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(m.AsMap()); err != nil {
+	spaced, err := wire.JSON(m)
+	if err != nil {
 		return nil, &process.InvalidError{Field: field, Message: "must be a JSON object"}
 	}
-	data := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	var compact bytes.Buffer // the limit must not depend on how many spaces a library writes
+	if err := json.Compact(&compact, spaced); err != nil {
+		return nil, fmt.Errorf("%s as JSON: %w", field, err)
+	}
+	data := compact.Bytes()
 	if len(data) > process.MaxMetadataBytes {
 		return nil, &process.InvalidError{
 			Field: field, TooLarge: true,

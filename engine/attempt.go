@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// run does a claim and what follows it in the same process, then gives its place back. The caller has taken the place.
+func (e *Engine) run(ns *namespace, c *storage.Claim) {
+	defer e.running.Done()
+	defer ns.places.release()
+	var known *knownHistory
+	for step := 1; ; step++ {
+		// The namespace may have been put anew since the last step.
+		if current, ok := e.registry.all()[ns.name]; ok {
+			ns = current
+		}
+		next, history, ok := e.step(ns, c, known, step)
+		if !ok {
+			return
+		}
+		c, known = next, history
+	}
+}
+
+// step makes one attempt and stores its end. It returns the next task of the process, where this node runs it too.
+func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step int) (*storage.Claim, *knownHistory, bool) {
+	ctx, cancel := context.WithCancelCause(e.doing)
+	defer cancel(nil)
+	if !e.attempts.begin(c, cancel) {
+		return nil, nil, false
+	}
+	defer e.attempts.end(c)
+	began := time.Now()
+	response, history, err := e.attempt(ctx, ns, c, known)
+	ns.metrics.processed(c.TaskType, began)
+	var d decision
+	if err != nil && (context.Cause(ctx) != nil || errors.Is(err, errGivenBack)) {
+		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
+		d = decision{completion: giveBack(c)}
+	} else {
+		d = decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}) //nolint:gosec // jitter
+	}
+	d.completion.StepTimeout = ns.stepTimeout
+	d.completion.Promote = !e.draining.Load() && !ns.paused && (step < maxSteps || !ns.places.contended())
+	saved, ok := e.save(ns, c, d)
+	if !ok || saved.Next == nil {
+		return nil, nil, false
+	}
+	return following(c, &d.completion, saved.Next), history.with(&d.completion, saved.Next), true
+}
+
+// save stores a decision and tells everybody whom it concerns.
+func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Saved, bool) {
+	began := time.Now()
+	key := d.completion.Key
+	saved, err := e.store.SaveResult(&d.completion)
+	if err != nil && !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrUnavailable) && d.completion.Outcome != storage.Retry {
+		// PostgreSQL takes the result from nobody: an answer that passed every check here. The task fails, by name.
+		e.log.Error("result cannot be stored", "process", key, "task_id", c.TaskID, "error", err)
+		failed := decide(attemptEnd{claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)}})
+		failed.completion.StepTimeout = d.completion.StepTimeout
+		d = failed
+		saved, err = e.store.SaveResult(&d.completion)
+	}
+	switch {
+	case errors.Is(err, process.ErrFenced):
+		ns.metrics.stale.Inc()
+		e.log.Info("late result refused: the attempt is over", "process", key, "task_id", c.TaskID, "fencing_token", c.FencingToken)
+		e.waiters.recheck(key)
+		return saved, false
+	case err != nil:
+		e.log.Error("result not stored", "process", key, "task_id", c.TaskID, "error", err)
+		e.waiters.recheck(key)
+		return saved, false
+	}
+	ns.metrics.completed(&d.completion, saved, began)
+	e.announce(c, d, saved)
+	return saved, true
+}
+
+// announce wakes who waits for what was stored.
+func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
+	if d.completion.Outcome != storage.Retry {
+		e.waiters.deliver(c.TaskID, answerOf(d))
+	}
+	for _, id := range saved.Cancelled {
+		e.waiters.deliver(id, answer{status: process.TaskStatusCancelled})
+	}
+	if d.completion.Outcome == storage.Removed || d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.Lost {
+		e.waiters.recheck(d.completion.Key)
+	}
+	if saved.Deferred {
+		e.wakeAll()
+	}
+	if saved.TimerDelay >= 0 && (saved.Next == nil || saved.TimerDelay > 0) {
+		e.timers.alarm(saved.TimerDelay)
+	}
+	for _, t := range d.completion.NamedTimers {
+		e.timers.alarm(max(untilTimer(t), 0))
+	}
+	if d.completion.Outcome == storage.Retry {
+		if d.completion.RetryAfter > 0 {
+			e.timers.alarm(d.completion.RetryAfter)
+		} else {
+			e.calls.wake()
+		}
+	}
+	if c.TaskType == process.TaskRepair && d.completion.Outcome == storage.Finished {
+		e.timers.wake() // timers may be due that the error had cancelled
+	}
+}
+
+func untilTimer(t storage.SetTimer) time.Duration {
+	if t.At.IsZero() {
+		return t.After
+	}
+	return time.Until(t.At)
+}
+
+// attempt asks the processor. A request that surely never reached it is made again by the retry policy while the step timeout
+// lasts, where nobody else would repeat it: the task keeps its place in the order of its process.
+func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (*progressorv1.ProcessResponse, *knownHistory, error) {
+	if c.TaskType == process.TaskRemove {
+		return nil, nil, nil
+	}
+	deadline := time.Now().Add(ns.stepTimeout)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if ns.processor == nil {
+		return nil, nil, errGivenBack
+	}
+	history, err := e.historyOf(ns, c, known)
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err := wire.Request(c, history.events, history.asked, deadline)
+	if err != nil {
+		return nil, history, fmt.Errorf("request of %s/%s: %w", c.Namespace, c.ProcessID, err)
+	}
+	for try := int32(1); ; try++ {
+		response, err := ns.processor.Process(ctx, request)
+		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() || try >= ns.retry.MaxAttempts {
+			return response, history, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, history, err
+		case <-time.After(ns.retry.Interval(try, rand.Float64())): //nolint:gosec // jitter
+		}
+	}
+}
+
+// following is the next claim of the process: what storage promoted, with the process as the completion has left it.
+func following(c *storage.Claim, done *storage.Completion, next *storage.Claim) *storage.Claim {
+	next.PreviousStatus, next.StatusChangedTime, next.CreatedTime, next.Kind = c.PreviousStatus, c.StatusChangedTime, c.CreatedTime, c.Kind
+	if next.Status != c.Status {
+		next.PreviousStatus, next.StatusChangedTime = string(c.Status), next.RunningTime
+	}
+	next.AuxState, next.Metadata, next.LastEventID = c.AuxState, c.Metadata, c.LastEventID
+	if done.Outcome == storage.Finished {
+		next.LastEventID += int64(len(done.Events))
+		if done.AuxState != nil {
+			next.AuxState = done.AuxState
+		}
+		if done.Metadata != nil {
+			next.Metadata = done.Metadata
+		}
+	}
+	return next
+}
+
+// adopt runs claims of this node that came out of a commit whose answer was lost.
+func (e *Engine) adopt(claims []storage.Claim) {
+	for n := range claims {
+		c := &claims[n]
+		ns, ok := e.registry.all()[c.Namespace]
+		if !ok || e.attempts.known(c.FencingToken) {
+			continue
+		}
+		ns.places.force()
+		ns.metrics.adopted.Inc()
+		e.log.Info("task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
+		e.running.Add(1)
+		go e.run(ns, c)
+	}
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// attempts are what this node runs now, by fencing token.
+type attempts struct {
+	mu      sync.Mutex
+	byToken map[int64]*running
+	byKey   map[process.Key]int
+}
+
+// running is one claim that this node runs.
+type running struct {
+	claim  *storage.Claim
+	began  time.Time
+	cancel context.CancelCauseFunc
+}
+
+func newAttempts() *attempts {
+	return &attempts{byToken: map[int64]*running{}, byKey: map[process.Key]int{}}
+}
+
+// begin registers a claim; false: it runs already (it was adopted and handed out both).
+func (a *attempts) begin(c *storage.Claim, cancel context.CancelCauseFunc) bool {
+	key := process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.byToken[c.FencingToken]; ok {
+		return false
+	}
+	a.byToken[c.FencingToken] = &running{claim: c, began: time.Now(), cancel: cancel}
+	a.byKey[key]++
+	return true
+}
+
+func (a *attempts) end(c *storage.Claim) {
+	key := process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.byToken, c.FencingToken)
+	if a.byKey[key]--; a.byKey[key] <= 0 {
+		delete(a.byKey, key)
+	}
+}
+
+// runs tells whether this node runs a task of the process.
+func (a *attempts) runs(key process.Key) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.byKey[key] > 0
+}
+
+func (a *attempts) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.byToken)
+}
+
+func (a *attempts) tokens() []int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	tokens := make([]int64, 0, len(a.byToken))
+	for t := range a.byToken {
+		tokens = append(tokens, t)
+	}
+	return tokens
+}
+
+func (a *attempts) claims() []*storage.Claim {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	claims := make([]*storage.Claim, 0, len(a.byToken))
+	for _, r := range a.byToken {
+		claims = append(claims, r.claim)
+	}
+	return claims
+}
+
+// cancelAll ends the contexts of all attempts.
+func (a *attempts) cancelAll(cause error) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.byToken {
+		r.cancel(cause)
+	}
+	return len(a.byToken)
+}
+
+func (a *attempts) known(token int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.byToken[token]
+	return ok
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// AwaitParams names a task, by its id or by the key of the request that it came from.
+type AwaitParams struct {
+	Key            process.Key
+	TaskID         int64
+	IdempotencyKey string
+	Timeout        time.Duration // 0: answer at once
+}
+
+// AwaitTask waits for the end of a task. Past the timeout it answers with the task as it is.
+func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Task, error) {
+	if err := e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
+	if _, err := e.namespace(ctx, p.Key.Namespace); err != nil {
+		return nil, err
+	}
+	taskID := p.TaskID
+	if p.IdempotencyKey != "" {
+		var err error
+		if taskID, err = e.taskOfKey(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	wt := e.waiters.register(storage.TaskRef{Key: p.Key, TaskID: taskID}, false)
+	defer e.waiters.forget(wt)
+	answers := wt.answers
+	task, err := e.task(ctx, p.Key, taskID)
+	if err != nil || p.Timeout <= 0 || task.GetFinishedTime() != nil {
+		return task, err
+	}
+	timer := time.NewTimer(p.Timeout)
+	defer timer.Stop()
+	select {
+	case <-answers:
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("await task %d of %s: %w", taskID, p.Key, ctx.Err())
+	case <-e.waiters.done:
+	}
+	return e.task(ctx, p.Key, taskID)
+}
+
+// taskOfKey finds the task of an idempotent request; its scope is the process, or the namespace where the engine chose the id.
+func (e *Engine) taskOfKey(ctx context.Context, p AwaitParams) (int64, error) {
+	requests, err := e.store.ReadRequests(ctx, process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
+		process.RequestID(p.Key.Namespace, "", p.IdempotencyKey))
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range requests {
+		if r.ProcessID == p.Key.ProcessID && r.TaskID != 0 {
+			return r.TaskID, nil
+		}
+	}
+	return 0, fmt.Errorf("key %q of %s: %w", p.IdempotencyKey, p.Key, process.ErrTaskNotFound)
+}
+
+func (e *Engine) task(ctx context.Context, key process.Key, taskID int64) (*progressorv1.Task, error) {
+	row, err := e.store.GetTask(ctx, key, taskID)
+	if errors.Is(err, process.ErrTaskNotFound) {
+		return nil, fmt.Errorf("task %d of %s: %w", taskID, key, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return wire.Task(&row, nil)
+}

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// attemptEnd is all that decide looks at: what ran, what came of it, and the policy. Random is drawn by the caller.
+type attemptEnd struct {
+	claim    *storage.Claim
+	response *progressorv1.ProcessResponse
+	err      error
+	retry    process.RetryPolicy
+	random   float64
+}
+
+// decision is a Completion and, beside it, what the caller is told.
+type decision struct {
+	completion storage.Completion
+	failure    *progressorv1.Failure
+	rejection  *progressorv1.Rejection
+}
+
+// decide turns the end of an attempt into what is stored. It is pure: no clock, no database, no status of the process.
+func decide(end attemptEnd) decision {
+	c := end.claim
+	d := decision{completion: storage.Completion{
+		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
+		FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
+	}}
+	if c.TaskType == process.TaskRemove {
+		d.completion.Outcome = storage.Removed
+		return d
+	}
+	if end.err != nil {
+		d.fail(end, failureOf(end.err))
+		return d
+	}
+	if err := processor.Check(wire.TaskType(c.TaskType), end.response); err != nil {
+		d.fail(end, processor.FailureOf(err))
+		return d
+	}
+	switch outcome := end.response.GetOutcome().(type) {
+	case *progressorv1.ProcessResponse_Result:
+		d.finish(end, outcome.Result)
+	case *progressorv1.ProcessResponse_Rejection:
+		d.reject(end, outcome.Rejection)
+	case *progressorv1.ProcessResponse_Failure:
+		d.fail(end, outcome.Failure)
+	}
+	return d
+}
+
+func (d *decision) finish(end attemptEnd, result *progressorv1.Result) {
+	if len(result.GetCommands()) > 0 {
+		d.fail(end, &progressorv1.Failure{
+			Reason: process.ReasonBadResponse, Message: "result.commands: commands to other processes are not part of this release", NonRetryable: true,
+		})
+		return
+	}
+	if err := wire.Apply(&d.completion, wire.CleanResult(result)); err != nil {
+		d.completion.Events = nil
+		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
+	}
+}
+
+func (d *decision) reject(end attemptEnd, rejection *progressorv1.Rejection) {
+	text, err := wire.RejectionJSON(rejection)
+	if err != nil {
+		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "rejection: " + err.Error()})
+		return
+	}
+	d.completion.Outcome, d.completion.Rejection, d.rejection = storage.Rejected, text, rejection
+}
+
+// fail decides between another attempt and the end of the task in error.
+func (d *decision) fail(end attemptEnd, failure *progressorv1.Failure) {
+	text, err := wire.FailureJSON(failure)
+	if err != nil {
+		failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "failure: " + err.Error()}
+		text, _ = wire.FailureJSON(failure) // two plain strings: this cannot fail
+	}
+	d.completion.Failure, d.failure = text, failure
+	if d.completion.TaskType.RetriedOnFailure() {
+		if wait, again := end.retry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random); again {
+			d.completion.Outcome, d.completion.RetryAfter = storage.Retry, wait
+			return
+		}
+	}
+	d.completion.Outcome, d.completion.Detail = storage.Failed, detailOf(failure)
+}
+
+// detailOf is what a process that broke shows: the failure's message, or where it has none its reason.
+func detailOf(f *progressorv1.Failure) string {
+	if f.GetMessage() != "" {
+		return cut(f.GetMessage())
+	}
+	return cut(f.GetReason())
+}
+
+// maxDetail bounds the detail of a process: it is shown in lists.
+const maxDetail = 4096
+
+func cut(s string) string {
+	return wire.Plain(s[:min(len(s), maxDetail)])
+}
+
+// giveBack is the Completion of an attempt that ends without having been made: its task waits for another node.
+func giveBack(c *storage.Claim) storage.Completion {
+	d := decide(attemptEnd{claim: c, err: errGivenBack})
+	completion := d.completion
+	completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true
+	completion.Failure, completion.Detail, completion.Events = nil, "", nil
+	return completion
+}
+
+var errGivenBack = errors.New("given back")
+
+// decideZombie ends the attempt of a node that is dead or has held it for too long, by the namespace's zombie policy.
+func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy) decision {
+	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
+	d := decision{failure: failure, completion: storage.Completion{
+		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
+		FencingToken: z.FencingToken, Outcome: storage.Failed, Detail: process.ZombieDetail,
+	}}
+	d.completion.Failure, _ = wire.FailureJSON(failure) // two plain strings: this cannot fail
+	if policy == process.ZombieRetry {
+		if _, again := retry.Next(z.Attempt, process.ReasonZombie, false, 0); again {
+			d.completion.Outcome = storage.Retry
+		}
+	}
+	return d
+}
+
+// failureOf is the failure that an error on the way to the processor, or of its context, stands for.
+func failureOf(err error) *progressorv1.Failure {
+	var large *historyTooLargeError
+	if errors.As(err, &large) {
+		return &progressorv1.Failure{Reason: process.ReasonHistoryTooLarge, Message: large.Error(), Details: structpb.NewNumberValue(float64(large.events))}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the attempt passed the step timeout"}
+	}
+	return processor.FailureOf(err)
+}

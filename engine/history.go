@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// knownHistory is what an attempt showed its processor; a whole history is carried on to the next step of the process.
+type knownHistory struct {
+	asked  *progressorv1.HistoryRange // the request's own range, if it had one
+	events []storage.Event
+	whole  bool
+	bytes  int
+}
+
+// historyTooLargeError refuses to show a history that no message can hold.
+type historyTooLargeError struct {
+	events int64
+	bytes  int
+}
+
+func (e *historyTooLargeError) Error() string {
+	return fmt.Sprintf("the history has %d events (%d bytes read), more than %d events or %d bytes: ask for a range (Call.range, "+
+		"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or LAST",
+		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
+}
+
+// historyOf reads the events that a task shows its processor: the request's range, else what the namespace's mode says.
+func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory) (*knownHistory, error) {
+	asked, err := wire.Range(c.HistoryRange)
+	if err != nil {
+		return nil, err
+	}
+	rng := wire.ModeRange(ns.history)
+	if asked != nil {
+		rng = wire.RangeOf(asked)
+	}
+	h := &knownHistory{asked: asked, whole: rng == storage.HistoryRange{Limit: -1}}
+	if rng.Limit == 0 || c.LastEventID == 0 {
+		h.whole = c.LastEventID == 0
+		return h, nil
+	}
+	if h.whole && known != nil && known.whole && int64(len(known.events)) == c.LastEventID {
+		again := *known
+		again.asked = asked
+		return &again, again.fits(c)
+	}
+	if h.whole && c.LastEventID > process.MaxHistoryEvents {
+		return nil, &historyTooLargeError{events: c.LastEventID}
+	}
+	if h.events, err = e.store.ReadHistory(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, rng); err != nil {
+		return nil, err
+	}
+	for i := range h.events {
+		h.bytes += len(h.events[i].Payload) + len(h.events[i].Metadata)
+	}
+	return h, h.fits(c)
+}
+
+func (h *knownHistory) fits(c *storage.Claim) error {
+	if h.bytes > process.MaxHistoryBytes || len(h.events) > process.MaxHistoryEvents {
+		return &historyTooLargeError{events: c.LastEventID, bytes: h.bytes}
+	}
+	return nil
+}
+
+// with carries a whole history on, with the events that were just stored.
+func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *knownHistory {
+	if h == nil || !h.whole {
+		return nil
+	}
+	if done.Outcome != storage.Finished || len(done.Events) == 0 {
+		return h
+	}
+	grown := &knownHistory{whole: true, bytes: h.bytes, events: h.events} // h is not used any more: its array may grow
+	for n, e := range done.Events {
+		timestamp := e.Timestamp
+		if timestamp.IsZero() {
+			timestamp = next.RunningTime
+		}
+		grown.events = append(grown.events, storage.Event{
+			EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata, Payload: e.Payload,
+		})
+		grown.bytes += len(e.Payload) + len(e.Metadata)
+	}
+	return grown
+}

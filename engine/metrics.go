@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// engineMetrics are the metrics of a node. The eight histograms have the names, the labels and the meaning of the reference's; the three
+// that observe a scan have namespace "", because one scan serves all namespaces.
+type engineMetrics struct {
+	callsScanning  *prometheus.HistogramVec
+	timersScanning *prometheus.HistogramVec
+	zombies        *prometheus.HistogramVec
+	preparing      *prometheus.HistogramVec
+	processing     *prometheus.HistogramVec
+	completion     *prometheus.HistogramVec
+	removing       *prometheus.HistogramVec
+	notification   *prometheus.HistogramVec
+
+	timerLateness prometheus.Histogram
+	refused       *prometheus.CounterVec
+	scanErrors    *prometheus.CounterVec
+	stale         *prometheus.CounterVec
+	zombieTasks   *prometheus.CounterVec
+	adopted       *prometheus.CounterVec
+}
+
+// durationBuckets reach from a quick commit to the reference's longest bucket and beyond, in milliseconds.
+var durationBuckets = []float64{1, 2, 5, 10, 20, 50, 150, 300, 500, 750, 1000, 2500, 10_000, 60_000}
+
+func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetrics {
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets}, append([]string{"namespace"}, labels...))
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &engineMetrics{
+		callsScanning:  histogram("progressor_calls_scanning_duration_ms", "Calls (call, repair) scanning durations in millisecond"),
+		timersScanning: histogram("progressor_timers_scanning_duration_ms", "Timers (timeout, remove) scanning durations in millisecond"),
+		zombies:        histogram("progressor_zombie_collection_duration_ms", "Zombie tasks collecting durations in millisecond"),
+		preparing:      histogram("progressor_request_preparing_duration_ms", "Preparing request (init, call, repair) durations in millisecond", "task_type"),
+		processing:     histogram("progressor_task_processing_duration_ms", "Task processing durations in millisecond", "task_type"),
+		completion:     histogram("progressor_task_completion_duration_ms", "Task completion durations in millisecond", "completion_type"),
+		removing:       histogram("progressor_process_removing_duration_ms", "Process removing durations in millisecond"),
+		notification:   histogram("progressor_notification_duration_ms", "Notification durations in millisecond", "notification_type"),
+
+		timerLateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "progressor_timer_lateness_ms", Help: "How late timers were claimed after their time, in milliseconds.", Buckets: durationBuckets,
+		}),
+		refused:     counter("progressor_requests_refused_total", "Requests refused for overload, with nothing stored, by the bound that they met.", "bound"),
+		scanErrors:  counter("progressor_scan_errors_total", "Scans for tasks that failed.", "scan"),
+		stale:       counter("progressor_stale_results_total", "Results refused because another attempt had taken the place of theirs.", "namespace"),
+		zombieTasks: counter("progressor_zombies_total", "Tasks collected from dead nodes, or past their deadline.", "namespace"),
+		adopted:     counter("progressor_tasks_adopted_total", "Tasks that turned up in the database after a commit whose answer was lost.", "namespace"),
+	}
+	if registerer == nil {
+		return m
+	}
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	for _, c := range []prometheus.Collector{
+		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
+		m.timerLateness, m.refused, m.scanErrors, m.stale, m.zombieTasks, m.adopted,
+		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
+		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
+		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
+		&placesCollector{engine: e},
+	} {
+		var twice prometheus.AlreadyRegisteredError
+		if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
+			panic(err) // two metrics of one name: a mistake of this program
+		}
+	}
+	return m
+}
+
+func since(began time.Time) float64 { return float64(time.Since(began).Microseconds()) / 1000 }
+
+func (m *engineMetrics) callsScanned(began time.Time) {
+	m.callsScanning.WithLabelValues("").Observe(since(began))
+}
+
+func (m *engineMetrics) timersScanned(began time.Time) {
+	m.timersScanning.WithLabelValues("").Observe(since(began))
+}
+
+func (m *engineMetrics) zombiesScanned(began time.Time) {
+	m.zombies.WithLabelValues("").Observe(since(began))
+}
+
+func (m *engineMetrics) timerLate(late time.Duration) {
+	m.timerLateness.Observe(float64(late.Microseconds()) / 1000)
+}
+
+// namespaceMetrics are the metrics of one namespace, with their labels resolved: looking them up costs more than observing.
+type namespaceMetrics struct {
+	preparing  map[process.TaskType]prometheus.Observer
+	processing map[process.TaskType]prometheus.Observer
+	completion map[string]prometheus.Observer
+	removing   prometheus.Observer
+	stale      prometheus.Counter
+	zombies    prometheus.Counter
+	adopted    prometheus.Counter
+}
+
+// The completion types of the reference.
+const (
+	completionContinue = "continue" // the next task of the process follows at once
+	completionSuspend  = "suspend"  // a timer was set
+	completionUnlock   = "unlock"   // nothing follows
+	completionError    = "error"
+	completionRemove   = "remove"
+)
+
+func (m *engineMetrics) namespace(name string) *namespaceMetrics {
+	n := &namespaceMetrics{
+		preparing: map[process.TaskType]prometheus.Observer{}, processing: map[process.TaskType]prometheus.Observer{}, completion: map[string]prometheus.Observer{},
+		removing: m.removing.WithLabelValues(name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name),
+		adopted: m.adopted.WithLabelValues(name),
+	}
+	for _, t := range process.TaskTypes() {
+		label := strings.ToLower(string(t))
+		n.preparing[t] = m.preparing.WithLabelValues(name, label)
+		n.processing[t] = m.processing.WithLabelValues(name, label)
+	}
+	for _, c := range []string{completionContinue, completionSuspend, completionUnlock, completionError, completionRemove} {
+		n.completion[c] = m.completion.WithLabelValues(name, c)
+	}
+	return n
+}
+
+func (n *namespaceMetrics) prepared(t process.TaskType, began time.Time) {
+	n.preparing[t].Observe(since(began))
+}
+
+func (n *namespaceMetrics) processed(t process.TaskType, began time.Time) {
+	n.processing[t].Observe(since(began))
+}
+
+func (n *namespaceMetrics) removed(began time.Time) { n.removing.Observe(since(began)) }
+
+func (n *namespaceMetrics) completed(c *storage.Completion, saved storage.Saved, began time.Time) {
+	kind := completionUnlock
+	switch {
+	case c.Outcome == storage.Removed || c.Outcome == storage.Rejected && c.TaskType == process.TaskInit:
+		kind = completionRemove
+		n.removed(began)
+	case c.Outcome == storage.Failed || c.Outcome == storage.Retry:
+		kind = completionError
+	case saved.Next != nil || saved.Deferred:
+		kind = completionContinue
+	case saved.TimerDelay >= 0:
+		kind = completionSuspend
+	}
+	n.completion[kind].Observe(since(began))
+}
+
+// placesCollector shows the places of each namespace.
+type placesCollector struct{ engine *Engine }
+
+var (
+	placesTaken   = prometheus.NewDesc("progressor_places_taken", "Places of a namespace that are taken on this node.", []string{"namespace"}, nil)
+	placesWaiting = prometheus.NewDesc("progressor_places_awaited", "Fresh requests that wait in memory for a place of a namespace.", []string{"namespace"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *placesCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- placesTaken
+	ch <- placesWaiting
+}
+
+// Collect implements prometheus.Collector.
+func (c *placesCollector) Collect(ch chan<- prometheus.Metric) {
+	for name, ns := range c.engine.registry.all() {
+		taken, waiting := ns.places.inUse()
+		ch <- prometheus.MustNewConstMetric(placesTaken, prometheus.GaugeValue, float64(taken), name)
+		ch <- prometheus.MustNewConstMetric(placesWaiting, prometheus.GaugeValue, float64(waiting), name)
+	}
+}

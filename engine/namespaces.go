@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// namespace is the configuration of a namespace as one read of it found it. A change makes a new one; the places stay.
+type namespace struct {
+	name        string
+	paused      bool
+	processor   processor.Processor // nil: this node has none for it, see processorErr
+	unservable  error               // why there is no processor
+	stepTimeout time.Duration
+	retry       process.RetryPolicy
+	zombie      process.ZombiePolicy
+	history     process.HistoryMode
+	maxWaiting  int32
+	places      *places
+	config      []byte // as stored
+	metrics     *namespaceMetrics
+}
+
+// registry holds the namespaces that this node knows.
+type registry struct {
+	mu   sync.Mutex
+	byID atomic.Pointer[map[string]*namespace]
+}
+
+func (r *registry) all() map[string]*namespace {
+	if m := r.byID.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// namespace gives the configuration of a namespace; one that is not known yet is read through.
+func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error) {
+	if ns, ok := e.registry.all()[name]; ok {
+		return ns, nil
+	}
+	row, err := e.store.GetNamespace(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("namespace %q: %w", name, err)
+	}
+	e.applyNamespaces([]storage.Namespace{row})
+	return e.registry.all()[name], nil
+}
+
+// reloadNamespaces reads what other nodes have put.
+func (e *Engine) reloadNamespaces(ctx context.Context) error {
+	rows, err := e.store.ListNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	e.applyNamespaces(rows)
+	return nil
+}
+
+// applyNamespaces takes over rows that differ from what is known.
+func (e *Engine) applyNamespaces(rows []storage.Namespace) {
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	old := e.registry.all()
+	changed := false
+	next := make(map[string]*namespace, len(old)+len(rows))
+	for name, ns := range old {
+		next[name] = ns
+	}
+	for _, row := range rows {
+		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && bytes.Equal(ns.config, row.Config) {
+			continue
+		}
+		next[row.Namespace] = e.configure(row, old[row.Namespace])
+		changed = true
+	}
+	if changed {
+		e.registry.byID.Store(&next)
+		e.wakeAll()
+	}
+}
+
+// configure makes the configuration of a row. A row that cannot be served (a processor this node does not have) is kept: its
+// requests are stored, and its tasks wait for a node that can.
+func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
+	ns := &namespace{
+		name: row.Namespace, paused: row.Paused, config: row.Config, stepTimeout: process.DefaultStepTimeout, retry: process.DefaultRetryPolicy(),
+		zombie: process.ZombieRetry, history: process.HistoryFull, maxWaiting: process.DefaultMaxWaiting, metrics: e.metrics.namespace(row.Namespace),
+	}
+	maxRunning := process.DefaultMaxRunning
+	var m progressorv1.Namespace
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, &m); err != nil {
+		ns.unservable = fmt.Errorf("namespace %s: its configuration cannot be read: %w", row.Namespace, err)
+		e.log.Error("namespace configuration cannot be read", "namespace", row.Namespace, "error", err)
+	} else {
+		ns.apply(&m)
+		if m.GetMaxRunning() > 0 {
+			maxRunning = int(m.GetMaxRunning())
+		}
+		ns.processor, ns.unservable = e.connect(row.Namespace, m.GetProcessor(), maxRunning)
+		if ns.unservable != nil {
+			e.log.Error("namespace cannot be served by this node", "namespace", row.Namespace, "error", ns.unservable)
+		}
+	}
+	if old != nil {
+		ns.places = old.places
+		ns.places.resize(maxRunning)
+	} else {
+		ns.places = &places{max: maxRunning, freed: e.wakeAll}
+	}
+	return ns
+}
+
+func (ns *namespace) apply(m *progressorv1.Namespace) {
+	if d := m.GetStepTimeout().AsDuration(); d > 0 {
+		ns.stepTimeout = d
+	}
+	if m.GetMaxWaiting() > 0 {
+		ns.maxWaiting = m.GetMaxWaiting()
+	}
+	if m.GetZombiePolicy() == progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR {
+		ns.zombie = process.ZombieError
+	}
+	switch m.GetHistoryMode() {
+	case progressorv1.HistoryMode_HISTORY_MODE_NONE:
+		ns.history = process.HistoryNone
+	case progressorv1.HistoryMode_HISTORY_MODE_LAST:
+		ns.history = process.HistoryLast
+	}
+	p := m.GetRetryPolicy()
+	if d := p.GetInitialInterval().AsDuration(); d > 0 {
+		ns.retry.Initial = d
+	}
+	if p.BackoffCoefficient != nil {
+		ns.retry.Coefficient = p.GetBackoffCoefficient()
+	}
+	if d := p.GetMaxInterval().AsDuration(); d > 0 {
+		ns.retry.Max = d
+	}
+	if p.GetMaxAttempts() > 0 {
+		ns.retry.MaxAttempts = p.GetMaxAttempts()
+	}
+	if p.Jitter != nil {
+		ns.retry.JitterPortion = p.GetJitter()
+	}
+	ns.retry.NonRetryable = p.GetNonRetryableErrors()
+}
+
+// connect makes the processor of a namespace.
+func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunning int) (processor.Processor, error) {
+	switch t := cfg.GetTransport().(type) {
+	case *progressorv1.ProcessorConfig_Builtin:
+		p, ok := e.cfg.Builtins[t.Builtin.GetName()]
+		if !ok {
+			return nil, &process.InvalidError{Field: "namespace.processor.builtin.name", Message: fmt.Sprintf("this node has no processor %q", t.Builtin.GetName())}
+		}
+		return processor.Guard(p, e.log), nil
+	case *progressorv1.ProcessorConfig_Connect:
+		if e.cfg.Dial == nil {
+			return nil, &process.InvalidError{Field: "namespace.processor.connect", Message: "this node does not call processors over the network"}
+		}
+		p, err := e.cfg.Dial(name, t.Connect, maxRunning)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	case *progressorv1.ProcessorConfig_Pull:
+		return nil, &process.InvalidError{Field: "namespace.processor.pull", Message: "workers that pull are not part of this release; use connect or builtin"}
+	}
+	return nil, &process.InvalidError{Field: "namespace.processor", Message: "one of connect and builtin is required"}
+}
+
+// PutNamespace makes a namespace or replaces its configuration. Other nodes take it over within a second.
+func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace) (*progressorv1.Namespace, error) {
+	if _, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning); err != nil {
+		return nil, err
+	}
+	stored := &progressorv1.Namespace{
+		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
+		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(),
+	}
+	config, err := protojson.Marshal(stored)
+	if err != nil {
+		return nil, fmt.Errorf("put namespace %s: %w", m.GetNamespace(), err)
+	}
+	row, err := e.store.PutNamespace(ctx, m.GetNamespace(), config)
+	if err != nil {
+		return nil, err
+	}
+	e.applyNamespaces([]storage.Namespace{row})
+	return namespaceMessage(row)
+}
+
+// GetNamespace reads a namespace.
+func (e *Engine) GetNamespace(ctx context.Context, name string) (*progressorv1.Namespace, error) {
+	row, err := e.store.GetNamespace(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("namespace %q: %w", name, err)
+	}
+	return namespaceMessage(row)
+}
+
+// ListNamespaces lists all namespaces by name.
+func (e *Engine) ListNamespaces(ctx context.Context) ([]*progressorv1.Namespace, error) {
+	rows, err := e.store.ListNamespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*progressorv1.Namespace, len(rows))
+	for n, row := range rows {
+		if list[n], err = namespaceMessage(row); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// SetNamespacePaused stops or resumes the handing out of a namespace's tasks.
+func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused bool) (*progressorv1.Namespace, error) {
+	row, err := e.store.SetNamespacePaused(ctx, name, paused)
+	if err != nil {
+		return nil, fmt.Errorf("namespace %q: %w", name, err)
+	}
+	e.applyNamespaces([]storage.Namespace{row})
+	return namespaceMessage(row)
+}
+
+func namespaceMessage(row storage.Namespace) (*progressorv1.Namespace, error) {
+	m := &progressorv1.Namespace{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, m); err != nil {
+		return nil, fmt.Errorf("namespace %s: its configuration cannot be read: %w", row.Namespace, err)
+	}
+	m.Namespace, m.Paused, m.CreatedTime = row.Namespace, row.Paused, timestamppb.New(row.CreatedTime)
+	return m, nil
+}

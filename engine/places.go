@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// placeWait is how long a fresh request waits in memory for a place before it is refused.
+const placeWait = 100 * time.Millisecond
+
+// places bounds how many tasks of a namespace run on this node at a time. Fresh requests wait first in, first out; a task that is
+// stored and waits for a place goes before all of them: while the pollers are owed a place, none is given to a fresh request.
+type places struct {
+	mu      sync.Mutex
+	max     int
+	taken   int
+	owed    bool // the pollers know of stored tasks that wait for a place
+	waiting []chan struct{}
+	freed   func() // a place is free and owed, or was missed by the timers
+	missed  bool   // the timer poller found less room than it could use
+}
+
+// tryTake takes a place if one is free for a fresh request.
+func (p *places) tryTake() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owed || p.taken >= p.max || len(p.waiting) > 0 {
+		return false
+	}
+	p.taken++
+	return true
+}
+
+// take waits for a place, not longer than placeWait; at most as many wait as there are places.
+func (p *places) take(ctx context.Context) bool {
+	if p.tryTake() {
+		return true
+	}
+	p.mu.Lock()
+	if len(p.waiting) >= p.max {
+		p.mu.Unlock()
+		return false
+	}
+	turn := make(chan struct{})
+	p.waiting = append(p.waiting, turn)
+	p.hand()
+	p.mu.Unlock()
+	timer := time.NewTimer(placeWait)
+	defer timer.Stop()
+	select {
+	case <-turn:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n, t := range p.waiting {
+		if t == turn {
+			p.waiting = append(p.waiting[:n], p.waiting[n+1:]...)
+			return false
+		}
+	}
+	return true // it was handed over at the same moment
+}
+
+// hand gives free places to those who wait, if they may have them. The caller holds the lock.
+func (p *places) hand() {
+	for p.taken < p.max && len(p.waiting) > 0 && !p.owed {
+		p.taken++
+		close(p.waiting[0])
+		p.waiting = p.waiting[1:]
+	}
+}
+
+// release gives a place back.
+func (p *places) release() {
+	p.mu.Lock()
+	p.taken--
+	p.hand()
+	wake := p.taken < p.max && (p.owed || p.missed)
+	p.mu.Unlock()
+	if wake {
+		p.freed()
+	}
+}
+
+// takeUpTo takes as many places as are free, at most n, for tasks that are stored.
+func (p *places) takeUpTo(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got := max(min(n, p.max-p.taken), 0)
+	p.taken += got
+	return got
+}
+
+// takeForTimers leaves the other half of what is free to calls, so that a flood of timers does not shut them out.
+func (p *places) takeForTimers(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := p.max - p.taken
+	got := max(min(n, (free+1)/2), 0)
+	p.missed = got == 0
+	p.taken += got
+	return got
+}
+
+// giveBack returns places that were taken for more tasks than there were.
+func (p *places) giveBack(n int) {
+	p.mu.Lock()
+	p.taken -= n
+	p.hand()
+	p.mu.Unlock()
+}
+
+// owe says whether stored tasks wait for a place.
+func (p *places) owe(owed bool) {
+	p.mu.Lock()
+	p.owed = owed
+	p.hand()
+	p.mu.Unlock()
+}
+
+// contended tells whether anybody waits for a place.
+func (p *places) contended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.owed || len(p.waiting) > 0 || p.missed
+}
+
+func (p *places) resize(n int) {
+	p.mu.Lock()
+	p.max = n
+	p.hand()
+	p.mu.Unlock()
+}
+
+// inUse tells how many places are taken and how many requests wait for one.
+func (p *places) inUse() (taken, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken, len(p.waiting)
+}
+
+// force takes a place beyond the bound: for a task that runs already, by the database's word.
+func (p *places) force() {
+	p.mu.Lock()
+	p.taken++
+	p.mu.Unlock()
+}
+
+// miss says whether the timer poller could have used more room than it had.
+func (p *places) miss(missed bool) {
+	p.mu.Lock()
+	p.missed = missed
+	p.mu.Unlock()
+}

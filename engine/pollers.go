@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// callPoller claims stored tasks that wait for a place. It looks at once while there is work, is woken inside the node when a
+// place becomes free or a task is left, and looks every ScanInterval otherwise, for what other nodes have left.
+type callPoller struct {
+	engine *Engine
+	woken  chan struct{}
+}
+
+func newCallPoller(e *Engine) *callPoller {
+	return &callPoller{engine: e, woken: make(chan struct{}, 1)}
+}
+
+func (p *callPoller) wake() { signal(p.woken) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run polls until ctx ends.
+func (p *callPoller) Run(ctx context.Context) error {
+	ticker := time.NewTicker(p.engine.cfg.ScanInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if p.runOnce(ctx) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-p.woken:
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// runOnce claims once for all namespaces; true: there is more that could run now.
+func (p *callPoller) runOnce(ctx context.Context) (more bool) {
+	e := p.engine
+	rooms := e.rooms((*places).takeUpTo)
+	if len(rooms.rooms) == 0 {
+		return false
+	}
+	began := time.Now()
+	claims, err := e.store.SearchCalls(ctx, rooms.rooms)
+	e.metrics.callsScanned(began)
+	if err != nil {
+		rooms.giveBack(nil)
+		e.scanFailed(ctx, "calls", err)
+		return false
+	}
+	got := rooms.start(claims)
+	for n, room := range rooms.rooms {
+		full := got[room.Namespace] >= room.Places
+		// A full answer says that more may wait: freed places are theirs before any fresh request's.
+		rooms.namespaces[n].places.owe(full)
+		more = more || full && room.Places >= scanLimit
+	}
+	return more
+}
+
+// scanLimit is the most that one scan claims of a namespace.
+const scanLimit = 256
+
+// rooms is what a scan may claim, with the places taken for it.
+type rooms struct {
+	engine     *Engine
+	rooms      []storage.Room
+	namespaces []*namespace
+}
+
+// rooms takes places for a scan. Paused namespaces and those that this node cannot serve are left out.
+func (e *Engine) rooms(take func(*places, int) int) *rooms {
+	r := &rooms{engine: e}
+	for _, ns := range e.registry.all() {
+		if ns.paused || ns.processor == nil {
+			continue
+		}
+		if n := take(ns.places, scanLimit); n > 0 {
+			r.rooms = append(r.rooms, storage.Room{Namespace: ns.name, Places: n, StepTimeout: ns.stepTimeout})
+			r.namespaces = append(r.namespaces, ns)
+		}
+	}
+	return r
+}
+
+// start runs claims, each in a place that was taken for it, and gives the other places back.
+func (r *rooms) start(claims []storage.Claim) map[string]int {
+	got := map[string]int{}
+	byName := map[string]*namespace{}
+	for _, ns := range r.namespaces {
+		byName[ns.name] = ns
+	}
+	for n := range claims {
+		got[claims[n].Namespace]++
+		r.engine.running.Add(1)
+		go r.engine.run(byName[claims[n].Namespace], &claims[n])
+	}
+	r.giveBack(got)
+	return got
+}
+
+func (r *rooms) giveBack(used map[string]int) {
+	for n, room := range r.rooms {
+		if left := room.Places - used[room.Namespace]; left > 0 {
+			r.namespaces[n].places.giveBack(left)
+		}
+	}
+}
+
+func (e *Engine) scanFailed(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		e.metrics.scanErrors.WithLabelValues(what).Inc()
+		e.log.Warn("scan failed", "what", what, "error", err)
+	}
+}
+
+// timerPoller claims tasks whose time has come. It keeps the time of the next one in memory: of timers that this node has set it
+// knows at once, of others by a look every third ScanInterval.
+type timerPoller struct {
+	engine *Engine
+	woken  chan struct{}
+	mu     sync.Mutex
+	next   time.Time // zero: none known
+}
+
+// minTimerGap is the least time between two scans: timers that are due within it are claimed together.
+const minTimerGap = 2 * time.Millisecond
+
+func newTimerPoller(e *Engine) *timerPoller {
+	return &timerPoller{engine: e, woken: make(chan struct{}, 1)}
+}
+
+func (p *timerPoller) wake() { p.alarm(0) }
+
+// alarm has the poller look after a while.
+func (p *timerPoller) alarm(after time.Duration) {
+	at := time.Now().Add(after)
+	p.mu.Lock()
+	earlier := p.next.IsZero() || at.Before(p.next)
+	if earlier {
+		p.next = at
+	}
+	p.mu.Unlock()
+	if earlier {
+		signal(p.woken)
+	}
+}
+
+// until is how long to sleep, at most rest.
+func (p *timerPoller) until(rest time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next.IsZero() {
+		return rest
+	}
+	return min(rest, max(time.Until(p.next), 0))
+}
+
+// Run polls until ctx ends.
+func (p *timerPoller) Run(ctx context.Context) error {
+	rest := 3 * p.engine.cfg.ScanInterval
+	sleep := time.NewTimer(0)
+	defer sleep.Stop()
+	looked := time.Time{}
+	due := time.Now()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.woken:
+		case <-sleep.C:
+		}
+		now := time.Now()
+		wait := min(p.until(rest), due.Sub(now))
+		if gap := minTimerGap - now.Sub(looked); wait < gap {
+			wait = gap
+		}
+		if wait > 0 {
+			sleep.Reset(wait)
+			continue
+		}
+		looked = now
+		for p.runOnce(ctx) && ctx.Err() == nil {
+			looked = time.Now()
+		}
+		due = time.Now().Add(rest)
+		sleep.Reset(p.until(rest))
+	}
+	return nil
+}
+
+// runOnce claims once for all namespaces; true: there is more that could run now.
+func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
+	e := p.engine
+	p.mu.Lock()
+	p.next = time.Time{}
+	p.mu.Unlock()
+	rooms := e.rooms((*places).takeForTimers)
+	if len(rooms.rooms) == 0 {
+		return false
+	}
+	began := time.Now()
+	claims, next, err := e.store.SearchTimers(ctx, rooms.rooms)
+	e.metrics.timersScanned(began)
+	if err != nil {
+		rooms.giveBack(nil)
+		e.scanFailed(ctx, "timers", err)
+		p.alarm(e.cfg.ScanInterval)
+		return false
+	}
+	for n := range claims {
+		e.metrics.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
+	}
+	got := rooms.start(claims)
+	for n, room := range rooms.rooms {
+		full := got[room.Namespace] >= room.Places
+		rooms.namespaces[n].places.miss(full)
+		more = more || full
+	}
+	if next >= 0 && !more {
+		p.alarm(next)
+	}
+	return more
+}

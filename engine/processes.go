@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// GetProcess reads a process with the events in a range (nil: all). awaitInit: while it is in INIT, wait for the end of that, at
+// most so long.
+func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration) (*progressorv1.Process, error) {
+	if _, err := e.namespace(ctx, key.Namespace); err != nil {
+		return nil, err
+	}
+	row, err := e.store.GetProcess(ctx, key)
+	if err == nil && row.Status == process.StatusInit && awaitInit > 0 {
+		if err = e.awaitInit(ctx, key, awaitInit); err == nil {
+			row, err = e.store.GetProcess(ctx, key)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	rng := wire.RangeOf(r)
+	var events []storage.Event
+	if rng.Limit != 0 && row.LastEventID > 0 {
+		if events, err = e.store.ReadHistory(key, rng); err != nil {
+			return nil, err
+		}
+		if len(events) > process.MaxHistoryEvents {
+			return nil, &process.InvalidError{Field: "range.limit", TooLarge: true, Message: fmt.Sprintf(
+				"the range holds more than %d events: set a limit, and go on from the last event_id as offset", process.MaxHistoryEvents)}
+		}
+	}
+	timers, err := e.store.GetTimers(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Process(&row, events, timers, r)
+}
+
+// awaitInit waits for the end of the INIT task of a process.
+func (e *Engine) awaitInit(ctx context.Context, key process.Key, timeout time.Duration) error {
+	tasks, _, err := e.store.TraceTasks(ctx, key, 0, 1)
+	if err != nil || len(tasks) == 0 {
+		return err
+	}
+	_, err = e.AwaitTask(ctx, AwaitParams{Key: key, TaskID: tasks[0].TaskID, Timeout: timeout})
+	return err
+}
+
+// The orders of a list.
+const (
+	OrderCreated = "created_time desc" // the default
+	OrderID      = "process_id"
+	OrderChanged = "status_changed_time desc" // with a status that is neither INIT nor RUNNING
+)
+
+// maxListed bounds what one page of a list reads; a page that found less says where to go on.
+const maxListed = 20_000
+
+// ListParams is a page of a list of processes.
+type ListParams struct {
+	Namespace string
+	Status    process.Status // "": all
+	OrderBy   string
+	PageSize  int // default 100, at most 1,000
+	PageToken string
+}
+
+// listToken is where the next page begins, and of what list.
+type listToken struct {
+	Order  string         `json:"o"`
+	Status process.Status `json:"s,omitempty"`
+	Time   time.Time      `json:"t,omitzero"`
+	ID     string         `json:"i"`
+}
+
+// ListProcesses lists processes without their histories. A page may hold fewer than asked for, or none, and still have a next.
+func (e *Engine) ListProcesses(ctx context.Context, p ListParams) ([]*progressorv1.Process, string, error) {
+	if _, err := e.namespace(ctx, p.Namespace); err != nil {
+		return nil, "", err
+	}
+	attention := p.Status != "" && p.Status != process.StatusInit && p.Status != process.StatusRunning
+	order, err := listOrder(p.OrderBy, attention)
+	if err != nil {
+		return nil, "", err
+	}
+	from := listToken{Order: order, Status: p.Status}
+	if p.PageToken != "" {
+		if from, err = readToken(p.PageToken, from); err != nil {
+			return nil, "", err
+		}
+	}
+	size := p.PageSize
+	if size <= 0 {
+		size = 100
+	}
+	size = min(size, 1000)
+	rows, last, more, err := e.listPage(ctx, p, order, storage.Page{Time: from.Time, ID: from.ID}, size)
+	if err != nil {
+		return nil, "", err
+	}
+	list := make([]*progressorv1.Process, len(rows))
+	for n := range rows {
+		if list[n], err = wire.Process(&rows[n], nil, nil, nil); err != nil {
+			return nil, "", err
+		}
+	}
+	if !more {
+		return list, "", nil
+	}
+	next, err := json.Marshal(listToken{Order: order, Status: p.Status, Time: last.Time, ID: last.ID})
+	return list, base64.RawURLEncoding.EncodeToString(next), err
+}
+
+func listOrder(order string, attention bool) (string, error) {
+	switch order {
+	case "":
+		if attention {
+			return OrderChanged, nil
+		}
+		return OrderCreated, nil
+	case OrderCreated, OrderID:
+		return order, nil
+	case OrderChanged, "status_changed_time":
+		if attention {
+			return OrderChanged, nil
+		}
+		return "", &process.InvalidError{Field: "order_by", Message: "status_changed_time needs a filter on a status that is neither INIT nor RUNNING"}
+	}
+	return "", &process.InvalidError{Field: "order_by", Message: fmt.Sprintf("%q is none of %q, %q and %q", order, OrderCreated, OrderID, OrderChanged)}
+}
+
+func readToken(text string, want listToken) (listToken, error) {
+	var t listToken
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(raw, &t)
+	}
+	if err != nil || t.Order != want.Order || t.Status != want.Status {
+		return t, &process.InvalidError{Field: "page_token", Message: "it is not of this list: a token goes with the filter and order of the page that gave it"}
+	}
+	return t, nil
+}
+
+// listPage reads on in the order asked for until the page is full, the list ends, or maxListed rows were read.
+func (e *Engine) listPage(ctx context.Context, p ListParams, order string, page storage.Page, size int) (found []storage.Process, last storage.Page, more bool, err error) {
+	filtered := p.Status != "" && order != OrderChanged
+	last = page
+	for read := 0; read < maxListed; {
+		limit := size + 1
+		if filtered {
+			limit = max(limit, 1000)
+		}
+		var rows []storage.Process
+		switch order {
+		case OrderID:
+			rows, err = e.store.ListByID(ctx, p.Namespace, last, limit)
+		case OrderChanged:
+			rows, err = e.store.ListAttention(ctx, p.Namespace, p.Status, last, limit)
+		default:
+			rows, err = e.store.ListByCreated(ctx, p.Namespace, last, limit)
+		}
+		if err != nil {
+			return nil, last, false, err
+		}
+		read += len(rows)
+		for _, row := range rows {
+			if len(found) == size {
+				return found, last, true, nil
+			}
+			last = pageOf(row, order)
+			if !filtered || row.Status == p.Status {
+				found = append(found, row)
+			}
+		}
+		if len(rows) < limit {
+			return found, last, false, nil
+		}
+	}
+	return found, last, true, nil
+}
+
+func pageOf(row storage.Process, order string) storage.Page {
+	switch order {
+	case OrderID:
+		return storage.Page{ID: row.ProcessID}
+	case OrderChanged:
+		return storage.Page{Time: *row.AttentionTime, ID: row.ProcessID}
+	}
+	return storage.Page{Time: row.CreatedTime, ID: row.ProcessID}
+}
+
+// TraceProcess lists the tasks of a process in task_id order, each with its events. PageSize: default 100, at most 1,000.
+func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) ([]*progressorv1.Task, string, error) {
+	if _, err := e.namespace(ctx, key.Namespace); err != nil {
+		return nil, "", err
+	}
+	after := int64(0)
+	if pageToken != "" {
+		var err error
+		if after, err = strconv.ParseInt(pageToken, 10, 64); err != nil || after < 0 {
+			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is not of a trace"}
+		}
+	}
+	if pageSize <= 0 {
+		pageSize = 100
+	}
+	pageSize = min(pageSize, 1000)
+	if _, err := e.store.GetProcess(ctx, key); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", key, err)
+	}
+	rows, events, err := e.store.TraceTasks(ctx, key, after, pageSize)
+	if err != nil {
+		return nil, "", err
+	}
+	byTask := map[int64][]storage.Event{}
+	for _, ev := range events {
+		byTask[ev.TaskID] = append(byTask[ev.TaskID], ev)
+	}
+	tasks := make([]*progressorv1.Task, len(rows))
+	for n := range rows {
+		if tasks[n], err = wire.Task(&rows[n], byTask[rows[n].TaskID]); err != nil {
+			return nil, "", err
+		}
+	}
+	next := ""
+	if len(rows) == pageSize {
+		next = strconv.FormatInt(rows[len(rows)-1].TaskID, 10)
+	}
+	return tasks, next, nil
+}
+
+// PutProcess imports a process with its history and timers; no processor runs.
+func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest, _ process.Actor) (*progressorv1.Process, error) {
+	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetProcessId()}
+	if _, err := e.namespace(ctx, key.Namespace); err != nil {
+		return nil, err
+	}
+	in, err := wire.Import(r)
+	if err != nil {
+		return nil, &process.InvalidError{Field: "metadata", Message: err.Error()}
+	}
+	row, err := e.store.PutProcess(ctx, in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	e.timers.wake()
+	timers, err := e.store.GetTimers(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Process(&row, nil, timers, nil)
+}
+
+// RemoveProcess deletes a process with everything it has, in whatever status, at once.
+func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, _ process.Actor) error {
+	ns, err := e.namespace(ctx, key.Namespace)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := e.store.RemoveProcess(ctx, key); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	ns.metrics.removed(began)
+	e.waiters.recheck(key)
+	return nil
+}

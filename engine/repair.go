@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// RepairParams is a request to take a process out of ERROR.
+type RepairParams struct {
+	Key            process.Key
+	Simple         bool // without the processor
+	Args           []byte
+	Context        []byte
+	IdempotencyKey string
+	Range          *progressorv1.HistoryRange
+	Accepted       bool          // answer when the task is durable
+	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
+	Actor          process.Actor
+}
+
+// Repair takes a process out of ERROR: by a REPAIR task, or (Simple) without its processor. The timers that the error had
+// cancelled are set again, the one that broke it too.
+func (e *Engine) Repair(ctx context.Context, p RepairParams) (Answer, error) {
+	ns, err := e.namespace(ctx, p.Key.Namespace)
+	if err != nil {
+		return Answer{}, err
+	}
+	rng, err := wire.RangeJSON(p.Range)
+	if err != nil {
+		return Answer{}, &process.InvalidError{Field: "processor.range", Message: err.Error()}
+	}
+	r := &request{ns: ns, method: methodRepair, accepted: p.Accepted, timeout: p.Timeout}
+	prepare := e.store.PrepareRepair
+	if p.Simple {
+		r.method, prepare = methodSimpleRepair, e.store.SimpleRepair
+	}
+	r.call = storage.Call{
+		Key: p.Key, TaskType: process.TaskRepair, Args: p.Args, Context: p.Context, IdempotencyKey: p.IdempotencyKey,
+		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
+		HistoryRange: rng, StepTimeout: ns.stepTimeout, Fingerprint: process.Fingerprint(r.method, []byte(p.Key.ProcessID), p.Args),
+	}
+	return e.accept(ctx, r, process.TaskRepair, !p.Simple, func() (storage.Prepared, error) { return prepare(&r.call) })
+}

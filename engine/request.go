@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Answer is what a request is answered with.
+type Answer struct {
+	ProcessID string
+	TaskID    int64
+	Response  []byte
+}
+
+// TaskError says what became of a task, where that is not a response. Exactly one of Failure, Rejection, Cancelled and
+// WaitTimeout is set.
+type TaskError struct {
+	Key           process.Key
+	TaskID        int64
+	Failure       *progressorv1.Failure   // the task failed for good
+	Rejection     *progressorv1.Rejection // the processor said no
+	Cancelled     bool                    // the task ended with its process, or with what broke it
+	WaitTimeout   bool                    // the wait is over; the task goes on
+	ProcessStatus process.Status          // "": not known
+}
+
+func (e *TaskError) Error() string {
+	task := fmt.Sprintf("task %d of %s", e.TaskID, e.Key)
+	switch {
+	case e.Failure != nil:
+		return fmt.Sprintf("%s failed: %s: %s", task, e.Failure.GetReason(), e.Failure.GetMessage())
+	case e.Rejection != nil:
+		return fmt.Sprintf("%s was rejected: %s: %s", task, e.Rejection.GetReason(), e.Rejection.GetMessage())
+	case e.Cancelled:
+		return task + " was cancelled"
+	default:
+		return task + " goes on, the wait for it is over: AwaitTask can wait for it again"
+	}
+}
+
+// errorOf is the error that an answer stands for; nil for a response.
+func (a answer) errorOf(key process.Key, taskID int64) error {
+	err := &TaskError{Key: key, TaskID: taskID, Failure: a.failure, Rejection: a.rejection}
+	switch {
+	case a.status == process.TaskStatusCancelled:
+		err.Cancelled = true
+	case a.status == process.TaskStatusError:
+		err.ProcessStatus = process.StatusError
+		if err.Failure == nil {
+			err.Failure = &progressorv1.Failure{}
+		}
+	case a.rejection == nil:
+		return nil
+	}
+	return err
+}
+
+// request is what Start, Call and Repair have in common.
+type request struct {
+	ns       *namespace
+	method   string // of the fingerprint
+	accepted bool
+	timeout  time.Duration
+	call     storage.Call
+}
+
+// accept takes a place if there is one to take, has the request stored, and runs it or leaves it waiting. prepare stores it.
+func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskType, canRun bool, prepare func() (storage.Prepared, error)) (Answer, error) {
+	if err := e.admit(); err != nil {
+		return Answer{}, err
+	}
+	defer e.leave()
+	ns := r.ns
+	if canRun && !ns.paused && ns.processor != nil {
+		if r.accepted {
+			r.call.Capture = ns.places.tryTake()
+		} else if r.call.Capture = ns.places.take(ctx); !r.call.Capture {
+			e.metrics.refused.WithLabelValues("place").Inc()
+			return Answer{}, fmt.Errorf("no free place in namespace %s within %s: %w", ns.name, placeWait, process.ErrOverloaded)
+		}
+	}
+	began := time.Now()
+	p, err := prepare()
+	ns.metrics.prepared(taskType, began)
+	if r.call.Capture && (err != nil || p.Outcome != storage.Captured) {
+		ns.places.release()
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	return e.settle(ctx, r, p)
+}
+
+// settle answers a request by what it met.
+func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (Answer, error) {
+	key := process.Key{Namespace: r.call.Key.Namespace, ProcessID: p.ProcessID}
+	ans := Answer{ProcessID: p.ProcessID, TaskID: p.TaskID}
+	ref := storage.TaskRef{Key: key, TaskID: p.TaskID}
+	switch p.Outcome {
+	case storage.Captured:
+		var wt *waiter
+		if !r.accepted {
+			wt = e.waiters.register(ref, false)
+		}
+		e.running.Add(1)
+		go e.run(r.ns, p.Claim)
+		if r.accepted {
+			return ans, nil
+		}
+		return e.await(ctx, r, ans, wt)
+	case storage.Placed:
+		e.calls.wake()
+	case storage.Postponed, storage.Replayed:
+	case storage.Repaired:
+		e.timers.wake()
+		return ans, nil
+	default:
+		return Answer{}, refusal(r, p)
+	}
+	if r.accepted || p.TaskID == 0 || r.method == methodSimpleRepair {
+		return ans, nil
+	}
+	return e.await(ctx, r, ans, e.waiters.register(ref, true))
+}
+
+// refusal is the error of a request of which nothing was stored.
+func refusal(r *request, p storage.Prepared) error {
+	key := r.call.Key
+	switch p.Outcome {
+	case storage.NotFound:
+		return fmt.Errorf("%s: %w", key, process.ErrProcessNotFound)
+	case storage.Exists:
+		return fmt.Errorf("%s: %w", key, process.ErrProcessExists)
+	case storage.Mismatched:
+		return fmt.Errorf("key %q of %s: %w", r.call.IdempotencyKey, key, process.ErrIdempotencyMismatch)
+	case storage.Overloaded:
+		return fmt.Errorf("%d requests wait for process %s, the namespace's max_waiting: %w", r.call.MaxWaiting, key, process.ErrOverloaded)
+	case storage.Repairing:
+		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is under way"}
+	case storage.Refused:
+		reason := "it takes no calls"
+		if r.method == methodRepair || r.method == methodSimpleRepair {
+			reason = "only a process in ERROR can be repaired"
+		} else if p.Status == process.StatusError {
+			reason = "it takes no calls until it is repaired"
+		}
+		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: reason}
+	}
+	return fmt.Errorf("%s: unknown outcome %q", key, p.Outcome)
+}
+
+// await waits for the answer of a task, at most as long as the request says, and as its caller does.
+func (e *Engine) await(ctx context.Context, r *request, ans Answer, wt *waiter) (Answer, error) {
+	timeout := r.timeout
+	if timeout <= 0 {
+		timeout = r.ns.stepTimeout
+	}
+	a, err := e.waitFor(ctx, wt, timeout)
+	if err != nil {
+		return ans, err
+	}
+	ans.Response = a.response
+	return ans, a.errorOf(wt.ref.Key, wt.ref.TaskID)
+}
+
+// waitFor waits for one answer.
+func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration) (answer, error) {
+	answers := wt.answers
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case a := <-answers:
+		return a, nil
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-e.waiters.done:
+	}
+	e.waiters.forget(wt)
+	select {
+	case a := <-answers:
+		return a, nil
+	default:
+		return answer{}, &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, WaitTimeout: true}
+	}
+}
+
+// The methods that fingerprints tell apart. A NOTIFY is a call: the same key and args get its answer.
+const (
+	methodStart        = "start"
+	methodCall         = "call"
+	methodRepair       = "repair"
+	methodSimpleRepair = "repair simple"
+)
+
+// newProcessID is the id of a process whose client leaves the choice to the engine: UUIDv7, so that new rows are neighbours.
+func newProcessID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
+}

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// StartParams is a request to start a process.
+type StartParams struct {
+	Key            process.Key // ProcessID "": the engine chooses one
+	Args           []byte
+	Context        []byte
+	Metadata       []byte // JSON object; nil: none
+	IdempotencyKey string
+	Range          *progressorv1.HistoryRange
+	Accepted       bool          // answer when the task is durable; it need not have run
+	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
+	StartTime      time.Time     // not before; zero: now
+	Priority       int32         // smaller first, between processes
+	Actor          process.Actor
+}
+
+// Start makes a process and runs its INIT task.
+func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
+	ns, err := e.namespace(ctx, p.Key.Namespace)
+	if err != nil {
+		return Answer{}, err
+	}
+	rng, err := wire.RangeJSON(p.Range)
+	if err != nil {
+		return Answer{}, &process.InvalidError{Field: "range", Message: err.Error()}
+	}
+	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout}
+	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime}
+	r.call = storage.Call{
+		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: p.Context, IdempotencyKey: p.IdempotencyKey,
+		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
+		HistoryRange: rng, Priority: p.Priority, StepTimeout: ns.stepTimeout,
+	}
+	if p.IdempotencyKey != "" {
+		r.call.Fingerprint = process.Fingerprint(r.method, []byte(p.Key.ProcessID), p.Args)
+	}
+	switch {
+	case p.Key.ProcessID != "":
+	case p.IdempotencyKey != "":
+		r.call.Key.ProcessID = process.DerivedProcessID(r.call.RequestID)
+	default:
+		if r.call.Key.ProcessID, err = newProcessID(); err != nil {
+			return Answer{}, fmt.Errorf("start: %w", err)
+		}
+	}
+	later := p.StartTime.After(time.Now())
+	ans, err := e.accept(ctx, r, process.TaskInit, !later, func() (storage.Prepared, error) {
+		in.Call = r.call
+		return e.prepareInit(ctx, in)
+	})
+	if err == nil && later {
+		e.timers.alarm(time.Until(p.StartTime))
+	}
+	return ans, err
+}
+
+// prepareInit stores a Start. Where the process exists, a twin of the request may have made it at the same moment, in a
+// transaction that the statement did not see yet: then the twin's answer is the answer.
+func (e *Engine) prepareInit(ctx context.Context, in *storage.Init) (storage.Prepared, error) {
+	p, err := e.store.PrepareInit(in)
+	if err != nil || in.IdempotencyKey == "" || p.Outcome != storage.Exists {
+		return p, err
+	}
+	twins, err := e.store.ReadRequests(context.WithoutCancel(ctx), in.RequestID)
+	if err != nil || len(twins) == 0 {
+		return p, err
+	}
+	p.ProcessID, p.TaskID, p.Outcome = twins[0].ProcessID, twins[0].TaskID, storage.Mismatched
+	if string(twins[0].Fingerprint) == string(in.Fingerprint) {
+		p.Outcome = storage.Replayed
+	}
+	return p, nil
+}

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// answer is how a task ended, as the client that waits for it is told.
+type answer struct {
+	status    process.TaskStatus
+	response  []byte
+	failure   *progressorv1.Failure
+	rejection *progressorv1.Rejection
+}
+
+func answerOf(d decision) answer {
+	a := answer{status: process.TaskStatusFinished, response: d.completion.Response, rejection: d.rejection}
+	if d.completion.Outcome == storage.Failed {
+		a.status, a.failure = process.TaskStatusError, d.failure
+	}
+	return a
+}
+
+func answerOfRow(r *storage.Answer) (answer, error) {
+	a := answer{status: r.Status, response: r.Response}
+	var err error
+	if a.failure, err = wire.Failure(r.Failure); err != nil {
+		return a, err
+	}
+	a.rejection, err = wire.Rejection(r.Rejection)
+	return a, err
+}
+
+// maxPolled is how many waiting tasks one query asks for; more take turns.
+const maxPolled = 1000
+
+// waiter is one client that waits for a task.
+type waiter struct {
+	ref     storage.TaskRef
+	answers chan answer // holds one
+	fresh   bool        // it was registered after its task: the task may have ended before, so it is asked for once
+}
+
+// waiters holds the clients of this node that wait for tasks. What ends on this node is delivered in memory; for what runs
+// elsewhere one query for all of them is made every AnswerPoll, and none while there is nothing to ask.
+type waiters struct {
+	engine *Engine
+	mu     sync.Mutex
+	byTask map[int64][]*waiter
+	order  []*waiter // in the order of registration, for taking turns; those that are gone are dropped in passing
+	kick   chan struct{}
+	stale  map[process.Key]struct{} // to be asked for although the process runs here: something was missed
+	closed bool
+	done   chan struct{}
+}
+
+func newWaiters(e *Engine) *waiters {
+	return &waiters{
+		engine: e, byTask: map[int64][]*waiter{}, kick: make(chan struct{}, 1), stale: map[process.Key]struct{}{}, done: make(chan struct{}),
+	}
+}
+
+// register begins to wait for a task. fresh: the task was there before this client came.
+func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
+	wt := &waiter{ref: ref, answers: make(chan answer, 1), fresh: fresh}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byTask[ref.TaskID] = append(w.byTask[ref.TaskID], wt)
+	w.order = append(w.order, wt)
+	if len(w.order) == 1 {
+		w.signal()
+	}
+	return wt
+}
+
+// forget ends the wait of one client.
+func (w *waiters) forget(wt *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.byTask[wt.ref.TaskID]
+	for n, other := range list {
+		if other == wt {
+			list = append(list[:n], list[n+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(w.byTask, wt.ref.TaskID)
+	} else {
+		w.byTask[wt.ref.TaskID] = list
+	}
+	wt.answers = nil
+}
+
+// deliver tells all who wait for a task how it ended.
+func (w *waiters) deliver(taskID int64, a answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, wt := range w.byTask[taskID] {
+		select {
+		case wt.answers <- a:
+		default: // answered already
+		}
+	}
+	delete(w.byTask, taskID)
+}
+
+// recheck has the database asked for everything that waits for a process.
+func (w *waiters) recheck(key process.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stale[key] = struct{}{}
+	w.signal()
+}
+
+func (w *waiters) signal() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// count is how many clients wait.
+func (w *waiters) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byTask)
+}
+
+// close ends all waits.
+func (w *waiters) close() { close(w.done) }
+
+// Run asks for answers until ctx ends.
+func (w *waiters) Run(ctx context.Context) error {
+	timer := time.NewTimer(w.engine.cfg.AnswerPoll)
+	defer timer.Stop()
+	for {
+		idle := w.runOnce(ctx)
+		var tick <-chan time.Time
+		if !idle {
+			timer.Reset(w.engine.cfg.AnswerPoll)
+			tick = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.kick:
+			if !idle { // at most one query in AnswerPoll, however many clients come and go
+				select {
+				case <-tick:
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		case <-tick:
+		}
+	}
+}
+
+// runOnce makes one query for all tasks that may have ended elsewhere. idle: nobody waits.
+func (w *waiters) runOnce(ctx context.Context) (idle bool) {
+	refs, waiting := w.due()
+	if len(refs) == 0 {
+		return waiting == 0
+	}
+	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	rows, err := w.engine.store.ReadAnswers(limit, refs)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.engine.log.Warn("answers not read", "tasks", len(refs), "error", err)
+		}
+		for _, r := range refs {
+			w.recheck(r.Key)
+		}
+		return false
+	}
+	for i := range rows {
+		a, err := answerOfRow(&rows[i])
+		if err != nil {
+			w.engine.log.Error("answer cannot be read", "task_id", refs[rows[i].Ord].TaskID, "error", err)
+			continue
+		}
+		w.deliver(refs[rows[i].Ord].TaskID, a)
+	}
+	return false
+}
+
+// due takes the next turn of at most maxPolled tasks to ask for: those whose process does not run on this node, and those
+// that may have been missed.
+func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := make([]*waiter, 0, len(w.order))
+	var asked []*waiter
+	runs := map[process.Key]bool{}
+	for _, wt := range w.order {
+		if wt.answers == nil || len(w.byTask[wt.ref.TaskID]) == 0 {
+			continue
+		}
+		here, ok := runs[wt.ref.Key]
+		if !ok {
+			here = w.engine.attempts.runs(wt.ref.Key)
+			runs[wt.ref.Key] = here
+		}
+		_, stale := w.stale[wt.ref.Key]
+		if len(asked) < maxPolled && (wt.fresh || stale || !here) {
+			wt.fresh = false
+			asked = append(asked, wt)
+			refs = append(refs, wt.ref)
+			continue
+		}
+		kept = append(kept, wt)
+	}
+	if len(asked) < maxPolled {
+		clear(w.stale)
+	}
+	w.order = append(kept, asked...)
+	return refs, len(w.order)
+}

@@ -1,0 +1,153 @@
+package wire
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Apply writes a result into a Completion: what is to be stored, and whether the process goes on, ends or goes.
+func Apply(c *storage.Completion, r *progressorv1.Result) error {
+	c.Outcome = storage.Finished
+	c.AuxState = r.GetAuxState()
+	if r.AuxState != nil && c.AuxState == nil {
+		c.AuxState = []byte{} // present and empty: the state is emptied
+	}
+	c.Response = r.GetResponse()
+	var err error
+	if c.Metadata, err = JSON(r.GetMetadata()); err != nil {
+		return err
+	}
+	for _, e := range r.GetEvents() {
+		event := storage.NewEvent{Payload: e.GetPayload()}
+		if event.Metadata, err = JSON(e.GetMetadata()); err != nil {
+			return err
+		}
+		if e.GetTimestamp() != nil {
+			event.Timestamp = e.GetTimestamp().AsTime()
+		}
+		c.Events = append(c.Events, event)
+	}
+	switch action := r.GetAction().(type) {
+	case *progressorv1.Result_SetTimer:
+		t := timer(action.SetTimer)
+		c.Timer = &t
+	case *progressorv1.Result_UnsetTimer:
+		c.UnsetTimers = true
+	case *progressorv1.Result_Remove:
+		c.Outcome = storage.Removed
+	case *progressorv1.Result_Complete:
+		c.Outcome = storage.Completed
+	}
+	for _, t := range r.GetNamedTimers() {
+		c.NamedTimers = append(c.NamedTimers, timer(t))
+	}
+	c.UnsetNames = r.GetUnsetNamedTimers()
+	return nil
+}
+
+func timer(t *progressorv1.SetTimer) storage.SetTimer {
+	set := storage.SetTimer{Name: t.GetName(), Remove: t.GetRemove()}
+	switch when := t.GetWhen().(type) {
+	case *progressorv1.SetTimer_At:
+		set.At = when.At.AsTime()
+	case *progressorv1.SetTimer_After:
+		set.After = max(when.After.AsDuration(), 0)
+	}
+	return set
+}
+
+// FailureJSON writes the column failure. A processor's text may hold NUL, which PostgreSQL does not take: it becomes U+FFFD.
+func FailureJSON(f *progressorv1.Failure) ([]byte, error) {
+	clean := proto.CloneOf(f)
+	clean.Reason, clean.Message = Plain(f.GetReason()), Plain(f.GetMessage())
+	cleanValue(clean.GetDetails())
+	return protojson.Marshal(clean)
+}
+
+// RejectionJSON writes the column rejection.
+func RejectionJSON(r *progressorv1.Rejection) ([]byte, error) {
+	clean := proto.CloneOf(r)
+	clean.Reason, clean.Message = Plain(r.GetReason()), Plain(r.GetMessage())
+	return protojson.Marshal(clean)
+}
+
+// Plain makes text fit for PostgreSQL: valid UTF-8 without NUL.
+func Plain(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+// CleanResult replaces NUL in the metadata that a processor wrote: every check lets it pass but PostgreSQL's. The result itself is
+// the processor's and stays as it is.
+func CleanResult(r *progressorv1.Result) *progressorv1.Result {
+	texts := r.GetMetadata() != nil
+	for _, e := range r.GetEvents() {
+		texts = texts || e.GetMetadata() != nil
+	}
+	if !texts {
+		return r
+	}
+	r = proto.CloneOf(r)
+	cleanStruct(r.GetMetadata())
+	for _, e := range r.GetEvents() {
+		cleanStruct(e.GetMetadata())
+	}
+	return r
+}
+
+func cleanStruct(s *structpb.Struct) {
+	for name, v := range s.GetFields() {
+		cleanValue(v)
+		if clean := Plain(name); clean != name {
+			delete(s.Fields, name)
+			s.Fields[clean] = v
+		}
+	}
+}
+
+func cleanValue(v *structpb.Value) {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		kind.StringValue = Plain(kind.StringValue)
+	case *structpb.Value_StructValue:
+		cleanStruct(kind.StructValue)
+	case *structpb.Value_ListValue:
+		for _, item := range kind.ListValue.GetValues() {
+			cleanValue(item)
+		}
+	}
+}
+
+// Import is a PutProcess request as storage takes it.
+func Import(r *progressorv1.PutProcessRequest) (storage.Import, error) {
+	in := storage.Import{Status: StatusOf(r.GetStatus()), Detail: r.GetDetail(), AuxState: r.GetAuxState(), Context: r.GetContext()}
+	in.Key.Namespace, in.Key.ProcessID = r.GetNamespace(), r.GetProcessId()
+	var err error
+	if in.Metadata, err = JSON(r.GetMetadata()); err != nil {
+		return in, err
+	}
+	for _, e := range r.GetHistory() {
+		event := storage.NewEvent{Payload: e.GetPayload()}
+		if event.Metadata, err = JSON(e.GetMetadata()); err != nil {
+			return in, err
+		}
+		if e.GetTimestamp() != nil {
+			event.Timestamp = e.GetTimestamp().AsTime()
+		}
+		in.Events = append(in.Events, event)
+	}
+	for _, t := range r.GetTimers() {
+		at := time.Unix(0, 0)
+		if t.GetFireTime() != nil {
+			at = t.GetFireTime().AsTime()
+		}
+		in.Timers = append(in.Timers, storage.SetTimer{Name: t.GetName(), At: at, Remove: t.GetRemove()})
+	}
+	return in, nil
+}

@@ -1,0 +1,47 @@
+package wire
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Status gives the enum of the API; unknown or empty: UNSPECIFIED.
+func Status(s process.Status) progressorv1.ProcessStatus {
+	return progressorv1.ProcessStatus(progressorv1.ProcessStatus_value["PROCESS_STATUS_"+string(s)])
+}
+
+// StatusOf is the inverse of Status; UNSPECIFIED is "".
+func StatusOf(s progressorv1.ProcessStatus) process.Status {
+	if s == progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED {
+		return ""
+	}
+	return process.Status(strings.TrimPrefix(s.String(), "PROCESS_STATUS_"))
+}
+
+// taskTypes is a table because every attempt asks it.
+var taskTypes = map[process.TaskType]progressorv1.TaskType{
+	process.TaskInit: progressorv1.TaskType_TASK_TYPE_INIT, process.TaskCall: progressorv1.TaskType_TASK_TYPE_CALL,
+	process.TaskNotify: progressorv1.TaskType_TASK_TYPE_NOTIFY, process.TaskRepair: progressorv1.TaskType_TASK_TYPE_REPAIR,
+	process.TaskTimeout: progressorv1.TaskType_TASK_TYPE_TIMEOUT, process.TaskRemove: progressorv1.TaskType_TASK_TYPE_REMOVE,
+	process.TaskCancel: progressorv1.TaskType_TASK_TYPE_CANCEL,
+}
+
+// TaskType gives the enum of the API.
+func TaskType(t process.TaskType) progressorv1.TaskType { return taskTypes[t] }
+
+// TaskStatus gives the enum of the API.
+func TaskStatus(s process.TaskStatus) progressorv1.TaskStatus {
+	return progressorv1.TaskStatus(progressorv1.TaskStatus_value["TASK_STATUS_"+string(s)])
+}
+
+func durationOf(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(*d)
+}

@@ -1,0 +1,53 @@
+package wire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// RangeJSON writes a range as the column history_range keeps it; "" for none.
+func RangeJSON(r *progressorv1.HistoryRange) (string, error) {
+	if r == nil {
+		return "", nil
+	}
+	text, err := protojson.Marshal(r)
+	return string(text), err
+}
+
+// Range reads the column history_range; nil for "".
+func Range(text string) (*progressorv1.HistoryRange, error) {
+	if text == "" {
+		return nil, nil
+	}
+	r := &progressorv1.HistoryRange{}
+	if err := protojson.Unmarshal([]byte(text), r); err != nil {
+		return nil, fmt.Errorf("history_range: %w", err)
+	}
+	return r, nil
+}
+
+// RangeOf is a range as storage reads it. Without a limit it is the whole history.
+func RangeOf(r *progressorv1.HistoryRange) storage.HistoryRange {
+	rng := storage.HistoryRange{Offset: r.GetOffset(), Limit: -1, Backward: r.GetDirection() == progressorv1.HistoryRange_DIRECTION_BACKWARD}
+	if r != nil && r.Limit != nil {
+		rng.Limit = int(r.GetLimit())
+	}
+	return rng
+}
+
+// ModeRange is the range that a history mode stands for.
+func ModeRange(mode process.HistoryMode) storage.HistoryRange {
+	switch mode {
+	case process.HistoryNone:
+		return storage.HistoryRange{Limit: 0}
+	case process.HistoryLast:
+		return storage.HistoryRange{Limit: 1, Backward: true}
+	default:
+		return storage.HistoryRange{Limit: -1}
+	}
+}

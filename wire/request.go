@@ -1,0 +1,152 @@
+// Package wire maps rows to messages and messages to Completions. It is the only place that does.
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Request is what a processor is shown of a claim.
+func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.HistoryRange, deadline time.Time) (*progressorv1.ProcessRequest, error) {
+	metadata, err := Struct(c.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ProcessRequest{
+		Type: TaskType(c.TaskType), Args: c.Args, TaskId: c.TaskID, Attempt: c.Attempt, FencingToken: c.FencingToken,
+		IdempotencyKey: c.IdempotencyKey, Context: c.Context, Deadline: timestamppb.New(deadline), TimerName: c.TimerName,
+		ScheduledTime: timestamppb.New(c.ScheduledTime),
+		Process: &progressorv1.Process{
+			Namespace: c.Namespace, ProcessId: c.ProcessID, Status: Status(c.Status), PreviousStatus: Status(process.Status(c.PreviousStatus)),
+			Detail: c.Detail, CorruptedBy: c.CorruptedBy, AuxState: c.AuxState, Metadata: metadata, LastEventId: c.LastEventID, Kind: c.Kind,
+			CreatedTime: timestamppb.New(c.CreatedTime), StatusChangedTime: timestamppb.New(c.StatusChangedTime),
+			History: Events(history), Range: rng,
+		},
+	}, nil
+}
+
+// Process is a process as clients see it.
+func Process(p *storage.Process, history []storage.Event, timers []storage.Timer, rng *progressorv1.HistoryRange) (*progressorv1.Process, error) {
+	metadata, err := Struct(p.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	m := &progressorv1.Process{
+		Namespace: p.Namespace, ProcessId: p.ProcessID, Status: Status(p.Status), Detail: deref(p.Detail), CorruptedBy: deref(p.CorruptedBy),
+		AuxState: p.AuxState, Metadata: metadata, History: Events(history), Range: rng, LastEventId: p.LastEventID, Kind: p.Kind,
+		CreatedTime: timestamppb.New(p.CreatedTime), StatusChangedTime: timestamppb.New(p.StatusChangedTime),
+	}
+	if p.PreviousStatus != nil {
+		m.PreviousStatus = Status(*p.PreviousStatus)
+	}
+	for _, t := range timers {
+		status := process.TaskStatusWaiting
+		if t.Blocked {
+			status = process.TaskStatusBlocked
+		}
+		m.Timers = append(m.Timers, &progressorv1.Timer{
+			Name: deref(t.TimerName), FireTime: timestamppb.New(t.ScheduledTime), Remove: t.TaskType == process.TaskRemove, Status: TaskStatus(status),
+		})
+	}
+	return m, nil
+}
+
+// Task is a task as clients see it.
+func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
+	m := &progressorv1.Task{
+		TaskId: t.TaskID, Namespace: t.Namespace, ProcessId: t.ProcessID, Type: TaskType(t.TaskType), Status: TaskStatus(t.Status),
+		ScheduledTime: timestamppb.New(t.ScheduledTime), Args: t.Args, Context: t.Context, IdempotencyKey: deref(t.IdempotencyKey),
+		Attempt: t.Attempt, RetryInterval: durationOf(t.RetryInterval), Response: t.Response, TimerName: deref(t.TimerName), Priority: t.Priority,
+		Events: Events(events),
+	}
+	if t.RunningTime != nil {
+		m.RunningTime = timestamppb.New(*t.RunningTime)
+	}
+	if t.Status.Ended() {
+		m.FinishedTime = timestamppb.New(t.FinishedTime)
+	}
+	var err error
+	if m.Failure, err = Failure(t.Failure); err != nil {
+		return nil, err
+	}
+	m.Rejection, err = Rejection(t.Rejection)
+	return m, err
+}
+
+// Events are events as clients and processors see them.
+func Events(rows []storage.Event) []*progressorv1.Event {
+	if len(rows) == 0 {
+		return nil
+	}
+	events := make([]*progressorv1.Event, len(rows))
+	for n := range rows {
+		r := &rows[n]
+		metadata, err := Struct(r.Metadata)
+		if err != nil {
+			metadata = nil // the column is checked jsonb of ours: a Struct was stored
+		}
+		events[n] = &progressorv1.Event{EventId: r.EventID, TaskId: r.TaskID, Timestamp: timestamppb.New(r.Timestamp), Metadata: metadata, Payload: r.Payload}
+	}
+	return events
+}
+
+// Struct reads a jsonb object; nil for NULL.
+func Struct(text []byte) (*structpb.Struct, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	s := &structpb.Struct{}
+	if err := s.UnmarshalJSON(text); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	return s, nil
+}
+
+// JSON writes a Struct as a jsonb object; nil for none.
+func JSON(s *structpb.Struct) ([]byte, error) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.MarshalJSON()
+}
+
+// Failure reads the column failure.
+func Failure(text json.RawMessage) (*progressorv1.Failure, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	f := &progressorv1.Failure{}
+	if err := protojson.Unmarshal(text, f); err != nil {
+		return nil, fmt.Errorf("failure: %w", err)
+	}
+	return f, nil
+}
+
+// Rejection reads the column rejection.
+func Rejection(text json.RawMessage) (*progressorv1.Rejection, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	r := &progressorv1.Rejection{}
+	if err := protojson.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("rejection: %w", err)
+	}
+	return r, nil
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -107,10 +107,10 @@ func newParser(a *app, cmds *commands) (*kong.Kong, error) {
 // wantsJSON looks for -o json by itself: a command line that cannot be parsed has an output format too.
 func wantsJSON(args []string) bool {
 	for i, arg := range args {
-		switch {
-		case arg == "-ojson", arg == "-o=json", arg == "--output=json":
+		switch arg {
+		case "-ojson", "-o=json", "--output=json":
 			return true
-		case arg == "-o" || arg == "--output":
+		case "-o", "--output":
 			return i+1 < len(args) && args[i+1] == "json"
 		}
 	}

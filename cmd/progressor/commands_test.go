@@ -296,7 +296,7 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 	if r := p.run(t); r.code != exitUsage || !strings.Contains(r.stdout, "Usage:") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.run(t, "strat"); r.code != exitUsage || !strings.Contains(r.stderr, `did you mean "start"`) {
+	if r := p.run(t, "stat"); r.code != exitUsage || !strings.Contains(r.stderr, `did you mean "start"`) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -93,7 +93,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"bad dsn", "db: {dsn: 'postgres://db:port/x'}", nil, "--db.dsn: cannot parse"},
 		{"open listener", dsn + "listen: ':8080'", nil, "say --insecure"},
 		{"open listener by address", dsn, []string{"--listen", "0.0.0.0:8080"}, "say --insecure"},
-		{"no port", dsn + "listen: localhost", nil, "want HOST:PORT"},
+		{"no port", dsn + "listen: localhost", nil, "want host:port"},
 		{"open profiles", dsn, []string{"--debug.listen", ":6060", "--insecure"}, "loopback only"},
 		{"lanes", dsn, []string{"--db.lanes", "0"}, "--db.lanes: want 1 to 64"},
 		{"namespaces is no list", "namespaces: {a: b}", nil, "namespaces: want a list"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5/pgconn"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/progressor-engine/progressor/client"
@@ -70,7 +71,10 @@ func complain(err error) complaint {
 	c := complaint{Message: oneLine(err.Error()), Exit: exitFailed}
 	var coded *codedError
 	var connectErr *connect.Error
+	var databaseErr *pgconn.ConnectError
 	switch {
+	case errors.As(err, &databaseErr):
+		c.Exit, c.Next = exitUnavailable, "is PostgreSQL running there, and is --db.dsn right?"
 	case errors.As(err, &coded):
 		c.Exit, c.Next = coded.code, coded.next
 	case errors.As(err, &connectErr):
@@ -96,6 +100,9 @@ func (c complaint) line() string {
 	d := c.engine
 	if d != nil {
 		facts := []string{strings.ToLower(shortEnum(d.GetReason()))}
+		if facts[0] == "" {
+			facts[0] = c.Code
+		}
 		if d.GetField() != "" && !strings.Contains(c.Message, d.GetField()) {
 			facts = append(facts, "field "+d.GetField())
 		}

@@ -21,7 +21,7 @@ type payloadFlags struct {
 	ArgsBase64 *string `name:"args-base64" xor:"args" placeholder:"BASE64" help:"Args of the task in base64."`
 }
 
-func (f payloadFlags) bytes(a *app) ([]byte, error) {
+func (f payloadFlags) args(a *app) ([]byte, error) {
 	switch {
 	case f.Args != nil:
 		return a.textOrFile("--args", *f.Args)

@@ -31,7 +31,7 @@ func (startCmd) Help() string {
 }
 
 func (c *startCmd) Run(a *app) error {
-	args, err := c.payloadFlags.bytes(a)
+	args, err := c.args(a)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (callCmd) Help() string {
 }
 
 func (c *callCmd) Run(a *app) error {
-	args, err := c.payloadFlags.bytes(a)
+	args, err := c.args(a)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (repairCmd) Help() string {
 }
 
 func (c *repairCmd) Run(a *app) error {
-	args, err := c.payloadFlags.bytes(a)
+	args, err := c.args(a)
 	if err != nil {
 		return err
 	}

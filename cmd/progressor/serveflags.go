@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
 	"buf.build/go/protovalidate"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/progressor-engine/progressor/engine/rpc"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -72,11 +72,11 @@ func (s *serveSettings) check(namespaces []*progressorv1.Namespace) error {
 	if err := s.Engine.check(); err != nil {
 		return err
 	}
-	if err := s.DB.poolFlags.check(); err != nil {
+	if err := s.DB.check(); err != nil {
 		return err
 	}
-	if err := checkListen(s.Listen, s.Insecure); err != nil {
-		return err
+	if err := rpc.CheckListen(s.Listen, s.Insecure); err != nil {
+		return fmt.Errorf("--listen: %w", err)
 	}
 	if err := s.Debug.check(); err != nil {
 		return err
@@ -129,46 +129,8 @@ func (d debugFlags) check() error {
 	if d.Listen == "" {
 		return nil
 	}
-	loopback, err := isLoopback(d.Listen)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--debug.listen: %w", err)
-	case !loopback:
-		return fmt.Errorf("--debug.listen %s: profiles are served on loopback only", d.Listen)
+	if err := rpc.CheckListen(d.Listen, false); err != nil {
+		return fmt.Errorf("--debug.listen %s: profiles are served on loopback only, such as 127.0.0.1:6060", d.Listen)
 	}
 	return nil
-}
-
-// checkListen holds back an API that anybody on the network could call.
-func checkListen(address string, insecure bool) error {
-	loopback, err := isLoopback(address)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--listen: %w", err)
-	case !loopback && !insecure:
-		return fmt.Errorf("--listen %s is not loopback, and the API does not authenticate anybody: "+
-			"listen on 127.0.0.1, or say --insecure where the network keeps strangers out", address)
-	}
-	return nil
-}
-
-// isLoopback tells whether only this machine can reach an address. An empty host is all of the machine's addresses.
-func isLoopback(address string) (bool, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false, fmt.Errorf("want HOST:PORT: %w", err)
-	}
-	if host == "" {
-		return false, nil
-	}
-	ips, err := net.LookupIP(host)
-	if err != nil {
-		return false, err
-	}
-	for _, ip := range ips {
-		if !ip.IsLoopback() {
-			return false, nil
-		}
-	}
-	return true, nil
 }

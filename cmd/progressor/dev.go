@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/internal/pgembed"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// stopPostgres bounds the checkpoint at the end.
+const stopPostgres = 30 * time.Second
+
+type devCmd struct {
+	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
+	DataDir  string      `default:".progressor" placeholder:"DIR" setting:"" help:"Where everything is kept between runs. Default: ${default}."`
+	DB       poolFlags   `embed:"" prefix:"db."`
+	Engine   engineFlags `embed:"" prefix:"engine."`
+	Log      logFlags    `embed:"" prefix:"log."`
+	Debug    debugFlags  `embed:"" prefix:"debug."`
+}
+
+func (devCmd) Help() string {
+	return `Dev runs everything on this machine: a private PostgreSQL below the data directory, an engine, and two
+namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays.
+
+    progressor dev
+    progressor dev --listen 127.0.0.1:9090 --data-dir /tmp/play`
+}
+
+func (c *devCmd) Run(a *app) error {
+	if err := c.check(); err != nil {
+		return usageError(err)
+	}
+	log := c.Log.logger(a)
+	listener, err := listen("--listen", c.Listen) // before PostgreSQL is started for nothing
+	if err != nil {
+		return err
+	}
+	return a.untilSignal(log, func(ctx context.Context) error { return c.serve(ctx, a, log, listener) })
+}
+
+func (c *devCmd) check() error {
+	if c.DataDir == "" {
+		return errors.New("--data-dir: want a directory")
+	}
+	if err := rpc.CheckListen(c.Listen, c.Insecure); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return errors.Join(c.DB.check(), c.Engine.check(), c.Debug.check())
+}
+
+// serve runs PostgreSQL around the engine, so that the engine can drain into it.
+func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener net.Listener) (err error) {
+	defer listener.Close()
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	server, err := pgembed.Start(ctx, pgembed.Config{Dir: filepath.Join(dir, "postgres"), Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPostgres)
+		defer cancel()
+		err = errors.Join(err, server.Stop(stopping))
+	}()
+	if err := prepareDatabase(ctx, server.DSN(), filepath.Join(dir, "dsn")); err != nil {
+		return err
+	}
+	engineCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go keepPostgres(engineCtx, cancel, server, log)
+	n := &node{
+		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug,
+		prepare: putDemoNamespaces,
+		ready: func() {
+			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version()))
+		},
+	}
+	if err := n.run(engineCtx); err != nil {
+		return err
+	}
+	if cause := context.Cause(engineCtx); cause != nil && ctx.Err() == nil {
+		return cause
+	}
+	return nil
+}
+
+// prepareDatabase migrates the schema, makes psql find its tables without their schema's name, and writes the DSN down.
+func prepareDatabase(ctx context.Context, dsn, file string) error {
+	if err := storage.Migrate(ctx, dsn); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return fmt.Errorf("connect to the private PostgreSQL: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it was opened for is done
+	if _, err := conn.Exec(ctx, "ALTER DATABASE postgres SET search_path = progressor, public"); err != nil {
+		return fmt.Errorf("set search_path: %w", err)
+	}
+	if err := os.WriteFile(file, []byte(dsn+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the DSN down: %w", err)
+	}
+	return nil
+}
+
+// keepPostgres starts the server again when it ends by itself, as an init system would, until ctx ends.
+func keepPostgres(ctx context.Context, give func(error), server *pgembed.Server, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-server.Dead():
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		log.Warn("the private PostgreSQL ended; it is started again", "dir", server.Dir())
+		if err := server.Restart(ctx, "fast"); err != nil {
+			give(fmt.Errorf("the private PostgreSQL ended and does not start again: %w", err))
+			return
+		}
+	}
+}
+
+// putDemoNamespaces makes the namespaces that are missing; what was changed in a run before stays.
+func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
+	for namespace, builtin := range map[string]string{"demo": "orders", "echo": "echo"} {
+		_, err := eng.GetNamespace(ctx, namespace)
+		if errors.Is(err, process.ErrNamespaceNotFound) {
+			_, err = eng.PutNamespace(ctx, &progressorv1.Namespace{Namespace: namespace, Processor: builtinProcessor(builtin)})
+		}
+		if err != nil {
+			return fmt.Errorf("namespace %s: %w", namespace, err)
+		}
+	}
+	return nil
+}
+
+// banner says where everything is, with commands to paste.
+func banner(address, dir string, postgres int) string {
+	url, flag := "http://"+address, ""
+	if address != "127.0.0.1:8080" {
+		flag = " --address " + url
+	}
+	text := `
+Progressor ${version} runs. Ctrl-C stops it; the data stays.
+
+  API         ${url}  (Connect, gRPC, gRPC-Web, JSON)
+  metrics     ${url}/metrics
+  database    psql "$(cat ${dir}/dsn)"  (PostgreSQL ${postgres}; the DSN is in ${dir}/dsn)
+  namespaces  demo (orders of a shop), echo
+
+To try, in another terminal:
+
+  progressor start demo order-1 --args '{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}'${flag}
+  progressor call demo order-1 --args '{"pay":200}'${flag}
+  progressor get demo order-1${flag}
+
+  curl ${url}/progressor.v1.ProcessService/GetProcess -H 'Content-Type: application/json' \
+    -d '{"namespace":"demo","processId":"order-1"}'
+
+`
+	return strings.NewReplacer(
+		"${version}", buildVersion(), "${url}", url, "${dir}", dir, "${flag}", flag, "${postgres}", fmt.Sprint(postgres),
+	).Replace(text)
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// doctorTimeout bounds the whole examination: it holds a snapshot meanwhile.
+const doctorTimeout = 10 * time.Minute
+
+type doctorCmd struct {
+	databaseFlags
+	outputFlag
+	LongTransaction time.Duration `default:"1m" placeholder:"DURATION" help:"A transaction that is open for longer is shown. Default: ${default}."`
+}
+
+func (doctorCmd) Help() string {
+	return `Doctor connects to the database itself, also while engines run, and changes nothing. It ends with code 1 where an
+invariant is violated, an index is missing or the schema is not this binary's; warnings do not count.
+
+    progressor doctor --db.dsn "$(cat .progressor/dsn)"
+    progressor doctor -c /etc/progressor.yaml -o json`
+}
+
+func (c *doctorCmd) Run(a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	ctx, cancelSignal := a.interruptible()
+	defer cancelSignal()
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	found, err := examine(ctx, c.DB.DSN, c.LongTransaction)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		err = printJSON(a.Stdout, found)
+	} else {
+		err = found.print(a)
+	}
+	if err != nil {
+		return err
+	}
+	if n := len(found.Violations); n > 0 {
+		return &codedError{code: exitFailed, err: fmt.Errorf("doctor found %d violations", n)}
+	}
+	return nil
+}
+
+// examination is what doctor found.
+type examination struct {
+	Version      string         `json:"version"` // of this binary
+	Server       serverFacts    `json:"server"`
+	Schema       schemaFacts    `json:"schema"`
+	Violations   []finding      `json:"violations"`
+	Warnings     []finding      `json:"warnings"`
+	Invariants   []invariant    `json:"invariants"`
+	Transactions []transaction  `json:"transactions"` // long ones
+	OldestXmin   *xminHolder    `json:"oldest_xmin"`
+	Settings     []setting      `json:"settings"`
+	Connections  connections    `json:"connections"`
+	Tables       []tableFigures `json:"tables"`
+	Nodes        []nodeFacts    `json:"nodes"`
+}
+
+// finding is something that somebody should know, and what to do about it.
+type finding struct {
+	What string `json:"what"`
+	Next string `json:"next,omitempty"`
+}
+
+type invariant struct {
+	Name       string `json:"name"`
+	Looked     int64  `json:"looked"` // rows
+	Violations int    `json:"violations"`
+}
+
+func (e *examination) violate(next, format string, args ...any) {
+	e.Violations = append(e.Violations, finding{What: fmt.Sprintf(format, args...), Next: next})
+}
+
+func (e *examination) warn(next, format string, args ...any) {
+	e.Warnings = append(e.Warnings, finding{What: fmt.Sprintf(format, args...), Next: next})
+}
+
+// examine looks at everything.
+func examine(ctx context.Context, dsn string, long time.Duration) (*examination, error) {
+	states, err := storage.MigrationStatus(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	e := &examination{Version: buildVersion(), Violations: []finding{}, Warnings: []finding{}}
+	e.judgeSchema(states)
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, checkDSN(dsn)
+	}
+	cfg.RuntimeParams["search_path"] = "progressor"
+	cfg.RuntimeParams["timezone"] = "UTC"
+	cfg.RuntimeParams["application_name"] = "progressor doctor"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	if e.Schema.Version > 0 {
+		if err := e.checkInvariants(ctx, conn); err != nil {
+			return nil, err
+		}
+	}
+	looks := []struct {
+		at   string
+		look func(context.Context, *pgx.Conn) error
+	}{
+		{"server", e.lookAtServer}, {"settings", e.lookAtSettings}, {"connections", e.lookAtConnections},
+		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
+		{"transactions", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtTransactions(ctx, conn, long) }},
+	}
+	for _, l := range looks {
+		if err := l.look(ctx, conn); err != nil {
+			return nil, fmt.Errorf("look at the %s: %w", l.at, err)
+		}
+	}
+	return e, nil
+}
+
+// schemaFacts compares the database's schema with this binary's.
+type schemaFacts struct {
+	Version int64 `json:"version"` // applied
+	Newest  int64 `json:"newest"`  // of this binary
+}
+
+func (e *examination) judgeSchema(states []storage.MigrationState) {
+	e.Schema.Version = schemaVersion(states)
+	for _, s := range states {
+		e.Schema.Newest = max(e.Schema.Newest, s.Version)
+	}
+	if e.Schema.Version < e.Schema.Newest {
+		e.violate("progressor migrate up", "the schema has version %d, this binary wants %d", e.Schema.Version, e.Schema.Newest)
+	}
+}
+
+// checkInvariants looks at one snapshot: what engines do meanwhile must not look like a violation.
+func (e *examination) checkInvariants(ctx context.Context, conn *pgx.Conn) error {
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return fmt.Errorf("begin the invariants' snapshot: %w", err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	report, err := storage.CheckInvariants(ctx, tx)
+	if err != nil {
+		return err
+	}
+	broken := map[string]int{}
+	for _, v := range report.Violations {
+		broken[v.Invariant]++
+		e.violate("keep a copy of the database, and report it", "%s: %s: %s", v.Invariant, processName(v), v.Detail)
+	}
+	for _, name := range slices.Sorted(maps.Keys(report.Looked)) {
+		e.Invariants = append(e.Invariants, invariant{Name: name, Looked: report.Looked[name], Violations: broken[name]})
+	}
+	return nil
+}
+
+func processName(v storage.Violation) string {
+	if v.Namespace == "" && v.ProcessID == "" {
+		return "database"
+	}
+	return v.Namespace + "/" + v.ProcessID
+}
+
+// print writes the examination for people: the bad news last, where it is seen.
+func (e *examination) print(a *app) error {
+	err := printFields(a.Stdout,
+		field{"progressor", e.Version},
+		field{"PostgreSQL", e.Server.Version},
+		field{"database", fmt.Sprintf("%s, up since %s", e.Server.Database, e.Server.Started.UTC().Format(time.RFC3339))},
+		field{"schema", fmt.Sprintf("version %d of %d", e.Schema.Version, e.Schema.Newest)},
+		field{"connections", fmt.Sprintf("%d of %d, %d of them progressor's", e.Connections.Used, e.Connections.Max, e.Connections.Progressor)},
+		field{"oldest xmin", e.OldestXmin.String()},
+	)
+	if err != nil {
+		return err
+	}
+	for _, section := range e.sections() {
+		fmt.Fprintf(a.Stdout, "\n%s\n", section.title)
+		if err := printRows(a.Stdout, section.header, section.rows); err != nil {
+			return err
+		}
+	}
+	for _, list := range []struct {
+		title    string
+		findings []finding
+	}{{"warnings", e.Warnings}, {"violations", e.Violations}} {
+		fmt.Fprintf(a.Stdout, "\n%s: %d\n", list.title, len(list.findings))
+		for _, f := range list.findings {
+			text := "- " + oneLine(f.What)
+			if f.Next != "" {
+				text += ". Next: " + oneLine(f.Next)
+			}
+			fmt.Fprintln(a.Stdout, text)
+		}
+	}
+	return nil
+}
+
+type section struct {
+	title  string
+	header table.Row
+	rows   []table.Row
+}
+
+func (e *examination) sections() []section {
+	nodes := section{"nodes", table.Row{"node", "address", "version", "started", "last beat", "draining"}, nil}
+	for _, n := range e.Nodes {
+		nodes.rows = append(nodes.rows, table.Row{
+			n.ID, oneLine(n.Address), oneLine(n.Version), n.Started.UTC().Format(time.RFC3339), fmt.Sprintf("%.1f s ago", n.BeatAge), n.Draining,
+		})
+	}
+	tables := section{"tables", table.Row{"table", "rows", "dead", "size", "indexes", "HOT updates", "last vacuum"}, nil}
+	for _, t := range e.Tables {
+		tables.rows = append(tables.rows, table.Row{t.Name, t.Live, t.Dead, t.Size, t.IndexSize, t.hot(), t.lastVacuum()})
+	}
+	settings := section{"settings", table.Row{"setting", "value", "remark"}, nil}
+	for _, s := range e.Settings {
+		settings.rows = append(settings.rows, table.Row{s.Name, s.Value, s.Remark})
+	}
+	transactions := section{"long transactions", table.Row{"pid", "open for", "state", "user", "application", "client"}, nil}
+	for _, t := range e.Transactions {
+		transactions.rows = append(transactions.rows, table.Row{
+			t.PID, fmt.Sprintf("%.0f s", t.Age), t.State, oneLine(t.User), oneLine(t.Application), oneLine(t.Client),
+		})
+	}
+	invariants := section{"invariants", table.Row{"invariant", "rows looked at", "violations"}, nil}
+	for _, i := range e.Invariants {
+		invariants.rows = append(invariants.rows, table.Row{i.Name, i.Looked, i.Violations})
+	}
+	return []section{nodes, tables, settings, transactions, invariants}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestDoctorOnASoundDatabase(t *testing.T) {
+	dsn := storagetest.DSN(t)
+	p := program{env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+	out := p.ok(t, "doctor")
+	wantLines(t, out, "PostgreSQL", "schema version 1 of 1", "INVARIANT", "processes", "violations: 0")
+	var found examination
+	if err := json.Unmarshal([]byte(p.ok(t, "doctor", "-o", "json")), &found); err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Invariants) == 0 || len(found.Tables) == 0 || found.Schema.Version != found.Schema.Newest {
+		t.Errorf("examination = %+v", found)
+	}
+	// The tests' server does not sync to disk, and doctor says so.
+	if !slices.ContainsFunc(found.Warnings, func(f finding) bool { return strings.HasPrefix(f.What, "fsync is off") }) {
+		t.Errorf("warnings = %+v", found.Warnings)
+	}
+}
+
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	pool := storagetest.Connect(t, dsn)
+	held, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback(t.Context())
+	for _, sql := range []string{
+		`DROP INDEX progressor.schedule_time`,
+		`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'progressor.schedule_place'::regclass`,
+		`INSERT INTO progressor.processes (namespace, process_id, status, last_event_id) VALUES ('n', 'p', 'RUNNING', 3)`,
+		`INSERT INTO progressor.nodes (address, version) VALUES ('here:1', 'v1')`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	if _, err := held.Exec(t.Context(), `SELECT pg_current_xact_id()`); err != nil {
+		t.Fatal(err)
+	}
+	p := program{env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+	r := p.run(t, "doctor", "--long-transaction", "0s")
+	if r.code != exitFailed || !strings.HasPrefix(r.stderr, "progressor: doctor found ") {
+		t.Fatalf("code %d: %s", r.code, r.stderr)
+	}
+	wantLines(t, r.stdout, "index schedule_time is missing", "index schedule_place is invalid. Next: REINDEX", ": n/p: ",
+		"is open for 0 s: it holds back vacuum", "held by backend", "here:1 v1")
+}
+
+func TestExpectedIndexes(t *testing.T) {
+	names, err := expectedIndexes(1)
+	if err != nil || !slices.Contains(names, "processes_created") || slices.Contains(names, "processes") {
+		t.Errorf("indexes = %q, %v", names, err)
+	}
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/migrations"
+)
+
+// What doctor reads from PostgreSQL's own views. Its role needs pg_read_all_stats (or pg_monitor) to see who holds what.
+
+type serverFacts struct {
+	Version  string    `json:"version"`
+	Database string    `json:"database"`
+	Started  time.Time `json:"started"`
+}
+
+func (e *examination) lookAtServer(ctx context.Context, conn *pgx.Conn) error {
+	return conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_database(), pg_postmaster_start_time()`).
+		Scan(&e.Server.Version, &e.Server.Database, &e.Server.Started)
+}
+
+// setting is a setting of the server that matters, with a remark where its value costs something.
+type setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Remark string `json:"remark,omitempty"`
+}
+
+// settingRemarks say, for a value that costs something, what it costs. Where data is at stake it is a warning too.
+var settingRemarks = []struct {
+	name  string
+	costs string // the value that costs something; "": none does
+	cost  string
+	want  string // instead; "": a remark is enough
+}{
+	{"fsync", "off", "a crash can destroy everything", "on"},
+	{"synchronous_commit", "off", "a crash loses what was acknowledged", "on"},
+	{"full_page_writes", "off", "a crash can destroy pages, unless the file system keeps them whole", "on"},
+	{"autovacuum", "off", "the hot tables grow without end", "on"},
+	{"wal_init_zero", "on", "stalls of 60 to 90 ms for new WAL segments: set it off, or min_wal_size to an hour of WAL", ""},
+	{"idle_in_transaction_session_timeout", "0", "a forgotten transaction holds back vacuum for ever", ""},
+	{"min_wal_size", "", "", ""},
+	{"max_wal_size", "", "", ""},
+	{"wal_level", "", "", ""},
+	{"shared_buffers", "", "", ""},
+}
+
+func (e *examination) lookAtSettings(ctx context.Context, conn *pgx.Conn) error {
+	for _, s := range settingRemarks {
+		found := setting{Name: s.name}
+		if err := conn.QueryRow(ctx, `SELECT coalesce(current_setting($1, true), '')`, s.name).Scan(&found.Value); err != nil {
+			return fmt.Errorf("setting %s: %w", s.name, err)
+		}
+		if found.Value == s.costs && s.costs != "" {
+			found.Remark = s.cost
+			if s.want != "" {
+				next := fmt.Sprintf("ALTER SYSTEM SET %s = %s; SELECT pg_reload_conf()", s.name, s.want)
+				e.warn(next, "%s is %s: %s", s.name, found.Value, s.cost)
+			}
+		}
+		e.Settings = append(e.Settings, found)
+	}
+	return nil
+}
+
+type connections struct {
+	Used       int `json:"used"`
+	Progressor int `json:"progressor"`
+	Max        int `json:"max"`
+}
+
+func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) error {
+	c := &e.Connections
+	err := conn.QueryRow(ctx, `
+		SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+		       count(*), count(*) FILTER (WHERE application_name LIKE 'progressor%')
+		FROM pg_stat_activity WHERE backend_type = 'client backend'`).Scan(&c.Max, &c.Used, &c.Progressor)
+	if err == nil && c.Used*10 > c.Max*9 {
+		e.warn("raise max_connections, or lower --db.max-conns", "%d of %d connections are used", c.Used, c.Max)
+	}
+	return err
+}
+
+var (
+	createIndex = regexp.MustCompile(`(?i)CREATE\s+(?:UNIQUE\s+)?INDEX\s+(?:CONCURRENTLY\s+)?(?:IF\s+NOT\s+EXISTS\s+)?(\w+)`)
+	dropIndex   = regexp.MustCompile(`(?i)DROP\s+INDEX\s+(?:CONCURRENTLY\s+)?(?:IF\s+EXISTS\s+)?(\w+)`)
+)
+
+// expectedIndexes reads from the migrations up to a version which named indexes there must be.
+func expectedIndexes(version int64) ([]string, error) {
+	files, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, file := range files {
+		var number int64
+		if _, err := fmt.Sscanf(file, "%d_", &number); err != nil || number > version {
+			continue
+		}
+		text, err := fs.ReadFile(migrations.FS, file)
+		if err != nil {
+			return nil, err
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		for _, m := range createIndex.FindAllStringSubmatch(up, -1) {
+			names = append(names, m[1])
+		}
+		for _, m := range dropIndex.FindAllStringSubmatch(up, -1) {
+			names = slices.DeleteFunc(names, func(n string) bool { return n == m[1] })
+		}
+	}
+	return names, nil
+}
+
+func (e *examination) lookAtIndexes(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `
+		SELECT c.relname, i.indisvalid AND i.indisready
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'progressor'`)
+	if err != nil {
+		return err
+	}
+	valid := map[string]bool{}
+	var name string
+	var good bool
+	if _, err := pgx.ForEachRow(rows, []any{&name, &good}, func() error { valid[name] = good; return nil }); err != nil {
+		return err
+	}
+	for name, good := range valid {
+		if !good {
+			e.violate("REINDEX INDEX CONCURRENTLY progressor."+name, "index %s is invalid", name)
+		}
+	}
+	expected, err := expectedIndexes(e.Schema.Version)
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	for _, name := range expected {
+		if _, there := valid[name]; !there {
+			e.violate("make it again as the migrations do", "index %s is missing", name)
+		}
+	}
+	return nil
+}
+
+// tableFigures are PostgreSQL's statistics of a table.
+type tableFigures struct {
+	Name       string     `json:"name"`
+	Live       int64      `json:"live_rows"`
+	Dead       int64      `json:"dead_rows"`
+	Bytes      int64      `json:"bytes"`
+	IndexBytes int64      `json:"index_bytes"`
+	Size       string     `json:"size"`
+	IndexSize  string     `json:"index_size"`
+	Updates    int64      `json:"updates"`
+	HotUpdates int64      `json:"hot_updates"`
+	Vacuumed   *time.Time `json:"last_vacuum"`
+	XIDAge     int64      `json:"xid_age"`
+}
+
+func (t tableFigures) hot() string {
+	if t.Updates == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %%", 100*t.HotUpdates/t.Updates)
+}
+
+func (t tableFigures) lastVacuum() string {
+	if t.Vacuumed == nil {
+		return "never"
+	}
+	return t.Vacuumed.UTC().Format(time.RFC3339)
+}
+
+func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `
+		SELECT s.relname, n_live_tup, n_dead_tup, pg_table_size(relid), pg_indexes_size(relid),
+		       pg_size_pretty(pg_table_size(relid)), pg_size_pretty(pg_indexes_size(relid)), n_tup_upd, n_tup_hot_upd,
+		       greatest(last_vacuum, last_autovacuum), age(c.relfrozenxid)
+		FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid WHERE s.schemaname = 'progressor' ORDER BY s.relname`)
+	if err != nil {
+		return err
+	}
+	e.Tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[tableFigures])
+	if err != nil {
+		return err
+	}
+	for _, t := range e.Tables {
+		if t.Dead > 100_000 && t.Dead > 2*t.Live {
+			e.warn("look at the oldest xmin below, and at autovacuum", "table %s has %d dead rows beside %d live ones", t.Name, t.Dead, t.Live)
+		}
+		if t.XIDAge > 1_000_000_000 {
+			e.warn("VACUUM (FREEZE) progressor."+t.Name, "table %s is %d transactions old: the limit is 2 billion", t.Name, t.XIDAge)
+		}
+	}
+	return nil
+}
+
+// nodeFacts is a row of nodes.
+type nodeFacts struct {
+	ID       int64     `json:"node_id"`
+	Address  string    `json:"address"`
+	Version  string    `json:"version"`
+	Started  time.Time `json:"started_time"`
+	BeatAge  float64   `json:"beat_age_seconds"`
+	Draining bool      `json:"draining"`
+}
+
+func (e *examination) lookAtNodes(ctx context.Context, conn *pgx.Conn) error {
+	e.Nodes = []nodeFacts{}
+	if e.Schema.Version == 0 {
+		return nil
+	}
+	rows, err := conn.Query(ctx, `
+		SELECT node_id, address, version, started_time, extract(epoch FROM statement_timestamp() - beat_time)::float8, draining
+		FROM progressor.nodes ORDER BY node_id`)
+	if err != nil {
+		return err
+	}
+	e.Nodes, err = pgx.CollectRows(rows, pgx.RowToStructByPos[nodeFacts])
+	return err
+}
+
+// transaction is one that is open for long.
+type transaction struct {
+	PID         int32   `json:"pid"`
+	Age         float64 `json:"age_seconds"`
+	State       string  `json:"state"`
+	User        string  `json:"user"`
+	Application string  `json:"application"`
+	Client      string  `json:"client"`
+}
+
+func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, long time.Duration) error {
+	rows, err := conn.Query(ctx, `
+		SELECT pid, extract(epoch FROM statement_timestamp() - xact_start)::float8, coalesce(state, ''), coalesce(usename, ''),
+		       coalesce(application_name, ''), coalesce(client_addr::text, 'local')
+		FROM pg_stat_activity
+		WHERE xact_start < statement_timestamp() - make_interval(secs => $1) AND pid <> pg_backend_pid() AND backend_type <> 'walsender'
+		ORDER BY xact_start`, long.Seconds())
+	if err != nil {
+		return err
+	}
+	e.Transactions, err = pgx.CollectRows(rows, pgx.RowToStructByPos[transaction])
+	if err != nil {
+		return err
+	}
+	for _, t := range e.Transactions {
+		e.warn(fmt.Sprintf("end it: pg_terminate_backend(%d)", t.PID),
+			"a transaction of %s (%s) is open for %.0f s: it holds back vacuum", t.User, t.Application, t.Age)
+	}
+	return e.lookAtXmin(ctx, conn)
+}
+
+// xminHolder is who keeps the oldest row versions alive: vacuum removes nothing that it could still see.
+type xminHolder struct {
+	Age  int64  `json:"age"` // in transactions
+	Kind string `json:"kind"`
+	Who  string `json:"who"`
+}
+
+func (x *xminHolder) String() string {
+	if x == nil {
+		return "nobody holds one"
+	}
+	return fmt.Sprintf("%d transactions old, held by %s %s", x.Age, x.Kind, oneLine(x.Who))
+}
+
+func (e *examination) lookAtXmin(ctx context.Context, conn *pgx.Conn) error {
+	var x xminHolder
+	err := conn.QueryRow(ctx, `
+		SELECT age(xmin), kind, who FROM (
+		  SELECT backend_xmin, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+		  UNION ALL SELECT backend_xid, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+		  UNION ALL SELECT xmin, 'replication slot', slot_name FROM pg_replication_slots
+		  UNION ALL SELECT catalog_xmin, 'replication slot', slot_name FROM pg_replication_slots
+		  UNION ALL SELECT transaction, 'prepared transaction', gid FROM pg_prepared_xacts
+		) AS holders(xmin, kind, who) WHERE xmin IS NOT NULL ORDER BY age(xmin) DESC LIMIT 1`).Scan(&x.Age, &x.Kind, &x.Who)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	e.OldestXmin = &x
+	if x.Age > 1_000_000 {
+		e.warn("end what holds it", "the oldest xmin is %s", x.String())
+	}
+	return nil
+}

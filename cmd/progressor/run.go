@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/lmittmann/tint"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/demo"
+	"github.com/progressor-engine/progressor/processor/remote"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// readyPoll is how often a starting engine is asked whether it is ready.
+const readyPoll = 20 * time.Millisecond
+
+// builtins are the processors that a namespace can name (processor: {builtin: {name: …}}).
+func builtins() map[string]processor.Processor {
+	return map[string]processor.Processor{"orders": demo.Orders(), "echo": processor.Echo()}
+}
+
+// node is one engine, from its connections to its listener: what serve and dev have in common.
+type node struct {
+	log      *slog.Logger
+	listener net.Listener
+	dsn      string
+	pool     poolFlags
+	engine   engineFlags
+	debug    debugFlags
+
+	prepare func(context.Context, *engine.Engine) error // before the first request
+	ready   func()                                      // when requests are taken
+}
+
+// run opens everything, serves until ctx ends, then drains. It closes the listener.
+func (n *node) run(ctx context.Context) error {
+	defer n.listener.Close() // where it fails before Serve does
+	registry := newRegistry()
+	store, err := storage.Open(ctx, storage.Config{
+		DSN: n.dsn, Lanes: n.pool.Lanes, MaxConns: n.pool.MaxConns, Logger: n.log, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	eng, err := engine.New(ctx, engine.Config{
+		Store: store, Logger: n.log, Registerer: registry, Builtins: builtins(), Dial: remote.Dial,
+		Address: n.address(), Version: buildVersion(), MaxInFlight: n.engine.MaxInFlight,
+		ZombieAfter: n.engine.ZombieAfter, DrainTimeout: n.engine.DrainTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.prepare(ctx, eng); err != nil {
+		return err
+	}
+	handler := rpc.NewHandler(rpc.Config{
+		Engine: eng, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return eng.Run(ctx) })
+	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, n.log, n.engine.DrainTimeout) })
+	group.Go(func() error { return n.debug.serve(ctx, n.log) })
+	group.Go(func() error { return awaitReady(ctx, eng, n.ready) })
+	return group.Wait()
+}
+
+// address is how this node is called in the table nodes.
+func (n *node) address() string {
+	if n.engine.Address != "" {
+		return n.engine.Address
+	}
+	_, port, _ := net.SplitHostPort(n.listener.Addr().String())
+	host, err := os.Hostname()
+	if err != nil {
+		return n.listener.Addr().String()
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func awaitReady(ctx context.Context, eng *engine.Engine, ready func()) error {
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
+	for eng.Ready() != nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	ready()
+	return nil
+}
+
+// newRegistry is where all metrics of the program are registered, with those of Go and of the process.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// logger writes to standard error: JSON, or lines for people on a terminal.
+func (f logFlags) logger(a *app) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(f.Level)) // an enum of the flag
+	if f.Format == "json" || f.Format == "auto" && !a.Terminal {
+		return slog.New(slog.NewJSONHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
+	}
+	_, noColor := a.Getenv("NO_COLOR")
+	return slog.New(tint.NewTextHandler(a.Stderr, &tint.Options{
+		Level: level, TimeFormat: "15:04:05.000", NoColor: noColor || !a.Terminal,
+	}))
+}
+
+// serve answers net/http/pprof until ctx ends, where it was asked to.
+func (d debugFlags) serve(ctx context.Context, log *slog.Logger) error {
+	if d.Listen == "" {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	listener, err := listen("--debug.listen", d.Listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	log.Info("profiles are served", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve profiles: %w", err)
+	}
+	return nil
+}
+
+// listen opens an address, or says by which flag to choose another one.
+func listen(flag, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		host, _, _ := net.SplitHostPort(address)
+		return nil, &codedError{
+			code: exitFailed, err: fmt.Errorf("%s is taken by another program", address),
+			next: fmt.Sprintf("choose another address, such as %s %s (port 0: any that is free)", flag, net.JoinHostPort(host, "0")),
+		}
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return listener, nil
+}
+
+// untilSignal runs f in a context that ends with the first signal; a second one does not wait for f any more.
+func (a *app) untilSignal(log *slog.Logger, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	for stopping := false; ; stopping = true {
+		select {
+		case err := <-done:
+			return err
+		case sig := <-a.Signals:
+			if stopping {
+				return &codedError{code: exitInterrupted, err: errors.New("stopped at once by the second signal")}
+			}
+			log.Info("stopping: what runs is let end; a second signal stops at once", "signal", sig.String())
+			cancel()
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+type serveCmd struct {
+	configFlag
+	serveSettings
+}
+
+func (serveCmd) Help() string {
+	return `Serve runs an engine on a PostgreSQL of yours; several may run on one database. Every setting can be a flag, a
+variable of the environment or a key of the configuration file, in this order. Namespaces of the file are put at the start.
+SIGTERM stops taking tasks, lets end what runs, and gives the rest back.
+
+    progressor migrate up --db.dsn postgres://progressor@db/progressor
+    progressor serve --db.dsn postgres://progressor@db/progressor
+    progressor serve -c /etc/progressor.yaml --log.level debug`
+}
+
+func (c *serveCmd) Run(a *app) error {
+	if err := c.check(a.settings.namespaces); err != nil {
+		return usageError(err)
+	}
+	log := c.Log.logger(a)
+	listener, err := listen("--listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	n := &node{
+		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, debug: c.Debug,
+		prepare: func(ctx context.Context, eng *engine.Engine) error {
+			for _, ns := range a.settings.namespaces {
+				if _, err := eng.PutNamespace(ctx, ns); err != nil {
+					return fmt.Errorf("namespace %s of %s: %w", ns.GetNamespace(), a.settings.path, err)
+				}
+			}
+			return nil
+		},
+		ready: func() { log.Info("ready", "version", buildVersion(), "url", "http://"+listener.Addr().String()) },
+	}
+	return a.untilSignal(log, func(ctx context.Context) error {
+		if c.DB.Migrate {
+			if err := storage.Migrate(ctx, c.DB.DSN); err != nil {
+				return err
+			}
+		}
+		return n.run(ctx)
+	})
+}

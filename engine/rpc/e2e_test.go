@@ -1,0 +1,380 @@
+package rpc
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// world is a whole engine on a database of its own, behind the real handler on a real port.
+type world struct {
+	url     string
+	release chan struct{} // lets the tasks end whose args are "hold"
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{release: make(chan struct{})}
+	store, err := storage.Open(t.Context(), storage.Config{DSN: storagetest.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	registry := prometheus.NewRegistry()
+	e, err := engine.New(t.Context(), engine.Config{
+		Store:      store,
+		Registerer: registry,
+		Builtins:   map[string]processor.Processor{"obedient": processor.Func(w.process)},
+		Address:    "127.0.0.1",
+		Version:    "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	w.url = listen(t, NewHandler(Config{Engine: e, Registerer: registry, Gatherer: registry, Version: "test"}))
+	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
+	_, err = namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "n",
+		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{
+			Builtin: &progressorv1.BuiltinProcessor{Name: "obedient"},
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// process does as the args say, and stores one event with the args.
+func (w *world) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	switch string(r.GetArgs()) {
+	case "fail":
+		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+			Failure: &progressorv1.Failure{Reason: "broken", Message: "as told", Details: structpb.NewStringValue("d")},
+		}}, nil
+	case "reject":
+		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{
+			Rejection: &progressorv1.Rejection{Reason: "no", Message: "as told", Details: []byte("d")},
+		}}, nil
+	case "hold":
+		select {
+		case <-w.release:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+		Response: append([]byte("did "), r.GetArgs()...),
+		AuxState: []byte("state"),
+		Events:   []*progressorv1.NewEvent{{Payload: r.GetArgs()}},
+	}}}, nil
+}
+
+func TestALifeOverEveryProtocol(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, client := range protocols(w.url) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			life(t, client, strings.ReplaceAll(name, " ", "-"))
+		})
+	}
+}
+
+// life takes one process through everything that the service can do with it.
+func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
+	ctx := t.Context()
+	metadata, err := structpb.NewStruct(map[string]any{"tenant": "acme", "n": 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := &progressorv1.StartRequest{Namespace: "n", ProcessId: id, Args: []byte("a"), Metadata: metadata, IdempotencyKey: "key-" + id}
+	for range 2 { // the second one is answered like the first
+		a, err := client.Start(ctx, start)
+		if err != nil || a.GetProcessId() != id || string(a.GetResponse()) != "did a" || a.GetTaskId() == 0 {
+			t.Fatalf("start: got %v, %v", a, err)
+		}
+	}
+	other := proto.Clone(start).(*progressorv1.StartRequest)
+	other.Args = []byte("b")
+	_, err = client.Start(ctx, other)
+	requireReason(t, err, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH, id)
+	other.IdempotencyKey = ""
+	_, err = client.Start(ctx, other)
+	requireReason(t, err, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, id)
+
+	callRequest := func(args string) *progressorv1.CallRequest {
+		return &progressorv1.CallRequest{Namespace: "n", ProcessId: id, Args: []byte(args)}
+	}
+	if a, err := client.Call(ctx, callRequest("b")); err != nil || string(a.GetResponse()) != "did b" {
+		t.Fatalf("call: got %v, %v", a, err)
+	}
+	_, err = client.Call(ctx, callRequest("reject"))
+	d := requireReason(t, err, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_TASK_REJECTED, id)
+	if d.GetRejection().GetReason() != "no" || string(d.GetRejection().GetDetails()) != "d" {
+		t.Errorf("rejection: got %s", text(d))
+	}
+	_, err = client.Call(ctx, callRequest("fail"))
+	d = requireReason(t, err, connect.CodeAborted, progressorv1.ErrorDetail_REASON_TASK_FAILED, id)
+	if d.GetFailure().GetReason() != "broken" || d.GetTaskId() == 0 {
+		t.Errorf("failure: got %s", text(d))
+	}
+	_, err = client.Call(ctx, callRequest("c"))
+	d = requireReason(t, err, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_PROCESS_STATUS, id)
+	if d.GetProcessStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+		t.Errorf("status: got %s", text(d))
+	}
+	listed(t, client, id)
+	repaired(t, client, id)
+	looked(t, client, id)
+	removed(t, client, id)
+}
+
+// listed finds a broken process by its status.
+func listed(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
+	t.Helper()
+	token := ""
+	for {
+		page, err := client.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "n", Filter: "status = ERROR", PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range page.GetProcesses() {
+			if p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+				t.Errorf("list: got %v", p)
+			}
+			if p.GetProcessId() == id {
+				return
+			}
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			t.Fatalf("%s is not among the broken processes", id)
+		}
+	}
+}
+
+// repaired repairs a broken process in both ways.
+func repaired(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
+	t.Helper()
+	ctx := t.Context()
+	simple := &progressorv1.RepairRequest{Namespace: "n", ProcessId: id, How: &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}}}
+	if _, err := client.Repair(ctx, simple); err != nil {
+		t.Fatalf("simple repair: %v", err)
+	}
+	_, err := client.Repair(ctx, simple)
+	requireReason(t, err, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_PROCESS_STATUS, id)
+	_, err = client.Call(ctx, &progressorv1.CallRequest{Namespace: "n", ProcessId: id, Args: []byte("fail")})
+	requireCode(t, err, connect.CodeAborted)
+	full := &progressorv1.RepairRequest{Namespace: "n", ProcessId: id, How: &progressorv1.RepairRequest_Processor{
+		Processor: &progressorv1.RepairRequest_ProcessorRepair{Args: []byte("r")},
+	}}
+	if a, err := client.Repair(ctx, full); err != nil || string(a.GetResponse()) != "did r" || a.GetTaskId() == 0 {
+		t.Fatalf("repair: got %v, %v", a, err)
+	}
+}
+
+// looked reads a process in every way.
+func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
+	t.Helper()
+	ctx := t.Context()
+	got, err := client.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: "n", ProcessId: id, Range: &progressorv1.HistoryRange{
+		Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD, Limit: proto.Int32(2),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := got.GetProcess()
+	if p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING || string(p.GetAuxState()) != "state" ||
+		p.GetMetadata().GetFields()["tenant"].GetStringValue() != "acme" || p.GetLastEventId() != 3 {
+		t.Errorf("get: got %v", p)
+	}
+	if h := p.GetHistory(); len(h) != 2 || h[0].GetEventId() != 3 || string(h[0].GetPayload()) != "r" || h[1].GetEventId() != 2 {
+		t.Errorf("history: got %v", h)
+	}
+	trace, err := client.TraceProcess(ctx, &progressorv1.TraceProcessRequest{Namespace: "n", ProcessId: id})
+	if err != nil || len(trace.GetTasks()) != 6 {
+		t.Fatalf("trace: got %d tasks, %v", len(trace.GetTasks()), err)
+	}
+	first := trace.GetTasks()[0]
+	if first.GetType() != progressorv1.TaskType_TASK_TYPE_INIT || len(first.GetEvents()) != 1 || string(first.GetResponse()) != "did a" {
+		t.Errorf("trace: got %v", first)
+	}
+	for _, request := range []*progressorv1.AwaitTaskRequest{
+		{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: first.GetTaskId()}},
+		{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: "key-" + id}},
+	} {
+		task, err := client.AwaitTask(ctx, request)
+		if err != nil || task.GetTask().GetTaskId() != first.GetTaskId() || task.GetTask().GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
+			t.Errorf("await: got %v, %v", task, err)
+		}
+	}
+	_, err = client.AwaitTask(ctx, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: 1 << 40}})
+	requireReason(t, err, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND, id)
+}
+
+// removed removes a process and imports another one in its place.
+func removed(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := client.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: "n", ProcessId: id})
+	requireReason(t, err, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, id)
+	_, err = client.Call(ctx, &progressorv1.CallRequest{Namespace: "n", ProcessId: id})
+	requireReason(t, err, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, id)
+
+	due := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	put := &progressorv1.PutProcessRequest{
+		Namespace: "n", ProcessId: id, Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+		History: []*progressorv1.Event{{EventId: 1, Payload: []byte("x")}, {EventId: 2, Payload: []byte("y")}},
+		Timers:  []*progressorv1.Timer{{FireTime: timestamppb.New(due)}},
+	}
+	if _, err := client.PutProcess(ctx, put); err != nil {
+		t.Fatalf("put: %v", err)
+	}
+	_, err = client.PutProcess(ctx, put)
+	requireReason(t, err, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, id)
+	got, err := client.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: "n", ProcessId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := got.GetProcess()
+	if len(p.GetHistory()) != 2 || len(p.GetTimers()) != 1 || !p.GetTimers()[0].GetFireTime().AsTime().Equal(due) {
+		t.Errorf("put: got %v", p)
+	}
+	if _, err := client.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAWaitThatEndsBeforeItsTask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	client := protocols(w.url)["grpc"]
+	a, err := client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "n"})
+	if err != nil || a.GetProcessId() == "" {
+		t.Fatalf("start without an id: got %v, %v", a, err)
+	}
+	id := a.GetProcessId()
+	_, err = client.Call(t.Context(), &progressorv1.CallRequest{
+		Namespace: "n", ProcessId: id, Args: []byte("hold"), Timeout: durationpb.New(20 * time.Millisecond),
+	})
+	d := requireReason(t, err, connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, id)
+	if d.GetTaskId() == 0 {
+		t.Fatalf("got %s, want a task_id", text(d))
+	}
+	await := &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: d.GetTaskId()}}
+	task, err := client.AwaitTask(t.Context(), await)
+	if err != nil || task.GetTask().GetStatus() != progressorv1.TaskStatus_TASK_STATUS_RUNNING {
+		t.Fatalf("await at once: got %v, %v", task, err)
+	}
+	close(w.release)
+	await.Timeout = durationpb.New(30 * time.Second)
+	task, err = client.AwaitTask(t.Context(), await)
+	if err != nil || string(task.GetTask().GetResponse()) != "did hold" {
+		t.Fatalf("await: got %v, %v", task, err)
+	}
+	accepted, err := client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "n", ProcessId: id, Args: []byte("later"), Wait: progressorv1.Wait_WAIT_ACCEPTED})
+	if err != nil || accepted.GetTaskId() == 0 || len(accepted.GetResponse()) != 0 {
+		t.Fatalf("accepted: got %v, %v", accepted, err)
+	}
+	await.Key = &progressorv1.AwaitTaskRequest_TaskId{TaskId: accepted.GetTaskId()}
+	task, err = client.AwaitTask(t.Context(), await)
+	if err != nil || task.GetTask().GetType() != progressorv1.TaskType_TASK_TYPE_NOTIFY {
+		t.Fatalf("await: got %v, %v", task, err)
+	}
+}
+
+func TestNamespacesAndTheirErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	client := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
+	ctx := t.Context()
+	got, err := client.PauseNamespace(ctx, &progressorv1.PauseNamespaceRequest{Namespace: "n"})
+	if err != nil || !got.GetNamespace().GetPaused() {
+		t.Errorf("pause: got %v, %v", got, err)
+	}
+	if got, err := client.ResumeNamespace(ctx, &progressorv1.ResumeNamespaceRequest{Namespace: "n"}); err != nil || got.GetNamespace().GetPaused() {
+		t.Errorf("resume: got %v, %v", got, err)
+	}
+	if list, err := client.ListNamespaces(ctx, &progressorv1.ListNamespacesRequest{}); err != nil || len(list.GetNamespaces()) != 1 {
+		t.Errorf("list: got %v, %v", list, err)
+	}
+	if got, err := client.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: "n"}); err != nil || got.GetNamespace().GetNamespace() != "n" {
+		t.Errorf("get: got %v, %v", got, err)
+	}
+	_, err = client.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: "nowhere"})
+	requireCode(t, err, connect.CodeNotFound)
+	if d := detailOf(err); d.GetReason() != progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND || d.GetNamespace() != "nowhere" {
+		t.Errorf("get: got %s", text(d))
+	}
+	_, err = protocols(w.url)["connect"].Start(ctx, &progressorv1.StartRequest{Namespace: "nowhere", ProcessId: "p"})
+	requireReason(t, err, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND, "p")
+}
+
+func TestCurlAndPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := w.url + "/progressor.v1.ProcessService/"
+	status, body := post(t, path+"Start", "application/json", `{"namespace":"n","process_id":"p","args":"`+base64.StdEncoding.EncodeToString([]byte("hi"))+`"}`)
+	if want := base64.StdEncoding.EncodeToString([]byte("did hi")); status != http.StatusOK || !strings.Contains(body, want) {
+		t.Errorf("start: got %d %s", status, body)
+	}
+	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","filter":"detail = x"}`)
+	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"filter"`) {
+		t.Errorf("list: got %d %s", status, body)
+	}
+	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","pageToken":"nonsense"}`)
+	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"page_token"`) {
+		t.Errorf("page token: got %d %s", status, body)
+	}
+	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","orderBy":"nonsense"}`)
+	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"order_by"`) {
+		t.Errorf("order: got %d %s", status, body)
+	}
+	for _, page := range []string{"/livez", "/readyz", "/metrics"} {
+		if status, body := get(t, w.url+page, ""); status != http.StatusOK {
+			t.Errorf("%s: got %d %s", page, status, body)
+		}
+	}
+}
+
+// requireReason checks an error's code, and the reason and the process in its detail.
+func requireReason(t *testing.T, err error, code connect.Code, reason progressorv1.ErrorDetail_Reason, id string) *progressorv1.ErrorDetail {
+	t.Helper()
+	requireCode(t, err, code)
+	d := detailOf(err)
+	if d.GetReason() != reason || d.GetNamespace() == "" || d.GetProcessId() != id {
+		t.Fatalf("got %s (%v), want %s of %s", text(d), err, reason, id)
+	}
+	return d
+}

@@ -1,11 +1,13 @@
 -- CancelScheduled ends everything that waits in processes that have failed or come to their end. It follows SaveResult and finds
--- its items by the token that was applied: a fenced item cancels nothing.
+-- its items by the row that this very transaction has written: a fenced item cancels nothing, nor does a late twin of an item
+-- that was applied long ago.
 -- name: CancelScheduled :many
 WITH i AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.task_id
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
          AS x(namespace, process_id, task_id, fencing_token)
-    JOIN tasks t ON t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token),
+    JOIN tasks t ON t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
+     AND t.xmin = pg_current_xact_id()::xid),
 d AS (
   DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
   RETURNING s.*),

@@ -25,13 +25,14 @@ SELECT * FROM processes
    AND (attention_time, process_id) < (@before_time::timestamptz, @before_id::text)
  ORDER BY attention_time DESC, process_id DESC LIMIT @lim::int;
 
--- PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists.
+-- PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
+-- imported as what its error has cancelled, so that a repair sets them; corrupted_by 0 stands for the error.
 -- name: PutProcess :one
 WITH p AS (
   INSERT INTO processes (namespace, process_id, status, attention, attention_time, detail, corrupted_by, last_event_id, aux_state, metadata)
   VALUES (@namespace, @process_id, @status::process_status, NULLIF(@status::process_status, 'RUNNING'),
           CASE WHEN @status::process_status <> 'RUNNING' THEN statement_timestamp() END,
-          NULLIF(@detail::text, ''), CASE WHEN @status::process_status = 'ERROR' THEN 0 END, cardinality(@event_payloads::bytea[]), @aux_state, NULLIF(@metadata::text, '')::jsonb)
+          CASE WHEN @status::process_status = 'ERROR' THEN NULLIF(@detail::text, '') END, CASE WHEN @status::process_status = 'ERROR' THEN 0 END, cardinality(@event_payloads::bytea[]), @aux_state, NULLIF(@metadata::text, '')::jsonb)
   ON CONFLICT DO NOTHING RETURNING *),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
@@ -41,5 +42,11 @@ ev AS (
 ts AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name, context)
   SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'time', t.at, t.name, @context
-    FROM p, ROWS FROM (unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[])) AS t(name, timer_type, at))
+    FROM p, ROWS FROM (unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[])) AS t(name, timer_type, at)
+   WHERE p.status <> 'ERROR'),
+tc AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, cancelled_by, scheduled_time, finished_time, timer_name, context)
+  SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'CANCELLED', 0, 0, t.at, statement_timestamp(), t.name, @context
+    FROM p, ROWS FROM (unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[])) AS t(name, timer_type, at)
+   WHERE p.status = 'ERROR')
 SELECT * FROM p;

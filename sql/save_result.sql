@@ -92,9 +92,11 @@ pr AS (
 sd AS (
   DELETE FROM schedule s USING f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND s.task_id = f.wait_task_id
      AND f.promoted),
+-- A later row may wait for a place already: SearchTimers takes a timer that was due before a call of the same moment came.
 mk AS (
-  UPDATE schedule s SET waits_for = 'place'
-    FROM f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND s.task_id = f.call_task_id AND NOT f.promoted AND s.waits_for <> 'place'),
+  UPDATE schedule s SET waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'place' ELSE 'process' END::waits_for
+    FROM f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND f.call_task_id IS NOT NULL AND NOT f.promoted
+     AND s.waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'process' ELSE 'place' END::waits_for),
 td AS (
   DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = f.namespace AND s.process_id = f.process_id
      AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.*),

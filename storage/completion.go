@@ -97,7 +97,7 @@ type Saved struct {
 	Deferred   bool           // a next task is due but was not taken (Promote was false): the pollers must look
 	TimerDelay time.Duration  // until the new default timer is due; negative: there is none
 	Cancelled  []int64        // waiting tasks that ended with it
-	Lost       bool           // committed, but the answer was lost: what came next is adopted
+	Lost       bool           // committed, but the answer was lost: what came next is adopted, and the pollers must look; Status is empty
 }
 
 func (c *Completion) bytes() int {
@@ -107,6 +107,17 @@ func (c *Completion) bytes() int {
 	}
 	return n
 }
+
+// events are those that are stored.
+func (c *Completion) events() []NewEvent {
+	if c.applies() {
+		return c.Events
+	}
+	return nil
+}
+
+// applies tells whether events and timers of the completion are stored: an attempt that goes wrong, or says no, leaves none.
+func (c *Completion) applies() bool { return c.Outcome == Finished || c.Outcome == Completed }
 
 // removes tells whether the process goes with this completion.
 func (c *Completion) removes() bool {

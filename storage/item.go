@@ -14,6 +14,7 @@ type item struct {
 	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
 	repeatable bool
 	bytes      int
+	tries      int // of a Save that met a row held by another session
 	done       chan struct{}
 	err        error
 }

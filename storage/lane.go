@@ -20,8 +20,10 @@ const (
 	// flushTimeout bounds a flush on a connection that does not answer. statement_timeout ends a slow one before.
 	flushTimeout = 15 * time.Second
 	laneQueue    = 4096
-	// heldRetry is how long a Save waits that met a row which a foreign session holds.
-	heldRetry = 50 * time.Millisecond
+	// A Save that met a row which a foreign session holds waits this long, twice as long each time: every try costs its lane
+	// lock_timeout.
+	heldRetry    = 50 * time.Millisecond
+	heldRetryMax = time.Second
 )
 
 // A lane is the group commit: one goroutine with one connection. It takes the first item that comes, whatever else has arrived
@@ -52,13 +54,23 @@ func (s *Store) lane(key process.Key) *lane {
 // submitted may be stored, and then somebody has to know.
 func (s *Store) submit(op operation) error {
 	i := op.base()
+	l := s.lane(i.key)
 	select {
-	case s.lane(i.key).in <- op:
+	case l.in <- op:
 	case <-s.stopped.Done():
 		return unavailable("submit", errStopped)
 	}
-	<-i.done
-	return i.err
+	select {
+	case <-i.done:
+		return i.err
+	case <-l.gone:
+	}
+	select {
+	case <-i.done:
+		return i.err
+	default:
+		return unavailable("submit", errStopped) // it came after the lane's last look
+	}
 }
 
 var (
@@ -88,6 +100,10 @@ func (l *lane) collect() ([]operation, bool) {
 	requests := map[uuid.UUID]struct{}{}
 	take := func(op operation) {
 		i := op.base()
+		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes) {
+			l.held = append(l.held, op)
+			return
+		}
 		_, isInit := op.(*initItem)
 		if isInit {
 			if _, twice := initKeys[i.key]; twice {
@@ -152,9 +168,7 @@ func (l *lane) flush(ops []operation) {
 	for try := 1; ; try++ {
 		err := l.try(ops)
 		if err == nil {
-			for _, op := range ops {
-				finish(op, op.base().err)
-			}
+			l.answer(ops)
 			return
 		}
 		switch state := sqlState(err); {
@@ -178,27 +192,42 @@ func (l *lane) flush(ops []operation) {
 	}
 }
 
-// broken tells whether the connection broke under a flush; an error of this side (a value that cannot be encoded) leaves it whole.
-func (l *lane) broken(err error) bool {
-	if sqlState(err) == "" {
-		return l.conn == nil || l.conn.IsClosed()
+// answer hands out what a flush that is committed has brought. A keyed Start that met a process which its statement could not see
+// yet may be the twin of the one that made it, on another node: it looks again.
+func (l *lane) answer(ops []operation) {
+	for _, op := range ops {
+		if in, isInit := op.(*initItem); isInit && in.prepared.Outcome == Exists && in.init.keyed() && !in.reread {
+			in.reread = true
+			l.held = append(l.held, op)
+			continue
+		}
+		finish(op, op.base().err)
 	}
-	return lost(err)
 }
 
-// fail answers a single item that PostgreSQL refused. A Save that met a row held by a foreign session comes again by itself: its
-// processor has done its work.
+// broken tells whether the connection broke under a flush; an error of this side (a value that cannot be encoded) leaves it whole.
+func (l *lane) broken(err error) bool {
+	return l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
+}
+
+// fail answers a single item that PostgreSQL refused. A Save that met a row held by a foreign session, or a server without room,
+// comes again by itself: its processor has done its work.
 func (l *lane) fail(op operation, err error) {
 	state := sqlState(err)
-	if state == stateLockNotAvailable || state == stateQueryCanceled {
-		if _, save := op.(*saveItem); save {
-			time.AfterFunc(heldRetry, func() { l.again(op) })
-			return
-		}
+	held := state == stateLockNotAvailable || state == stateQueryCanceled
+	passing := held || state == stateDeadlock || state == stateSerialization || (state != "" && state[:2] == classResources)
+	switch {
+	case passing && completionOf(op) != nil:
+		i := op.base()
+		wait := min(heldRetry<<min(i.tries, 8), heldRetryMax)
+		i.tries++
+		l.store.log.Warn("result not stored yet", "process", i.key, "again_in", wait, "error", err)
+		time.AfterFunc(wait, func() { l.again(op) })
+		return
+	case held:
 		finish(op, unavailable(fmt.Sprintf("process %s is held by another session", op.base().key), err))
 		return
-	}
-	if state != "" && state[:2] == classResources {
+	case passing:
 		finish(op, unavailable("flush", err))
 		return
 	}

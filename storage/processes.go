@@ -95,7 +95,7 @@ func (s *Store) PutProcess(ctx context.Context, in Import) (Process, error) {
 		arg.EventTimestamps = append(arg.EventTimestamps, orEpoch(e.Timestamp))
 		arg.EventMetadatas = append(arg.EventMetadatas, string(e.Metadata))
 	}
-	for _, t := range in.Timers {
+	for _, t := range lastOfEachName(in.Timers) {
 		arg.TimerNames = append(arg.TimerNames, t.Name)
 		arg.TimerTypes = append(arg.TimerTypes, t.taskType())
 		arg.TimerAts = append(arg.TimerAts, t.At)

@@ -23,9 +23,13 @@ func (l *lane) recover(ops []operation, cause error) []operation {
 	l.store.log.Warn("database connection lost", "lane", l.number, "items", len(ops), "error", cause)
 	sent := l.conn != nil
 	l.disconnect()
+	keys := make([]process.Key, 0, len(ops))
+	for _, op := range ops {
+		keys = append(keys, op.base().key)
+	}
 	wait := 10 * time.Millisecond
 	for {
-		again, err := l.settle(&ops, sent)
+		again, err := l.settle(ops, keys, sent)
 		if err == nil {
 			l.store.log.Info("database connection recovered", "lane", l.number, "again", len(again))
 			return again
@@ -48,11 +52,7 @@ func (l *lane) recover(ops []operation, cause error) []operation {
 func refuseRequests(ops []operation, cause error) []operation {
 	var saves []operation
 	for _, op := range ops {
-		if _, save := op.(*saveItem); save {
-			saves = append(saves, op)
-			continue
-		}
-		if r, remove := op.(*removeItem); remove && r.completion != nil {
+		if completionOf(op) != nil {
 			saves = append(saves, op)
 			continue
 		}
@@ -71,8 +71,9 @@ func (l *lane) drainRequests(cause error) {
 	l.held = refuseRequests(waiting, cause)
 }
 
-// settle does the steps of recover on a fresh connection. ops keeps the items that are not answered yet.
-func (l *lane) settle(ops *[]operation, sent bool) ([]operation, error) {
+// settle does the steps of recover on a fresh connection, or none of them. keys are those of all items of the lost flush, also of
+// the ones that were answered meanwhile: what they started is adopted.
+func (l *lane) settle(ops []operation, keys []process.Key, sent bool) ([]operation, error) {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
 	defer cancel()
 	old := struct {
@@ -83,7 +84,7 @@ func (l *lane) settle(ops *[]operation, sent bool) ([]operation, error) {
 		return nil, err
 	}
 	if !sent {
-		return *ops, nil
+		return ops, nil
 	}
 	if old.pid != 0 && old.pid != l.pid {
 		if err := endBackend(ctx, l.conn, old.pid, old.began); err != nil {
@@ -92,11 +93,7 @@ func (l *lane) settle(ops *[]operation, sent bool) ([]operation, error) {
 			return nil, err
 		}
 	}
-	keys := make([]process.Key, 0, len(*ops))
-	for _, op := range *ops {
-		keys = append(keys, op.base().key)
-	}
-	again, answered, err := l.sort(ctx, *ops)
+	again, answered, err := l.sort(ctx, ops)
 	if err == nil {
 		err = l.store.adoptKeys(ctx, l.conn, keys)
 	}
@@ -108,7 +105,6 @@ func (l *lane) settle(ops *[]operation, sent bool) ([]operation, error) {
 	for op, outcome := range answered {
 		finish(op, outcome)
 	}
-	*ops = again
 	return again, nil
 }
 
@@ -181,7 +177,7 @@ func completionOf(op operation) *Completion {
 func markApplied(op operation) {
 	switch op := op.(type) {
 	case *saveItem:
-		op.saved = Saved{Lost: true}
+		op.saved = Saved{Lost: true, Deferred: true, TimerDelay: -1}
 	case *removeItem:
 		op.removed = true
 	}

@@ -78,7 +78,7 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	a.Outcomes = append(a.Outcomes, string(c.Outcome))
 	a.AuxStates = append(a.AuxStates, c.AuxState)
 	a.Metadatas = append(a.Metadatas, string(c.Metadata))
-	a.EventCounts = append(a.EventCounts, int32(len(c.Events))) //nolint:gosec // at most process.MaxResultEvents
+	a.EventCounts = append(a.EventCounts, int32(len(c.events()))) //nolint:gosec // at most process.MaxResultEvents
 	a.Responses = append(a.Responses, c.Response)
 	a.Failures = append(a.Failures, string(c.Failure))
 	a.Rejections = append(a.Rejections, string(c.Rejection))
@@ -102,8 +102,9 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 // statements of their own, before it.
 func (b *saveBatch) addTimers(c *Completion) {
 	action, timerType, at, after := "", string(process.TaskTimeout), epoch, int64(-1)
-	named := len(c.NamedTimers)+len(c.UnsetNames) > 0
+	named := c.applies() && len(c.NamedTimers)+len(c.UnsetNames) > 0
 	switch {
+	case !c.applies():
 	case c.Timer != nil:
 		action, timerType = "set", c.Timer.taskType()
 		at, after = c.Timer.when()
@@ -136,7 +137,7 @@ func (b *saveBatch) addTimers(c *Completion) {
 	for _, name := range c.UnsetNames {
 		b.addDrop(c, name, false)
 	}
-	for _, t := range c.NamedTimers {
+	for _, t := range lastOfEachName(c.NamedTimers) {
 		b.addDrop(c, t.Name, false)
 		at, after := t.when()
 		b.set.Namespaces = append(b.set.Namespaces, c.Key.Namespace)
@@ -147,6 +148,21 @@ func (b *saveBatch) addTimers(c *Completion) {
 		b.set.Ats = append(b.set.Ats, at)
 		b.set.AftersUs = append(b.set.AftersUs, after)
 	}
+}
+
+// lastOfEachName drops timers that a later one of the same name replaces.
+func lastOfEachName(timers []SetTimer) []SetTimer {
+	last := make(map[string]int, len(timers))
+	for n, t := range timers {
+		last[t.Name] = n
+	}
+	var kept []SetTimer
+	for n, t := range timers {
+		if last[t.Name] == n {
+			kept = append(kept, t)
+		}
+	}
+	return kept
 }
 
 func (b *saveBatch) addDrop(c *Completion, name string, all bool) {
@@ -170,7 +186,7 @@ func (b *saveBatch) addRetry(c *Completion) {
 
 func (b *saveBatch) addEvents(ord int32, c *Completion) {
 	a := &b.arg
-	for n, e := range c.Events {
+	for n, e := range c.events() {
 		a.EventOrds = append(a.EventOrds, ord)
 		a.EventNamespaces = append(a.EventNamespaces, c.Key.Namespace)
 		a.EventProcessIds = append(a.EventProcessIds, c.Key.ProcessID)

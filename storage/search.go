@@ -39,35 +39,41 @@ func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) 
 	return rows, mapped("search calls", err)
 }
 
-// SearchTimers claims tasks whose time has come, the longest due first.
-func (s *Store) SearchTimers(ctx context.Context, rooms []Room) ([]Claim, error) {
+// SearchTimers claims tasks whose time has come, the longest due first, and tells how long it is until the next one of these
+// namespaces (negative: there is none), in one round trip.
+func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim, next time.Duration, err error) {
 	p := paramsOf(rooms)
-	rows, err := s.q.SearchTimers(ctx, s.hot, dbsqlc.SearchTimersParams{
-		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
+	next = -1
+	conn, err := s.hot.Acquire(ctx)
+	if err != nil {
+		return nil, next, mapped("search timers", err)
+	}
+	defer conn.Release()
+	err = pipeline(ctx, conn.Conn(), []stage{
+		func(ctx context.Context, db DB) error {
+			rows, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{
+				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
+			})
+			claims = make([]Claim, len(rows))
+			for n := range rows {
+				claims[n] = Claim(rows[n])
+			}
+			return err
+		},
+		func(ctx context.Context, db DB) error {
+			rows, err := s.q.NextTimes(ctx, db, p.namespaces)
+			for _, r := range rows {
+				if d := time.Duration(r.DelayUs) * time.Microsecond; next < 0 || d < next {
+					next = d
+				}
+			}
+			return err
+		},
 	})
 	if err != nil {
-		return nil, mapped("search timers", err)
+		return nil, -1, mapped("search timers", err)
 	}
-	claims := make([]Claim, len(rows))
-	for n := range rows {
-		claims[n] = Claim(rows[n])
-	}
-	return claims, nil
-}
-
-// NextTimer tells how long it is until the next timer of any of the namespaces; false: there is none.
-func (s *Store) NextTimer(ctx context.Context, namespaces []string) (time.Duration, bool, error) {
-	rows, err := s.q.NextTimes(ctx, s.hot, namespaces)
-	if err != nil {
-		return 0, false, mapped("next timer", err)
-	}
-	var next time.Duration
-	for n, r := range rows {
-		if d := time.Duration(r.DelayUs) * time.Microsecond; n == 0 || d < next {
-			next = d
-		}
-	}
-	return next, len(rows) > 0, nil
+	return claims, next, nil
 }
 
 // Zombie is a running row that nobody runs any more.
@@ -84,6 +90,9 @@ func (s *Store) CollectZombies(ctx context.Context, zombieAfter, margin time.Dur
 
 // ListRunning gives this node's running rows that are older than age and not among the known tokens.
 func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duration) ([]Claim, error) {
+	if known == nil {
+		known = []int64{} // NULL would be equal to nothing, and different from nothing
+	}
 	rows, err := s.q.ListRunning(ctx, s.kept, dbsqlc.ListRunningParams{
 		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(),
 	})

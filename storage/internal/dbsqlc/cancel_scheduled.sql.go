@@ -14,7 +14,8 @@ WITH i AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.task_id
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
          AS x(namespace, process_id, task_id, fencing_token)
-    JOIN tasks t ON t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token),
+    JOIN tasks t ON t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
+     AND t.xmin = pg_current_xact_id()::xid),
 d AS (
   DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context),
@@ -40,7 +41,8 @@ type CancelScheduledRow struct {
 }
 
 // CancelScheduled ends everything that waits in processes that have failed or come to their end. It follows SaveResult and finds
-// its items by the token that was applied: a fenced item cancels nothing.
+// its items by the row that this very transaction has written: a fenced item cancels nothing, nor does a late twin of an item
+// that was applied long ago.
 func (q *Queries) CancelScheduled(ctx context.Context, db DBTX, arg CancelScheduledParams) ([]CancelScheduledRow, error) {
 	rows, err := db.Query(ctx, cancelScheduled,
 		arg.Namespaces,

@@ -255,7 +255,7 @@ WITH p AS (
   INSERT INTO processes (namespace, process_id, status, attention, attention_time, detail, corrupted_by, last_event_id, aux_state, metadata)
   VALUES ($1, $2, $3::process_status, NULLIF($3::process_status, 'RUNNING'),
           CASE WHEN $3::process_status <> 'RUNNING' THEN statement_timestamp() END,
-          NULLIF($4::text, ''), CASE WHEN $3::process_status = 'ERROR' THEN 0 END, cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
+          CASE WHEN $3::process_status = 'ERROR' THEN NULLIF($4::text, '') END, CASE WHEN $3::process_status = 'ERROR' THEN 0 END, cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
   ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
@@ -265,7 +265,13 @@ ev AS (
 ts AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name, context)
   SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'time', t.at, t.name, $10
-    FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at))
+    FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at)
+   WHERE p.status <> 'ERROR'),
+tc AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, cancelled_by, scheduled_time, finished_time, timer_name, context)
+  SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'CANCELLED', 0, 0, t.at, statement_timestamp(), t.name, $10
+    FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at)
+   WHERE p.status = 'ERROR')
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM p
 `
 
@@ -303,7 +309,8 @@ type PutProcessRow struct {
 	Metadata          json.RawMessage
 }
 
-// PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists.
+// PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
+// imported as what its error has cancelled, so that a repair sets them; corrupted_by 0 stands for the error.
 func (q *Queries) PutProcess(ctx context.Context, db DBTX, arg PutProcessParams) (PutProcessRow, error) {
 	row := db.QueryRow(ctx, putProcess,
 		arg.Namespace,

@@ -99,8 +99,9 @@ sd AS (
   DELETE FROM schedule s USING f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND s.task_id = f.wait_task_id
      AND f.promoted),
 mk AS (
-  UPDATE schedule s SET waits_for = 'place'
-    FROM f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND s.task_id = f.call_task_id AND NOT f.promoted AND s.waits_for <> 'place'),
+  UPDATE schedule s SET waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'place' ELSE 'process' END::waits_for
+    FROM f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND f.call_task_id IS NOT NULL AND NOT f.promoted
+     AND s.waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'process' ELSE 'place' END::waits_for),
 td AS (
   DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = f.namespace AND s.process_id = f.process_id
      AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context),
@@ -187,6 +188,7 @@ type SaveResultRow struct {
 // The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
 // It goes into running where the item may go on (promote), else it waits for a place.
 // Events come with their own keys and find their item by its number, in a hashed subplan: a fenced item writes none.
+// A later row may wait for a place already: SearchTimers takes a timer that was due before a call of the same moment came.
 func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams) ([]SaveResultRow, error) {
 	rows, err := db.Query(ctx, saveResult,
 		arg.Ords,

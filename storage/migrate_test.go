@@ -1,0 +1,145 @@
+package storage_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMigrateDownAndUp(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	pool := storagetest.Connect(t, dsn)
+	left := func() (names string) {
+		t.Helper()
+		err := pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(x.name, ', ' ORDER BY x.name), '') FROM (
+			SELECT relname AS name FROM pg_class WHERE relnamespace = 'progressor'::regnamespace AND relname NOT LIKE 'goose%' UNION ALL
+			SELECT typname FROM pg_type WHERE typnamespace = 'progressor'::regnamespace AND typtype = 'e') x`).Scan(&names)
+		return must(t, names, err)
+	}
+	whole := left()
+	states, err := storage.MigrationStatus(t.Context(), dsn)
+	if last := must(t, states, err)[len(states)-1]; last.AppliedTime == nil || last.Version != storage.SchemaVersion() {
+		t.Errorf("the newest migration is %+v, want version %d, applied", last, storage.SchemaVersion())
+	}
+	for range states {
+		if err := storage.MigrateDown(t.Context(), dsn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := left(); names != "" {
+		t.Errorf("migrating down leaves %s", names)
+	}
+	states, err = storage.MigrationStatus(t.Context(), dsn)
+	if first := must(t, states, err)[0]; first.AppliedTime != nil {
+		t.Errorf("the first migration was applied at %v, want pending", first.AppliedTime)
+	}
+	var schema *storage.SchemaError
+	if _, err := storage.Open(t.Context(), storage.Config{DSN: dsn}); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(err.Error(), "migrate up") {
+		t.Errorf("a store on an empty schema: %v", err)
+	}
+	// Two at once wait for each other, and the second one finds nothing to do.
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if err := storage.Migrate(t.Context(), dsn); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	if names := left(); names != whole {
+		t.Errorf("down and up again leaves %s\nwant %s", names, whole)
+	}
+}
+
+func TestOpenRefusesAnotherSchema(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
+	var schema *storage.SchemaError
+	_, err := storage.Open(t.Context(), storage.Config{DSN: b.dsn})
+	if !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(err.Error(), "newer") {
+		t.Errorf("a store on a newer schema: %v", err)
+	}
+	if _, err := storage.Open(t.Context(), storage.Config{DSN: "postgres://who:secret@127.0.0.1:1/x?connect_timeout=1"}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a store on no server: %v", err)
+	}
+	if _, err := storage.Open(t.Context(), storage.Config{DSN: "postgres://who:secret@127.0.0.1:99999999/x"}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a store on no port: %v", err)
+	}
+}
+
+func TestClosedStoreRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.Close()
+	if _, err := b.PrepareCall(call("p")); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("a call after the end: %v", err)
+	}
+}
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	if b.NodeID() == other.NodeID() || b.NodeID() == 0 {
+		t.Errorf("nodes %d and %d", b.NodeID(), other.NodeID())
+	}
+	if err := b.Beat(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	nodes, err := b.ListNodes(t.Context())
+	equal(t, "nodes", len(must(t, nodes, err)), 2)
+	equal(t, "draining", nodes[0].Draining, true)
+	// A node that is long dead is buried only when it holds nothing.
+	b.start("p")
+	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours'")
+	if err := other.BuryNodes(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := b.Beat(t.Context(), false); err != nil {
+		t.Errorf("the node that holds a task was buried: %v", err)
+	}
+	if err := other.Beat(t.Context(), false); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("the heartbeat of a buried node: %v", err)
+	}
+	if err := b.DeleteNode(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := b.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx := t.Context()
+	if _, err := b.GetNamespace(ctx, "a"); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Errorf("an unknown namespace: %v", err)
+	}
+	if _, err := b.SetNamespacePaused(ctx, "a", true); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Errorf("pausing an unknown namespace: %v", err)
+	}
+	first, err := b.PutNamespace(ctx, "a", []byte(`{"stepTimeout": "1s"}`))
+	must(t, first, err)
+	must(t, first, func() error { _, err := b.SetNamespacePaused(ctx, "a", true); return err }())
+	second, err := b.PutNamespace(ctx, "a", []byte(`{}`))
+	must(t, second, err)
+	if !second.Paused || string(second.Config) != "{}" || !second.CreatedTime.Equal(first.CreatedTime) || !second.UpdatedTime.After(first.UpdatedTime) {
+		t.Errorf("put again: %+v after %+v", second, first)
+	}
+	must(t, second, func() error { _, err := b.PutNamespace(ctx, "A/b", []byte(`{}`)); return err }())
+	list, err := b.ListNamespaces(ctx)
+	equal(t, "the list", []string{must(t, list, err)[0].Namespace, list[1].Namespace}, "[A/b a]")
+	if _, err := b.PutNamespace(ctx, "not ok", []byte(`{}`)); err == nil {
+		t.Error("a name with a blank was taken")
+	}
+}

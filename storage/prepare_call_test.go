@@ -1,0 +1,143 @@
+package storage_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func TestCallIsCaptured(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", events("a", "b"), func(c *storage.Completion) { c.AuxState, c.Metadata = []byte("state"), []byte(`{"a": 1}`) })
+	c := b.claim("p", func(c *storage.Call) { c.Context, c.Priority, c.HistoryRange = []byte("ctx"), 3, `{"limit": 1}` })
+	b.is("p", "RUNNING e2: INIT FINISHED, CALL runs#1")
+	equal(t, "the claim", []any{c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange, string(c.AuxState), string(c.Metadata), c.Status, c.PreviousStatus, c.LastEventID},
+		[]any{"CALL", 1, 3, "args", "ctx", `{"limit": 1}`, "state", `{"a": 1}`, "RUNNING", "INIT", 2})
+	equal(t, "a call meanwhile", b.call("p").Outcome, storage.Postponed)
+	b.is("p", "RUNNING e2: INIT FINISHED, CALL runs#1, CALL waits for process#0")
+}
+
+func TestCallIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	equal(t, "of no process", b.call("none").Outcome, storage.NotFound)
+	b.wreck("broken")
+	equal(t, "of a broken process", []any{b.call("broken").Outcome, b.call("broken", notify).Status}, []any{storage.Refused, process.StatusError})
+	b.process("ended")
+	b.save(end(b.claim("ended"), storage.Completed))
+	equal(t, "of an ended process", []any{b.call("ended").Outcome, b.call("ended").Status}, []any{storage.Refused, process.StatusCompleted})
+	b.process("held")
+	b.exec(`UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', attention = 'SUSPENDED', attention_time = status_changed_time WHERE process_id = 'held'`)
+	equal(t, "of a suspended process", b.call("held", keyed("k", "x")).Outcome, storage.Refused)
+	equal(t, "tasks that wait or run", ask[int](b, "SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)"), 0)
+	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
+}
+
+func TestCallBehindInit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	c := b.start("p")
+	equal(t, "a call", b.call("p").Outcome, storage.Postponed)
+	b.is("p", "INIT e0: INIT runs#1, CALL waits for process#0")
+	saved := b.save(end(c, storage.Finished))
+	equal(t, "what goes next", saved.Next.TaskType, process.TaskCall)
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1")
+}
+
+func TestCallWithoutPlace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	equal(t, "the first", b.call("p", placeless).Outcome, storage.Placed)
+	// It keeps its turn: one that has a place does not overtake it.
+	equal(t, "the second", b.call("p").Outcome, storage.Postponed)
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for place#0, CALL waits for process#0")
+	claims := b.searchCalls(9)
+	equal(t, "claims", ids(claims), "[p]")
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for process#0")
+	saved := b.save(end(&claims[0], storage.Finished, parked))
+	equal(t, "deferred", []any{saved.Deferred, saved.Next == nil}, "[true true]")
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0")
+}
+
+func TestCallWithKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	first := b.call("p", keyed("k", "x"))
+	again := b.call("p", keyed("k", "x"))
+	equal(t, "again", []any{again.Outcome, again.TaskID, again.ProcessID}, []any{storage.Replayed, first.TaskID, "p"})
+	equal(t, "with other args", b.call("p", keyed("k", "y")).Outcome, storage.Mismatched)
+	b.save(end(first.Claim, storage.Failed, broken("x")))
+	equal(t, "in another status", b.call("p", keyed("k", "x")).Outcome, storage.Replayed)
+	if err := b.RemoveProcess(t.Context(), key("p")); err != nil {
+		t.Fatal(err)
+	}
+	again = b.call("p", keyed("k", "x"))
+	equal(t, "of a process that is gone", []any{again.Outcome, again.TaskID}, []any{storage.Replayed, first.TaskID})
+	equal(t, "a new key of a process that is gone", b.call("p", keyed("k2", "x")).Outcome, storage.NotFound)
+}
+
+func TestCallIsOverloaded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	three := func(c *storage.Call) { c.MaxWaiting = 3 }
+	b.process("p")
+	var outcomes []storage.PrepareOutcome
+	for range 6 {
+		outcomes = append(outcomes, b.call("p", three).Outcome)
+	}
+	equal(t, "one by one", outcomes, "[captured postponed postponed postponed overloaded overloaded]")
+	equal(t, "a key that was refused", b.call("p", three, keyed("k", "x")).Outcome, storage.Overloaded)
+	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
+	// In one flush the count is the same.
+	b.process("q")
+	got := b.flood("q", 50, three)
+	slices.Sort(got)
+	equal(t, "at once", slices.Compact(slices.Clone(got)), "[captured overloaded postponed]")
+	equal(t, "waiting", ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = 'q'"), 3)
+	equal(t, "running", ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'q'"), 1)
+}
+
+// flood makes n calls at once.
+func (b *bench) flood(id string, n int, change ...func(*storage.Call)) []storage.PrepareOutcome {
+	outcomes := make([]storage.PrepareOutcome, n)
+	all(n, func(i int) {
+		p, err := b.PrepareCall(call(id, change...))
+		if err != nil {
+			b.t.Error(err)
+		}
+		outcomes[i] = p.Outcome
+	})
+	return outcomes
+}
+
+// Many calls of one flush and of several: one runs, all others wait in the order of their ids, and run in that order.
+func TestCallsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	const n = 80
+	captured := 0
+	for _, o := range b.flood("p", n) {
+		if o == storage.Captured {
+			captured++
+		}
+	}
+	equal(t, "captured", captured, 1)
+	rows, err := b.ListRunning(t.Context(), nil, 0)
+	next := &must(t, rows, err)[0]
+	last := int64(0)
+	for range n {
+		if next == nil || next.TaskID <= last {
+			t.Fatalf("after task %d comes %+v", last, next)
+		}
+		last = next.TaskID
+		next = b.save(end(next, storage.Finished)).Next
+	}
+	equal(t, "what is left", next == nil, true)
+	equal(t, "finished", ask[int](b, "SELECT count(*) FROM tasks WHERE status = 'FINISHED'"), n+1)
+}

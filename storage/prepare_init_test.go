@@ -1,0 +1,119 @@
+package storage_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func keyedInit(k, args string) func(*storage.Init) {
+	return func(in *storage.Init) { keyed(k, args)(&in.Call) }
+}
+
+// tryInit starts a process and tells the outcome.
+func (b *bench) tryInit(id string, change ...func(*storage.Init)) storage.Prepared {
+	b.t.Helper()
+	p, err := b.PrepareInit(newInit(id, change...))
+	return must(b.t, p, err)
+}
+
+func TestInitIsCaptured(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	c := b.start("p", func(in *storage.Init) {
+		in.Kind, in.Metadata, in.Context, in.Priority, in.HistoryRange = "job", []byte(`{"a": 1}`), []byte("ctx"), 7, `{"limit": 3}`
+	})
+	b.is("p", "INIT e0: INIT runs#1")
+	equal(t, "the claim", []any{c.Namespace, c.ProcessID, c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange, c.Kind, string(c.Metadata), c.Status, c.LastEventID},
+		[]any{ns, "p", "INIT", 1, 7, "args", "ctx", `{"limit": 3}`, "job", `{"a": 1}`, "INIT", 0})
+	if c.FencingToken == 0 || c.TaskID == 0 || c.RunningTime.IsZero() || c.CreatedTime.IsZero() {
+		t.Errorf("the claim lacks something: %+v", c)
+	}
+	row, err := b.GetProcess(t.Context(), key("p"))
+	equal(t, "the row", []any{must(t, row, err).Kind, string(row.Metadata), row.AuxState == nil, row.Attention == nil}, `[job {"a": 1} true true]`)
+	lease := ask[string](b, "SELECT (deadline - running_time)::text || ' ' || (node_id = $1) || ' ' || priority || ' ' || history_range::text FROM running", b.NodeID())
+	equal(t, "the lease", lease, `00:01:00 true 7 {"limit": 3}`)
+	equal(t, "a second start", b.tryInit("p").Outcome, storage.Exists)
+	equal(t, "a start under a key that is new", b.tryInit("p", keyedInit("k", "x")).Outcome, storage.Exists)
+	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
+}
+
+func TestInitWaits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	equal(t, "without a place", b.tryInit("p", func(in *storage.Init) { in.Capture = false }).Outcome, storage.Postponed)
+	b.is("p", "INIT e0: INIT waits for place#0")
+	in := time.Now().Add(time.Hour)
+	equal(t, "with a start time", b.tryInit("q", func(i *storage.Init) { i.StartTime = in }).Outcome, storage.Postponed)
+	b.is("q", "INIT e0: INIT waits for time#0")
+	equal(t, "its time", ask[time.Time](b, "SELECT scheduled_time FROM schedule WHERE process_id = 'q'").UnixMilli(), in.UnixMilli())
+	equal(t, "with a start time that is past", b.tryInit("r", func(i *storage.Init) { i.StartTime = time.Now().Add(-time.Hour) }).Outcome, storage.Captured)
+
+	equal(t, "calls found", ids(b.searchCalls(9)), "[p]")
+	equal(t, "timers found", len(b.searchTimers(9)), 0)
+	b.due("q")
+	equal(t, "timers found when due", ids(b.searchTimers(9)), "[q]")
+	b.is("q", "INIT e0: INIT runs#1")
+}
+
+func TestInitWithKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first := b.tryInit("p", keyedInit("k", "x"))
+	equal(t, "the first", first.Outcome, storage.Captured)
+	again := b.tryInit("p", keyedInit("k", "x"))
+	equal(t, "again", []any{again.Outcome, again.TaskID, again.ProcessID}, []any{storage.Replayed, first.TaskID, "p"})
+	equal(t, "with other args", b.tryInit("p", keyedInit("k", "y")).Outcome, storage.Mismatched)
+	equal(t, "under another key", b.tryInit("p", keyedInit("k2", "x")).Outcome, storage.Exists)
+	b.save(end(first.Claim, storage.Finished))
+	equal(t, "after its end", b.tryInit("p", keyedInit("k", "x")).TaskID, first.TaskID)
+	requests, err := b.ReadRequests(t.Context(), process.RequestID(ns, "p", "k"), uuid.New())
+	equal(t, "requests", len(must(t, requests, err)), 1)
+	equal(t, "its task", requests[0].TaskID, first.TaskID)
+	// The key outlives the process.
+	if err := b.RemoveProcess(t.Context(), key("p")); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "after the process was removed", b.tryInit("p", keyedInit("k", "x")).Outcome, storage.Replayed)
+}
+
+// A keyed Start without an id derives it from the request: twins meet in the primary key.
+func TestInitWithDerivedID(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	request := process.RequestID(ns, "", "k")
+	derived := func(in *storage.Init) {
+		in.IdempotencyKey, in.RequestID, in.Fingerprint = "k", request, []byte("f")
+	}
+	first := b.tryInit(process.DerivedProcessID(request), derived)
+	second := b.tryInit(process.DerivedProcessID(request), derived)
+	equal(t, "outcomes", []any{first.Outcome, second.Outcome, second.TaskID}, []any{storage.Captured, storage.Replayed, first.TaskID})
+	// A rejected INIT takes its key along, whatever the key's scope.
+	b.save(end(first.Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"no"}`) }))
+	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
+	equal(t, "a third", b.tryInit(process.DerivedProcessID(request), derived).Outcome, storage.Captured)
+}
+
+func TestManyInitsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 300
+	outcomes := make([]storage.PrepareOutcome, n)
+	all(n, func(i int) {
+		p, err := b.PrepareInit(newInit(string(rune('a'+i%26)) + "x"))
+		if err != nil {
+			t.Error(err)
+		}
+		outcomes[i] = p.Outcome
+	})
+	count := map[storage.PrepareOutcome]int{}
+	for _, o := range outcomes {
+		count[o]++
+	}
+	equal(t, "outcomes", count, map[storage.PrepareOutcome]int{storage.Captured: 26, storage.Exists: n - 26})
+	equal(t, "processes", ask[int](b, "SELECT count(*) FROM processes JOIN running USING (namespace, process_id)"), 26)
+}

@@ -244,7 +244,7 @@ func traceRow(t *progressorv1.Task) table.Row {
 	}
 	return table.Row{
 		t.GetTaskId(), kind, shortEnum(t.GetStatus()), t.GetAttempt(), showTime(t.GetScheduledTime()), took,
-		showPayload(t.GetArgs(), cellLimit), outcome(t, cellLimit), strings.Join(events, " "),
+		showPayload(t.GetArgs(), traceLimit), outcome(t, traceLimit), strings.Join(events, " "),
 	}
 }
 

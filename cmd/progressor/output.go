@@ -15,8 +15,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// cellLimit is how many characters of a payload a table's cell shows.
-const cellLimit = 100
+// How many characters of a payload a cell of a table shows; a trace has two payloads in a row.
+const (
+	cellLimit  = 100
+	traceLimit = 60
+)
 
 // outputFlag chooses between what people and what programs read.
 type outputFlag struct {

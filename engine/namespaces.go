@@ -140,6 +140,9 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 		ns.history = process.HistoryLast
 	}
 	p := m.GetRetryPolicy()
+	if p == nil {
+		return
+	}
 	if d := p.GetInitialInterval().AsDuration(); d > 0 {
 		ns.retry.Initial = d
 	}

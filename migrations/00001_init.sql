@@ -66,8 +66,11 @@ CREATE TABLE processes (
   CONSTRAINT processes_error_has_culprit CHECK (status <> 'ERROR' OR corrupted_by IS NOT NULL)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 -- No index and no predicate below names a column that changes in the hot path: a status in one of them takes HOT updates to 0 %.
-CREATE INDEX processes_created ON processes (namespace, created_time DESC, process_id DESC);
-CREATE INDEX processes_attention ON processes (namespace, attention, attention_time DESC, process_id) WHERE attention IS NOT NULL;
+-- The keys of lists and scans are collated "POSIX" (the same order as "C", but another name), so that no hot statement, which
+-- compares by "C", can take such an index for the primary key: on a young table, whose statistics are empty, it did (a lock of
+-- 218 processes took 40 ms, 0.5 ms by the primary key). Queries that want one of these indexes say COLLATE "POSIX".
+CREATE INDEX processes_created ON processes (namespace COLLATE "POSIX", created_time DESC, process_id COLLATE "POSIX" DESC);
+CREATE INDEX processes_attention ON processes (namespace COLLATE "POSIX", attention, attention_time DESC, process_id COLLATE "POSIX" DESC) WHERE attention IS NOT NULL;
 CREATE INDEX processes_metadata ON processes USING gin (metadata jsonb_path_ops) WITH (fastupdate = off) WHERE metadata IS NOT NULL;
 CREATE INDEX processes_removed ON processes (removed_time) WHERE removed_time IS NOT NULL;
 COMMENT ON TABLE processes IS 'One row for each process: a durable state machine that handles one task at a time.';
@@ -148,8 +151,8 @@ CREATE TABLE schedule (
   CONSTRAINT schedule_timer_has_name CHECK ((task_type IN ('TIMEOUT', 'REMOVE')) = (timer_name IS NOT NULL))
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
         autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 50000);
-CREATE INDEX schedule_time ON schedule (namespace, scheduled_time) WHERE waits_for = 'time';
-CREATE INDEX schedule_place ON schedule (namespace, priority, task_id) WHERE waits_for = 'place';
+CREATE INDEX schedule_time ON schedule (namespace COLLATE "POSIX", scheduled_time) WHERE waits_for = 'time';
+CREATE INDEX schedule_place ON schedule (namespace COLLATE "POSIX", priority, task_id) WHERE waits_for = 'place';
 COMMENT ON TABLE schedule IS 'Tasks that wait. At most one row of a process waits for a place: its next task.';
 COMMENT ON COLUMN schedule.namespace IS 'Namespace of the process.';
 COMMENT ON COLUMN schedule.process_id IS 'The process.';

@@ -11,8 +11,9 @@ SELECT s.timer_name, s.scheduled_time, s.task_type,
 -- Lists are read in the order asked for, from a key on: no page depends on how many pages went before it.
 -- name: ListByCreated :many
 SELECT * FROM processes
- WHERE namespace = @namespace AND removed_time IS NULL AND (created_time, process_id) < (@before_time::timestamptz, @before_id::text)
- ORDER BY namespace DESC, created_time DESC, process_id DESC LIMIT @lim::int;
+ WHERE namespace COLLATE "POSIX" = @namespace::text AND removed_time IS NULL
+   AND (created_time, process_id COLLATE "POSIX") < (@before_time::timestamptz, @before_id::text)
+ ORDER BY created_time DESC, process_id COLLATE "POSIX" DESC LIMIT @lim::int;
 
 -- name: ListByID :many
 SELECT * FROM processes
@@ -21,9 +22,9 @@ SELECT * FROM processes
 
 -- name: ListAttention :many
 SELECT * FROM processes
- WHERE namespace = @namespace AND removed_time IS NULL AND attention = @status::process_status
-   AND (attention_time, process_id) < (@before_time::timestamptz, @before_id::text)
- ORDER BY attention_time DESC, process_id DESC LIMIT @lim::int;
+ WHERE namespace COLLATE "POSIX" = @namespace::text AND removed_time IS NULL AND attention = @status::process_status
+   AND (attention_time, process_id COLLATE "POSIX") < (@before_time::timestamptz, @before_id::text)
+ ORDER BY attention_time DESC, process_id COLLATE "POSIX" DESC LIMIT @lim::int;
 
 -- PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
 -- imported as what its error has cancelled, so that a repair sets them; corrupted_by 0 stands for the error.

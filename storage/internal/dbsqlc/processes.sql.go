@@ -92,9 +92,9 @@ func (q *Queries) GetTimers(ctx context.Context, db DBTX, arg GetTimersParams) (
 
 const listAttention = `-- name: ListAttention :many
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM processes
- WHERE namespace = $1 AND removed_time IS NULL AND attention = $2::process_status
-   AND (attention_time, process_id) < ($3::timestamptz, $4::text)
- ORDER BY attention_time DESC, process_id DESC LIMIT $5::int
+ WHERE namespace COLLATE "POSIX" = $1::text AND removed_time IS NULL AND attention = $2::process_status
+   AND (attention_time, process_id COLLATE "POSIX") < ($3::timestamptz, $4::text)
+ ORDER BY attention_time DESC, process_id COLLATE "POSIX" DESC LIMIT $5::int
 `
 
 type ListAttentionParams struct {
@@ -149,8 +149,9 @@ func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionP
 
 const listByCreated = `-- name: ListByCreated :many
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM processes
- WHERE namespace = $1 AND removed_time IS NULL AND (created_time, process_id) < ($2::timestamptz, $3::text)
- ORDER BY namespace DESC, created_time DESC, process_id DESC LIMIT $4::int
+ WHERE namespace COLLATE "POSIX" = $1::text AND removed_time IS NULL
+   AND (created_time, process_id COLLATE "POSIX") < ($2::timestamptz, $3::text)
+ ORDER BY created_time DESC, process_id COLLATE "POSIX" DESC LIMIT $4::int
 `
 
 type ListByCreatedParams struct {

@@ -22,7 +22,7 @@ WITH ready AS MATERIALIZED (
            s.history_range, s.idempotency_key, s.args, s.context, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
            p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
       FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
-     WHERE s.namespace = n.namespace AND s.waits_for = 'place'
+     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
      ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
 ins AS (

@@ -17,7 +17,7 @@ const nextTimes = `-- name: NextTimes :many
 SELECT n.namespace::text AS namespace, (extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000)::bigint AS delay_us
   FROM unnest($1::text[]) AS n(namespace)
  CROSS JOIN LATERAL (
-   SELECT s.scheduled_time FROM schedule s WHERE s.namespace = n.namespace AND s.waits_for = 'time' AND s.scheduled_time > statement_timestamp()
+   SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time > statement_timestamp()
     ORDER BY s.scheduled_time LIMIT 1) d
 `
 
@@ -56,7 +56,7 @@ WITH ready AS MATERIALIZED (
            s.history_range, s.idempotency_key, s.args, s.context, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
            p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
       FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
-     WHERE s.namespace = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
+     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
        AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
        AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for = 'place')
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status

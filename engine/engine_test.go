@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// node is an engine of a test, running.
+type node struct {
+	*engine.Engine
+	store *storage.Store
+	stop  func()
+}
+
+// start runs an engine on a database with one namespace "ns" whose processor is p.
+func start(t testing.TB, dsn string, p processor.Processor, change ...func(*engine.Config)) *node {
+	t.Helper()
+	ctx := context.Background()
+	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{
+		Store: store, Builtins: map[string]processor.Processor{"p": p}, Logger: slog.New(slog.DiscardHandler), DrainTimeout: 5 * time.Second,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	e, err := engine.New(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- e.Run(running) }()
+	n := &node{Engine: e, store: store}
+	stopped := false
+	n.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		store.Close()
+	}
+	t.Cleanup(n.stop)
+	n.put(t, &progressorv1.Namespace{Namespace: "ns"})
+	return n
+}
+
+// put sets a namespace, by default with the processor of the test.
+func (n *node) put(t testing.TB, ns *progressorv1.Namespace) {
+	t.Helper()
+	if ns.Processor == nil {
+		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}}}
+	}
+	if _, err := n.PutNamespace(context.Background(), ns); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }
+
+func TestStartAndCall(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), processor.Echo())
+	ctx := t.Context()
+	ans, err := n.Start(ctx, engine.StartParams{Key: key("p1"), Args: []byte("hello")})
+	if err != nil || string(ans.Response) != "hello" || ans.ProcessID != "p1" || ans.TaskID == 0 {
+		t.Fatalf("start: %+v, %v", ans, err)
+	}
+	ans, err = n.Call(ctx, engine.CallParams{Key: key("p1"), Args: []byte("again")})
+	if err != nil || string(ans.Response) != "again" {
+		t.Fatalf("call: %+v, %v", ans, err)
+	}
+	p, err := n.GetProcess(ctx, key("p1"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING || p.GetLastEventId() != 2 || len(p.GetHistory()) != 2 || string(p.GetAuxState()) != "again" {
+		t.Fatalf("process: %v", p)
+	}
+}

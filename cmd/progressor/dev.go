@@ -21,8 +21,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// stopPostgres bounds the checkpoint at the end.
-const stopPostgres = 30 * time.Second
+const (
+	stopPostgres = 30 * time.Second // bounds the checkpoint at the end
+	restartPause = 300 * time.Millisecond
+	restartTries = 10
+)
 
 type devCmd struct {
 	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
@@ -133,10 +136,23 @@ func keepPostgres(ctx context.Context, give func(error), server *pgembed.Server,
 			return
 		}
 		log.Warn("the private PostgreSQL ended; it is started again", "dir", server.Dir())
-		if err := server.Restart(ctx, "fast"); err != nil {
+		if err := restartPostgres(ctx, server); err != nil {
 			give(fmt.Errorf("the private PostgreSQL ended and does not start again: %w", err))
 			return
 		}
+	}
+}
+
+// restartPostgres tries for a while: the children of a postmaster that was killed hold its memory until they notice.
+func restartPostgres(ctx context.Context, server *pgembed.Server) error {
+	ticker := time.NewTicker(restartPause)
+	defer ticker.Stop()
+	for try := 1; ; try++ {
+		err := server.Restart(ctx, "fast")
+		if err == nil || try == restartTries || ctx.Err() != nil {
+			return err
+		}
+		<-ticker.C
 	}
 }
 

@@ -114,7 +114,7 @@ type listCmd struct {
 	clientFlags
 	Status    string `placeholder:"STATUS" help:"Only processes of this status: init, running, error, suspended, completed or cancelled."`
 	Filter    string `placeholder:"FILTER" help:"Only processes that match, such as 'status = ERROR'."`
-	OrderBy   string `placeholder:"ORDER" help:"created_time desc, status_changed_time or process_id. Default: created_time desc."`
+	OrderBy   string `placeholder:"ORDER" help:"created_time desc, status_changed_time desc or process_id. Default: created_time desc."`
 	PageSize  int32  `placeholder:"N" help:"Processes on one page. Default: the engine's."`
 	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
 	All       bool   `help:"All pages."`
@@ -124,7 +124,7 @@ func (listCmd) Help() string {
 	return `List shows the processes of a namespace, newest first, a page at a time.
 
     progressor list demo
-    progressor list demo --status error --order-by status_changed_time
+    progressor list demo --status error --order-by 'status_changed_time desc'
     progressor list demo --all -o json`
 }
 

@@ -1,0 +1,255 @@
+package storage_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func TestSaveFinishes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	at := time.Date(2020, 1, 2, 3, 4, 5, 6000, time.UTC)
+	saved := b.save(end(b.start("p"), storage.Finished, events("a"), func(c *storage.Completion) {
+		c.Events = append(c.Events, storage.NewEvent{Timestamp: at, Metadata: []byte(`{"v": 1}`)})
+		c.AuxState, c.Metadata, c.Response = []byte("state"), []byte(`{"a": 1}`), []byte("answer")
+	}))
+	equal(t, "saved", saved, storage.Saved{Status: process.StatusRunning, TimerDelay: -1})
+	b.is("p", "RUNNING e2: INIT FINISHED")
+	row, err := b.GetProcess(t.Context(), key("p"))
+	equal(t, "the row", []any{string(must(t, row, err).AuxState), string(row.Metadata), *row.PreviousStatus}, `[state {"a": 1} INIT]`)
+	equal(t, "the second event", ask[string](b, `SELECT (task_id = (SELECT task_id FROM tasks)) || ' ' || attempt || ' ' || metadata || ' ' || ("timestamp" AT TIME ZONE 'UTC') || ' ' || length(payload)
+		FROM events WHERE event_id = 2`), `true 1 {"v": 1} 2020-01-02 03:04:05.000006 0`)
+
+	// What a result does not name stays; what it names, also an empty state, is written.
+	b.save(end(b.claim("p"), storage.Finished))
+	c := b.claim("p")
+	equal(t, "unchanged", []any{string(c.AuxState), string(c.Metadata), c.LastEventID}, `[state {"a": 1} 2]`)
+	b.save(end(c, storage.Finished, events("c"), func(c *storage.Completion) { c.AuxState, c.Metadata = []byte{}, []byte(`{}`) }))
+	c = b.claim("p")
+	equal(t, "replaced", []any{len(c.AuxState), c.AuxState != nil, string(c.Metadata), c.LastEventID}, `[0 true {} 3]`)
+}
+
+func TestSaveFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour), named(time.Hour, "n"))
+	c := b.claim("p")
+	waiting := b.call("p", keyed("k", "x"))
+	saved := b.save(end(c, storage.Failed, broken("out of stock"), events("lost"), timer(0)))
+	equal(t, "status, next, cancelled", []any{saved.Status, saved.Next == nil, saved.Deferred, saved.TimerDelay, len(saved.Cancelled)}, "[ERROR true false -1ns 3]")
+	b.is("p", "ERROR e0: INIT FINISHED, TIMEOUT n CANCELLED!, TIMEOUT CANCELLED!, CALL ERROR, CALL CANCELLED!")
+	row, err := b.GetProcess(t.Context(), key("p"))
+	equal(t, "the row", []any{*must(t, row, err).Detail, *row.CorruptedBy, *row.Attention, row.AttentionTime.Equal(row.StatusChangedTime)},
+		[]any{"out of stock", c.TaskID, "ERROR", true})
+	equal(t, "cancelled_by", ask[int64](b, "SELECT DISTINCT cancelled_by FROM tasks WHERE status = 'CANCELLED'"), c.TaskID)
+	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: waiting.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
+	equal(t, "the answers", len(must(t, answers, err)), 2)
+	for _, a := range answers {
+		equal(t, "an answer", a.Status, map[int32]process.TaskStatus{0: "CANCELLED", 1: "ERROR"}[a.Ord])
+	}
+
+	// A repair that fails leaves the first detail and the first culprit.
+	r, err := b.PrepareRepair(call("p"))
+	saved = b.save(end(must(t, r, err).Claim, storage.Failed, broken("worse")))
+	row, err = b.GetProcess(t.Context(), key("p"))
+	equal(t, "after a failed repair", []any{saved.Status, *must(t, row, err).Detail, *row.CorruptedBy}, []any{"ERROR", "out of stock", c.TaskID})
+}
+
+func TestSaveOfInitThatFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	c := b.start("p")
+	b.call("p")
+	b.save(end(c, storage.Failed, broken("x")))
+	b.is("p", "ERROR e0: INIT ERROR, CALL CANCELLED!")
+}
+
+func TestSaveRetries(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(*storage.Completion)
+		state  string
+		next   bool
+	}{
+		{"at once, here", func(*storage.Completion) {}, "RUNNING e0: INIT FINISHED, NOTIFY runs#2, CALL waits for process#0", true},
+		{"at once, elsewhere", parked, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#1, CALL waits for process#0", false},
+		{"given back", func(c *storage.Completion) { c.Uncounted, c.Promote = true, false }, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#0, CALL waits for process#0", false},
+		{"after a while", func(c *storage.Completion) { c.RetryAfter = time.Hour }, "RUNNING e0: INIT FINISHED, NOTIFY waits for time#1, CALL runs#1", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.process("p")
+			claim := b.claim("p", notify)
+			b.call("p")
+			saved := b.save(end(claim, storage.Retry, broken("x"), events("lost"), timer(0), named(0, "n"), c.change))
+			b.is("p", c.state)
+			equal(t, "goes on here", saved.Next != nil, c.next)
+			equal(t, "deferred", saved.Deferred, !c.next)
+			if _, err := b.SaveResult(end(claim, storage.Finished)); !errors.Is(err, process.ErrFenced) {
+				t.Errorf("a second end of the attempt: %v", err)
+			}
+			b.is("p", c.state)
+		})
+	}
+}
+
+func TestRetryComesWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p", notify, func(c *storage.Call) { c.HistoryRange, c.Context = `{"limit": 2}`, []byte("ctx") })
+	b.save(end(c, storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, broken("x")))
+	equal(t, "too early", len(b.searchTimers(9)), 0)
+	b.due("p")
+	claims := b.searchTimers(9)
+	equal(t, "claims", len(claims), 1)
+	r := claims[0]
+	equal(t, "the second attempt", []any{r.TaskID, r.TaskType, r.Attempt, r.RetryInterval, r.HistoryRange, string(r.Context), string(r.Args), r.FencingToken > c.FencingToken},
+		[]any{c.TaskID, "NOTIFY", 2, time.Hour, `{"limit": 2}`, "ctx", "args", true})
+	b.save(end(&r, storage.Finished, events("a")))
+	b.is("p", "RUNNING e1: INIT FINISHED, NOTIFY FINISHED")
+	equal(t, "the interval kept", ask[string](b, "SELECT retry_interval::text FROM tasks WHERE task_type = 'NOTIFY'"), "01:00:00")
+}
+
+func TestSaveRejects(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour))
+	c := b.claim("p")
+	saved := b.save(end(c, storage.Rejected, events("lost"), timer(0), func(c *storage.Completion) {
+		c.Rejection, c.AuxState = []byte(`{"reason": "no"}`), []byte("lost")
+	}))
+	equal(t, "status", saved.Status, process.StatusRunning)
+	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL FINISHED")
+	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}})
+	equal(t, "the answer", string(must(t, answers, err)[0].Rejection), `{"reason": "no"}`)
+	row, err := b.GetProcess(t.Context(), key("p"))
+	equal(t, "the state", must(t, row, err).AuxState == nil, true)
+	// A rejected repair leaves the process as it is.
+	b.wreck("q")
+	r, err := b.PrepareRepair(call("q"))
+	saved = b.save(end(must(t, r, err).Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{}`) }))
+	equal(t, "status", saved.Status, process.StatusError)
+}
+
+func TestSaveRejectsInit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	c := b.start("p", keyedInit("k", "x"))
+	waiting := b.call("p", keyed("kc", "x"))
+	saved := b.save(end(c, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason": "no"}`) }))
+	equal(t, "saved", []any{saved.Next == nil, saved.TimerDelay < 0}, "[true true]")
+	b.is("p", "none")
+	equal(t, "keys left", ask[string](b, "SELECT string_agg(task_id::text, ',') FROM requests"), waiting.TaskID)
+	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: waiting.TaskID}})
+	equal(t, "answers", len(must(t, answers, err)), 2)
+	for _, a := range answers {
+		if a.Ord == 0 {
+			equal(t, "of the start", []any{a.Status, string(a.Rejection)}, `[FINISHED {"reason": "no"}]`)
+		} else {
+			equal(t, "of the call", a.Status, process.TaskStatusCancelled)
+		}
+	}
+	equal(t, "a new start under the key", b.tryInit("p", keyedInit("k", "y")).Outcome, storage.Captured)
+}
+
+func TestSaveCompletes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour))
+	c := b.claim("p")
+	b.call("p")
+	saved := b.save(end(c, storage.Completed, events("last"), func(c *storage.Completion) { c.Response = []byte("bye") }))
+	equal(t, "saved", []any{saved.Status, saved.Next == nil, saved.Deferred, len(saved.Cancelled)}, "[COMPLETED true false 2]")
+	b.is("p", "COMPLETED e1: INIT FINISHED, TIMEOUT CANCELLED!, CALL FINISHED, CALL CANCELLED!")
+}
+
+func TestSaveRemoves(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", events("a", "b"), timer(time.Hour))
+	c := b.claim("p", keyed("k", "x"))
+	b.save(end(c, storage.Removed, func(c *storage.Completion) { c.Response = []byte("bye") }))
+	b.is("p", "none")
+	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks)"), 0)
+	again := b.call("p", keyed("k", "x"))
+	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: again.TaskID}})
+	equal(t, "the answer", []any{again.Outcome, must(t, answers, err)[0].Status, string(answers[0].Response)}, "[replayed FINISHED bye]")
+	if _, err := b.SaveResult(end(c, storage.Removed)); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("a second removal: %v", err)
+	}
+}
+
+// The status that follows comes from the locked row: an operator was quicker than the processor.
+func TestSaveInSuspendedProcess(t *testing.T) {
+	t.Parallel()
+	suspend := `UPDATE processes SET status = 'SUSPENDED', previous_status = status, attention = 'SUSPENDED', attention_time = status_changed_time`
+	b := newBench(t)
+	c := b.start("init")
+	d := b.start("failing")
+	b.call("init")
+	b.exec(suspend)
+	saved := b.save(end(c, storage.Finished, events("a"), timer(0)))
+	equal(t, "finished", []any{saved.Status, saved.Next == nil, saved.Deferred}, "[SUSPENDED true false]")
+	b.is("init", "SUSPENDED e1: INIT FINISHED, CALL waits for process#0, TIMEOUT waits for time#0")
+	row, err := b.GetProcess(t.Context(), key("init"))
+	equal(t, "what a resume gives back", *must(t, row, err).PreviousStatus, process.StatusRunning)
+	equal(t, "failed", b.save(end(d, storage.Failed, broken("x"))).Status, process.StatusError)
+	b.is("failing", "ERROR e0: INIT ERROR")
+}
+
+// A token that has moved on stores nothing: no event, timer, retry or cancellation, also beside a valid item of the same process.
+func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour), named(time.Hour, "n"))
+	late := b.claim("p")
+	b.save(end(late, storage.Retry, parked)) // as the collector does when the lease is over
+	claims := b.searchCalls(1)
+	want := "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL runs#2"
+	for _, c := range []*storage.Completion{
+		end(late, storage.Finished, events("a"), timer(0), named(0, "m"), func(c *storage.Completion) { c.UnsetNames = []string{"n"} }),
+		end(late, storage.Finished, func(c *storage.Completion) { c.UnsetTimers = true }),
+		end(late, storage.Failed, broken("x")), end(late, storage.Completed), end(late, storage.Retry), end(late, storage.Rejected), end(late, storage.Removed),
+	} {
+		if _, err := b.SaveResult(c); !errors.Is(err, process.ErrFenced) {
+			t.Errorf("%s under an old token: %v", c.Outcome, err)
+		}
+		b.is("p", want)
+	}
+	outcomes := make([]error, 40)
+	all(len(outcomes), func(i int) {
+		c := end(late, storage.Failed, events("late"), broken("late"))
+		if i == len(outcomes)/2 {
+			c = end(&claims[0], storage.Finished, events("a", "b"))
+		}
+		_, outcomes[i] = b.SaveResult(c)
+	})
+	for i, err := range outcomes {
+		if (i == len(outcomes)/2) != (err == nil) {
+			t.Errorf("item %d: %v", i, err)
+		}
+	}
+	b.is("p", "RUNNING e2: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL FINISHED")
+}
+
+// The collector and a node may both fail one attempt: the second comes when the process was repaired, and cancels nothing.
+func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour))
+	c := b.claim("p")
+	b.save(end(c, storage.Failed, broken("x")))
+	r, err := b.SimpleRepair(call("p"))
+	equal(t, "the repair", must(t, r, err).Outcome, storage.Repaired)
+	if _, err := b.SaveResult(end(c, storage.Failed, broken("x"))); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("the twin: %v", err)
+	}
+	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, TIMEOUT waits for time#0")
+}

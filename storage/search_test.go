@@ -1,0 +1,244 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func TestSearchCallsByPriorityThenAge(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for n, id := range []string{"a", "b", "c", "d"} {
+		b.process(id)
+		b.call(id, placeless, func(c *storage.Call) { c.Priority = []int32{5, 0, 5, -1}[n] })
+	}
+	first := b.searchCalls(3)
+	equal(t, "three", sorted(ids(first)), "[a b d]")
+	equal(t, "the rest", ids(b.searchCalls(3)), "[c]")
+	equal(t, "no more", len(b.searchCalls(3)), 0)
+	c := first[slices.IndexFunc(first, func(c storage.Claim) bool { return c.ProcessID == "a" })]
+	equal(t, "a claim", []any{c.Attempt, c.Priority, string(c.Args), c.Status, c.FencingToken > 0, c.RunningTime.IsZero()}, "[1 5 args RUNNING true false]")
+	b.save(end(&c, storage.Finished, events("a")))
+}
+
+func TestSearchOfSeveralNamespaces(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	in := func(namespace string) func(*storage.Init) {
+		return func(in *storage.Init) { in.Key.Namespace, in.Capture = namespace, false }
+	}
+	for n := range 4 {
+		for _, namespace := range []string{"one", "two", "three"} {
+			must(t, 0, func() error { _, err := b.PrepareInit(newInit(fmt.Sprint(n), in(namespace))); return err }())
+		}
+	}
+	claims, err := b.SearchCalls(t.Context(), []storage.Room{{Namespace: "one", Places: 3, StepTimeout: timeout}, {Namespace: "two", Places: 1, StepTimeout: time.Hour}})
+	count := map[string]int{}
+	for _, c := range must(t, claims, err) {
+		count[c.Namespace]++
+	}
+	equal(t, "claims", count, map[string]int{"one": 3, "two": 1})
+	equal(t, "the step timeouts", ask[string](b, "SELECT string_agg(DISTINCT namespace || (deadline - running_time)::text, ' ') FROM running"), "one00:01:00 two01:00:00")
+	claims, err = b.SearchCalls(t.Context(), nil)
+	equal(t, "no room at all", len(must(t, claims, err)), 0)
+}
+
+func TestSearchTimersLongestDueFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for n, id := range []string{"a", "b", "c", "later"} {
+		b.process(id, timer(time.Hour))
+		b.exec("UPDATE schedule SET scheduled_time = statement_timestamp() + $2 * interval '1 minute' WHERE process_id = $1", id, []int{-2, -9, -5, 30}[n])
+	}
+	claims, next, err := b.SearchTimers(t.Context(), room(2))
+	equal(t, "two", sorted(ids(must(t, claims, err))), "[b c]")
+	if next < 29*time.Minute || next > 30*time.Minute {
+		t.Errorf("the next timer is due in %v", next)
+	}
+	claims, _, err = b.SearchTimers(t.Context(), room(2))
+	equal(t, "the rest", ids(must(t, claims, err)), "[a]")
+	b.exec("DELETE FROM schedule WHERE process_id = 'later'")
+	claims, next, err = b.SearchTimers(t.Context(), room(2))
+	equal(t, "nothing", []any{len(must(t, claims, err)), next < 0}, "[0 true]")
+}
+
+// Two timers of one process that are due in one scan: one runs, the other waits for it.
+func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", named(time.Hour, "x", "y", "z"))
+	b.due("p")
+	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE timer_name = 'y'")
+	claims := b.searchTimers(9)
+	equal(t, "claims", []any{len(claims), claims[0].TimerName}, "[1 y]")
+	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT x waits for time#0, TIMEOUT y runs#1, TIMEOUT z waits for time#0")
+	equal(t, "a second scan", len(b.searchTimers(9)), 0)
+	next := b.save(end(&claims[0], storage.Finished)).Next
+	equal(t, "the next", next.TimerName, "x")
+	equal(t, "the last", b.save(end(next, storage.Finished)).Next.TimerName, "z")
+}
+
+func TestSearchTimersPassesOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("busy", timer(time.Hour))
+	b.claim("busy")
+	b.process("called", timer(time.Hour))
+	b.call("called", placeless)
+	b.process("free", timer(time.Hour))
+	for _, id := range []string{"busy", "called", "free"} {
+		b.due(id)
+	}
+	equal(t, "claims", ids(b.searchTimers(9)), "[free]")
+	c := b.searchCalls(9)
+	equal(t, "the call", ids(c), "[called]")
+	equal(t, "then its timer", b.save(end(&c[0], storage.Finished)).Next.TimerName, "")
+}
+
+// foreign runs f in a transaction of another session, which goes on until the test ends or release is called.
+func (b *bench) foreign(sql string, args ...any) (release func()) {
+	b.t.Helper()
+	tx, err := b.db.BeginTx(b.t.Context(), pgx.TxOptions{})
+	if err == nil {
+		_, err = tx.Exec(b.t.Context(), sql, args...)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	release = func() { _ = tx.Rollback(context.Background()) }
+	b.t.Cleanup(release)
+	return release
+}
+
+// Rows that another session holds are passed over, not waited for: neither a client that is frozen in a transaction nor another
+// scan stops a scan.
+func TestSearchSkipsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		b.process(id, timer(time.Hour))
+		b.due(id)
+		if id < "c" {
+			b.call(id, placeless)
+		}
+	}
+	release := b.foreign("SELECT FROM processes WHERE process_id IN ('a', 'c') FOR UPDATE")
+	equal(t, "calls", ids(b.searchCalls(9)), "[b]")
+	equal(t, "timers", ids(b.searchTimers(9)), "[d]")
+	release()
+	equal(t, "calls, released", ids(b.searchCalls(9)), "[a]")
+	equal(t, "timers, released", ids(b.searchTimers(9)), "[c]")
+}
+
+func TestSearchByManyNodes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n = 200
+	all(n, func(i int) {
+		in := newInit(fmt.Sprintf("p%03d", i))
+		in.Capture = i%2 == 0
+		p, err := b.PrepareInit(in)
+		if err == nil && in.Capture {
+			_, err = b.SaveResult(end(p.Claim, storage.Finished, timer(0), parked))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	other := open(t, b.dsn, storage.Config{})
+	found := make(chan string, 2*n)
+	all(8, func(i int) {
+		s := []*storage.Store{b.Store, other}[i%2]
+		for {
+			calls, err := s.SearchCalls(t.Context(), room(7))
+			timers, _, err2 := s.SearchTimers(t.Context(), room(7))
+			if err != nil || err2 != nil {
+				t.Error(err, err2)
+				return
+			}
+			for _, c := range append(calls, timers...) {
+				found <- c.ProcessID
+			}
+			if len(calls)+len(timers) == 0 {
+				return
+			}
+		}
+	})
+	close(found)
+	var list []string
+	for id := range found {
+		list = append(list, id)
+	}
+	equal(t, "claims", len(list), n)
+	equal(t, "different ones", len(slices.Compact(sorted(list))), n)
+	equal(t, "running", ask[int](b, "SELECT count(*) FROM running"), n)
+}
+
+func TestCollectZombies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dead := open(t, b.dsn, storage.Config{})
+	b.start("alive")
+	late := b.start("late")
+	p, err := dead.PrepareInit(newInit("zombie"))
+	must(t, p, err)
+	zombies := func() []string {
+		rows, err := b.CollectZombies(t.Context(), 10*time.Second, 5*time.Second, 100)
+		var list []string
+		for _, z := range must(t, rows, err) {
+			list = append(list, fmt.Sprintf("%s %s#%d", z.ProcessID, z.TaskType, z.Attempt))
+		}
+		return sorted(list)
+	}
+	equal(t, "at first", zombies(), "[]")
+	b.exec("UPDATE running SET deadline = statement_timestamp() - interval '4 seconds' WHERE process_id = 'late'")
+	equal(t, "within the margin", zombies(), "[]")
+	b.exec("UPDATE running SET deadline = deadline - interval '2 seconds' WHERE process_id = 'late'")
+	equal(t, "past the margin", zombies(), "[late INIT#1]")
+	b.exec("UPDATE nodes SET beat_time = beat_time - interval '11 seconds' WHERE node_id = $1", dead.NodeID())
+	equal(t, "without a heartbeat", zombies(), "[late INIT#1 zombie INIT#1]")
+	if err := dead.DeleteNode(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "of a node that is gone", zombies(), "[late INIT#1 zombie INIT#1]")
+	// A zombie is taken over under its own token; its node, back from a long pause, stores nothing.
+	b.save(end(p.Claim, storage.Retry))
+	if _, err := dead.SaveResult(end(p.Claim, storage.Finished)); err == nil {
+		t.Error("the late result was stored")
+	}
+	b.is("zombie", "INIT e0: INIT runs#2")
+	b.save(end(late, storage.Failed, broken("zombie detected")))
+	b.is("late", "ERROR e0: INIT ERROR")
+}
+
+func TestListRunningLeavesOutTheKnown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	a, c := b.start("a"), b.start("b")
+	must(t, 0, func() error { _, err := other.PrepareInit(newInit("other")); return err }())
+	b.save(end(c, storage.Finished, events("e")))
+	c = b.claim("b")
+	for _, x := range []struct {
+		known []int64
+		age   time.Duration
+		want  string
+	}{
+		{nil, 0, "[a b]"}, {[]int64{}, 0, "[a b]"}, {[]int64{a.FencingToken}, 0, "[b]"}, {[]int64{a.FencingToken, c.FencingToken}, 0, "[]"}, {nil, time.Hour, "[]"},
+	} {
+		rows, err := b.ListRunning(t.Context(), x.known, x.age)
+		equal(t, "rows", sorted(ids(must(t, rows, err))), x.want)
+		for _, r := range rows {
+			if r.ProcessID == "b" {
+				equal(t, "as it was claimed", []any{r.TaskID, r.FencingToken, r.LastEventID, string(r.Args), r.Status}, []any{c.TaskID, c.FencingToken, 1, "args", "RUNNING"})
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// Package bench measures the engine on a PostgreSQL server, and on the same server in the same run the SQL of the reference
+// (valitydev/progressor), statement by statement, as the baseline that every rate is also told as a multiple of.
+// docs/performance.md says what each workload does and what each column means.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Command are the flags of `progressor bench`.
+type Command struct {
+	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, rpc, flat, idle, memory. Default: ${default}."`
+	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
+	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
+	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
+	Keys      string        `default:"both" enum:"off,on,both" placeholder:"off|on|both" help:"An idempotency key on every request of start, call and rpc. Default: ${default}."`
+	History   []string      `default:"none" enum:"none,full" placeholder:"none|full" help:"History that the processor is shown with a call. Default: ${default}."`
+	Events    int           `default:"40" placeholder:"N" help:"Events that a process has before the calls, with --history full. Default: ${default}."`
+	Metadata  bool          `help:"Start processes with searchable attributes."`
+	Processes int           `default:"10000" placeholder:"N" help:"Processes that are called. Default: ${default}."`
+	Lanes     int           `default:"2" placeholder:"N" help:"Group-commit lanes of the engine. Default: ${default}."`
+	Baseline  bool          `default:"true" negatable:"" help:"Measure the baseline too. Default: ${default}."`
+
+	RPCClients    int           `name:"rpc-clients" default:"64" placeholder:"N" help:"Clients of rpc. Default: ${default}."`
+	Timers        int           `default:"50000" placeholder:"N" help:"Timers that are due at once. Default: ${default}."`
+	SpreadTimers  int           `default:"2000" placeholder:"N" help:"Timers that are spread over --spread, for their lateness. Default: ${default}."`
+	Spread        time.Duration `default:"10s" placeholder:"DURATION" help:"See --spread-timers. Default: ${default}."`
+	FlatProcesses int           `default:"1000000" placeholder:"N" help:"Other processes of flat. Default: ${default}."`
+	FlatTasks     int           `default:"5000000" placeholder:"N" help:"Finished tasks of the other processes of flat. Default: ${default}."`
+	FlatClients   int           `default:"128" placeholder:"N" help:"Clients of flat. Default: ${default}."`
+	FlatWarmup    time.Duration `default:"1m" placeholder:"DURATION" help:"Warm-up of flat. Default: ${default}."`
+	InFlight      int           `default:"1000" placeholder:"N" help:"Calls of memory that the processor holds. Default: ${default}."`
+	Waiting       int           `default:"10000" placeholder:"N" help:"Clients of memory that wait behind those. Default: ${default}."`
+	Idle          time.Duration `default:"30s" placeholder:"DURATION" help:"How long idle is watched. Default: ${default}."`
+
+	Role string `hidden:"" default:"bench" enum:"bench,engine,processor" help:"What a process of the bench's own does."`
+}
+
+// Environment is what the program around the bench gives it.
+type Environment struct {
+	Stdin    io.Reader
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Terminal bool // Stderr is a terminal: there is a progress bar
+	JSON     bool // the report is JSON, not tables
+	Version  string
+}
+
+// Help is shown with the flags.
+func (Command) Help() string {
+	return `Bench starts engines and clients, measures them, checks the database's invariants after each case, and prints rates,
+latencies, bytes of log, CPU and batch sizes, with the rates of the reference's SQL on the same server to compare with.
+
+    progressor bench --workloads start,call --clients 128 --keys off`
+}
+
+// Run measures and prints the report. What was measured before an error is printed too.
+func (c *Command) Run(ctx context.Context, env Environment) error {
+	if c.Role != roleBench {
+		return serveRole(ctx, c.Role, env)
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	server, err := openServer(ctx, c.DSN, nil)
+	if err != nil {
+		return err
+	}
+	r := &runner{command: c, env: env, server: server, baselines: map[variant]*Row{}}
+	err = errors.Join(r.measure(ctx), server.close(ctx))
+	if len(r.report.Rows) > 0 {
+		write := r.report.WriteTable
+		if env.JSON {
+			write = r.report.WriteJSON
+		}
+		err = errors.Join(write(env.Stdout), err)
+	}
+	return err
+}
+
+func (c *Command) check() error {
+	for _, name := range c.Workloads {
+		if !slices.ContainsFunc(workloads, func(w workload) bool { return w.name == name }) {
+			return fmt.Errorf("--workloads: %q is none; there are %s", name, strings.Join(workloadNames(), ", "))
+		}
+	}
+	if c.DSN != "" {
+		if _, err := pgx.ParseConfig(c.DSN); err != nil {
+			return errors.New("--dsn: not a connection string") // the cause quotes parts of it
+		}
+	}
+	counts := map[string][]int{
+		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers},
+		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks}, "flat-clients": {c.FlatClients},
+		"in-flight": {c.InFlight}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events},
+	}
+	for name, values := range counts {
+		for _, n := range values {
+			if n < 1 {
+				return fmt.Errorf("--%s: want 1 or more", name)
+			}
+		}
+	}
+	for name, d := range map[string]time.Duration{"duration": c.Duration, "spread": c.Spread, "idle": c.Idle} {
+		if d <= 0 {
+			return fmt.Errorf("--%s: want more than 0s", name)
+		}
+	}
+	if c.Warmup < 0 || c.FlatWarmup < 0 {
+		return errors.New("--warmup and --flat-warmup: want 0s or more")
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// What the bench puts into the engine's tables by itself: what had to happen long before a measurement.
+const (
+	fillEvents = `
+INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", payload)
+SELECT e.namespace, e.process_id, number, e.task_id, e.attempt, e."timestamp", $2
+  FROM events e CROSS JOIN generate_series(2, $1::int) AS number WHERE e.event_id = 1`
+	fillLastEvent = `UPDATE processes SET last_event_id = $1 WHERE last_event_id = 1`
+
+	fillOtherProcesses = `
+INSERT INTO processes (namespace, process_id, status, previous_status, last_event_id, aux_state)
+SELECT $1, 'p-' || substr(md5(n::text), 1, 16), 'RUNNING', 'INIT', $4::bigint, $5 FROM generate_series($2::bigint, $3::bigint) AS n`
+	fillOtherTasks = `
+INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, args, response)
+SELECT $1, 'p-' || substr(md5(n::text), 1, 16), $4::bigint + n * $5::bigint + k, (CASE k WHEN 1 THEN 'INIT' ELSE 'CALL' END)::task_type, 'FINISHED', 1,
+       $4::bigint + n * $5::bigint + k, statement_timestamp(), statement_timestamp(), statement_timestamp(), $6, $7
+  FROM generate_series($2::bigint, $3::bigint) AS n CROSS JOIN generate_series(1, $5::bigint) AS k`
+	fillOtherEvents = `
+INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", payload)
+SELECT $1, 'p-' || substr(md5(n::text), 1, 16), k, $4::bigint + n * $5::bigint + k, 1, statement_timestamp(), $6
+  FROM generate_series($2::bigint, $3::bigint) AS n CROSS JOIN generate_series(1, $5::bigint) AS k`
+	reserveNumbers = `
+SELECT setval('task_ids', greatest(nextval('task_ids'), nextval('fencing_tokens')) + $1::bigint),
+       setval('fencing_tokens', currval('task_ids'))`
+)
+
+// fillChunk is how many processes one statement makes.
+const fillChunk = 50_000
+
+// analyze gives the planner what it would know of tables of that size, and marks pages as visible.
+func (d *scratch) analyze(ctx context.Context) error {
+	return d.execute(ctx, statement{sql: `VACUUM ANALYZE processes, tasks, events, schedule, running, requests`})
+}
+
+// addEvents brings every process that has one event to n of them.
+func (d *scratch) addEvents(ctx context.Context, n int, payload []byte) error {
+	if n < 2 {
+		return nil
+	}
+	return d.execute(ctx, statement{fillEvents, []any{n, payload}}, statement{fillLastEvent, []any{n}})
+}
+
+// addOthers makes processes that have nothing to do with those of the workload, each with the same number of finished tasks, and
+// an event of each task. Their ids lie between the others'.
+func (d *scratch) addOthers(ctx context.Context, processes, perProcess int, p payload, progress func(done int)) error {
+	conn, err := d.connect(ctx, engineSchema)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var last int64
+	total := int64(processes) * int64(perProcess)
+	if err := conn.QueryRow(ctx, reserveNumbers, total+int64(perProcess)+1).Scan(&last, nil); err != nil {
+		return fmt.Errorf("reserve task ids: %w", err)
+	}
+	first := last - total - int64(perProcess)
+	for done := 0; done < processes; done += fillChunk {
+		progress(done)
+		end := min(done+fillChunk, processes) - 1
+		statements := []statement{
+			{fillOtherProcesses, []any{namespaceName, done, end, perProcess, p.state}},
+			{fillOtherTasks, []any{namespaceName, done, end, first, perProcess, p.args, p.response}},
+			{fillOtherEvents, []any{namespaceName, done, end, first, perProcess, p.event}},
+		}
+		for _, s := range statements {
+			if _, err := conn.Exec(ctx, s.sql, s.args...); err != nil {
+				return fmt.Errorf("fill the tables: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// statement is SQL with its parameters.
+type statement struct {
+	sql  string
+	args []any
+}
+
+// execute runs statements in the engine's schema.
+func (d *scratch) execute(ctx context.Context, statements ...statement) error {
+	conn, err := d.connect(ctx, engineSchema)
+	if err != nil {
+		return err
+	}
+	for _, s := range statements {
+		if _, err = conn.Exec(ctx, s.sql, s.args...); err != nil {
+			err = fmt.Errorf("prepare the tables: %w", err)
+			break
+		}
+	}
+	return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+}

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// looper is processor.BenchLoop with a stop and a watch: as many processes as there are clients, each a chain of timers that
+// are due at once, until it is told to stop.
+type looper struct {
+	processor.Processor
+	numbers  map[string]int // of the processes
+	steps    []stepCounter  // by number
+	measured atomic.Bool
+	stopped  atomic.Bool
+	ended    chan struct{} // one for each process that has come to its end
+}
+
+// stepCounter is written by the one task of a process that runs.
+type stepCounter struct {
+	latencies histogram
+	before    time.Time
+	timeouts  int64
+}
+
+func newLooper(processes int) *looper {
+	l := &looper{
+		Processor: processor.BenchLoop(), numbers: map[string]int{}, steps: make([]stepCounter, processes),
+		ended: make(chan struct{}, processes),
+	}
+	for n := range processes {
+		l.numbers[processID(uint64(n))] = n
+	}
+	return l
+}
+
+// Process counts a step: the time from one to the next of the same process.
+func (l *looper) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	if req.GetType() != progressorv1.TaskType_TASK_TYPE_TIMEOUT {
+		return l.Processor.Process(ctx, req)
+	}
+	step := &l.steps[l.numbers[req.GetProcess().GetProcessId()]]
+	now := time.Now()
+	if l.measured.Load() && !step.before.IsZero() {
+		step.latencies.add(now.Sub(step.before))
+	}
+	step.before = now
+	step.timeouts++
+	if !l.stopped.Load() {
+		return l.Processor.Process(ctx, req)
+	}
+	l.ended <- struct{}{}
+	return processor.Result().Complete().Done()
+}
+
+func (r *runner) loop(ctx context.Context, v variant) error {
+	row := v.row(subjectEngine)
+	l := newLooper(v.clients)
+	err := r.onEngine(ctx, v.history, l, row, func(d *scratch, s *site) (acknowledged, error) {
+		if err := r.settle(ctx, d.analyze); err != nil {
+			return nil, err
+		}
+		err := each(ctx, v.clients, fillers, func(ctx context.Context, i int) error {
+			_, err := s.engine.Start(ctx, engine.StartParams{
+				Key: process.Key{Namespace: namespaceName, ProcessID: processID(uint64(i))}, Args: processor.LoopArgs(math.MaxUint64),
+			})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := r.watchLoop(ctx, l, r.meterOf(s), row); err != nil {
+			return nil, err
+		}
+		if err := d.waitIdle(ctx); err != nil {
+			return nil, err
+		}
+		done := acknowledged{process.TaskInit: int64(v.clients)}
+		for i := range l.steps {
+			done[process.TaskTimeout] += l.steps[i].timeouts
+		}
+		return done, nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.add(ctx, row, v)
+}
+
+// watchLoop measures loops that run already, and ends them.
+func (r *runner) watchLoop(ctx context.Context, l *looper, m *meter, row *Row) error {
+	if err := wait(ctx, r.command.Warmup); err != nil {
+		return err
+	}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	l.measured.Store(true)
+	err := wait(ctx, r.command.Duration)
+	l.measured.Store(false)
+	elapsed := time.Since(begin)
+	l.stopped.Store(true)
+	if err != nil {
+		return err
+	}
+	spent, err := m.end(ctx)
+	if err != nil {
+		return err
+	}
+	for range l.steps {
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	var latencies histogram
+	for i := range l.steps {
+		latencies.merge(&l.steps[i].latencies)
+	}
+	row.fill(int64(latencies.n), elapsed, &latencies, spent)
+	return nil
+}
+
+// idleWait is how long an engine may take to store the last results.
+const idleWait = 30 * time.Second
+
+// waitIdle returns when no task runs or waits any more.
+func (d *scratch) waitIdle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, idleWait)
+	defer cancel()
+	conn, err := d.connect(ctx, engineSchema)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for {
+		var standing int64
+		if err := conn.QueryRow(ctx, countStanding).Scan(&standing); err != nil {
+			return err
+		}
+		if standing == 0 {
+			return nil
+		}
+		if err := wait(ctx, 2*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

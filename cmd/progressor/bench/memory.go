@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// patience is the timeout of the calls of memory, and of the namespace: nothing of it may end before its time.
+const patience = 10 * time.Minute
+
+// memorySettle is how long the memory of an engine is left to settle before it is read.
+const memorySettle = 2 * time.Second
+
+// memory reads the memory of an engine in a process of its own: at rest, with calls that the processor holds, and with many
+// more clients that wait behind those. All are on connections of their own. At the end every one of them must be answered.
+func (r *runner) memory(ctx context.Context, v variant) error {
+	row := v.row(subjectEngine)
+	row.Clients = r.command.InFlight + r.command.Waiting
+	if err := enoughFiles(row.Clients + r.command.InFlight + 200); err != nil {
+		return err
+	}
+	err := r.inScratch(ctx, func(d *scratch) error {
+		g, err := r.openRig(ctx, d, true, func(ns *progressorv1.Namespace) {
+			ns.MaxRunning = int32(r.command.InFlight) + 100
+			ns.MaxWaiting = int32(r.command.Waiting) + 100
+			ns.StepTimeout = durationpb.New(patience)
+		})
+		if err != nil {
+			return err
+		}
+		err = r.crowd(ctx, d, g, row)
+		if err := errors.Join(err, g.close()); err != nil {
+			return err
+		}
+		return r.verify(ctx, d, row, acknowledged{process.TaskInit: int64(r.command.InFlight), process.TaskCall: int64(row.Clients)})
+	})
+	r.report.Rows = append(r.report.Rows, row)
+	return err
+}
+
+// crowd holds calls, reads memory, and lets them go.
+func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error {
+	conn, err := d.connect(ctx, engineSchema)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	held, waiting := r.command.InFlight, r.command.Waiting
+	if err := each(ctx, held, 64, func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), false) }); err != nil {
+		return err
+	}
+	read := func(name string) error {
+		if err := wait(ctx, memorySettle); err != nil {
+			return err
+		}
+		bytes, err := residentBytes(g.engine.cmd.Process.Pid)
+		if err != nil {
+			return fmt.Errorf("read the memory of the engine: %w", err)
+		}
+		row.figure("memory of the engine, "+name, float64(bytes)/(1<<20), "MiB")
+		return nil
+	}
+	if err := read("at rest"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	answered := make(chan error, held+waiting)
+	// The calls come in waves: nobody opens ten thousand connections in one moment.
+	call := func(n int) {
+		for i := range n {
+			go func() {
+				err := g.call(ctx, uint64(i%held), "", durationpb.New(patience))
+				if err != nil {
+					cancel(err)
+				}
+				answered <- err
+			}()
+			if i%100 == 99 {
+				_ = wait(ctx, 10*time.Millisecond)
+			}
+		}
+	}
+	call(held)
+	if err := waitCount(ctx, conn, `SELECT count(*) FROM running`, held); err != nil {
+		return err
+	}
+	if err := read(fmt.Sprintf("%d calls in flight", held)); err != nil {
+		return err
+	}
+	call(waiting)
+	if err := waitCount(ctx, conn, `SELECT count(*) FROM schedule`, waiting); err != nil {
+		return err
+	}
+	if err := read(fmt.Sprintf("%d clients more that wait", waiting)); err != nil {
+		return err
+	}
+	if err := g.processor.release(); err != nil {
+		return err
+	}
+	for range held + waiting {
+		select {
+		case err := <-answered:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// waitCount returns when a count has reached n.
+func waitCount(ctx context.Context, conn *pgx.Conn, sql string, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		var have int
+		if err := conn.QueryRow(ctx, sql).Scan(&have); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+		if have >= n {
+			return nil
+		}
+		if err := wait(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("%s: %d, want %d: %w", sql, have, n, err)
+		}
+	}
+}
+
+// enoughFiles refuses to begin what the limit on open files would end. Go itself has raised it as far as it may.
+func enoughFiles(n int) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read the limit on open files: %w", err)
+	}
+	if limit.Cur < uint64(n) {
+		return fmt.Errorf("%d connections need %d open files, and the limit is %d: raise it (ulimit -n), or take fewer --waiting", n, n, limit.Cur)
+	}
+	return nil
+}

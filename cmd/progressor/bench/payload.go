@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// argsBytes is the size of a request's args. The sizes of what a task answers are those of processor.BenchNoop.
+const argsBytes = 200
+
+// payload is what every operation carries, the engine's and the baseline's alike.
+type payload struct {
+	args, event, state, response []byte
+}
+
+func newPayload() payload {
+	answer, err := processor.BenchNoop().Process(context.Background(), &progressorv1.ProcessRequest{})
+	if err != nil {
+		panic(fmt.Sprintf("bench: the no-op processor fails: %v", err))
+	}
+	result := answer.GetResult()
+	args := make([]byte, 0, argsBytes)
+	for n := uint64(0); len(args) < argsBytes; n++ {
+		args = binary.LittleEndian.AppendUint64(args, scatter(n))
+	}
+	return payload{args: args, event: result.GetEvents()[0].GetPayload(), state: result.GetAuxState(), response: result.GetResponse()}
+}
+
+// scatter spreads consecutive numbers over all of uint64, one to one (the end of splitmix64).
+func scatter(n uint64) uint64 {
+	n += 0x9E3779B97F4A7C15
+	n = (n ^ n>>30) * 0xBF58476D1CE4E5B9
+	n = (n ^ n>>27) * 0x94D049BB133111EB
+	return n ^ n>>31
+}
+
+// processID is the id of the n-th process: like a random one, so that neighbours in time are none in an index.
+func processID(n uint64) string {
+	text := strconv.FormatUint(scatter(n), 16)
+	return "p-0000000000000000"[:18-len(text)] + text
+}
+
+// requestKey is the idempotency key of the n-th request.
+func requestKey(n uint64) string { return "k" + processID(n)[1:] + "-request" }
+
+// processMetadata are the searchable attributes of the n-th process: two fields, 50 bytes or so.
+func processMetadata(n uint64) []byte {
+	return []byte(`{"customer": "c-` + strconv.FormatUint(n%1000, 10) + `", "region": "eu", "channel": "web"}`)
+}

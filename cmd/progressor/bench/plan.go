@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+)
+
+// variant is one case: a workload under one set of conditions.
+type variant struct {
+	workload string
+	clients  int
+	keys     bool
+	history  string
+	metadata bool
+}
+
+// The values of --history.
+const (
+	historyNone = "none"
+	historyFull = "full"
+)
+
+func (v variant) String() string {
+	text := fmt.Sprintf("%s, %d clients", v.workload, v.clients)
+	if v.keys {
+		text += ", keys"
+	}
+	if v.history == historyFull {
+		text += ", full history"
+	}
+	return text
+}
+
+func (v variant) row(subject string) *Row {
+	return &Row{Workload: v.workload, Subject: subject, Clients: v.clients, Keys: v.keys, History: v.history, Metadata: v.metadata}
+}
+
+// workload is a kind of load.
+type workload struct {
+	name string
+	// variants lists the cases that the flags ask for.
+	variants func(c *Command, name string) []variant
+	// run measures one case and adds its rows to the report.
+	run func(r *runner, ctx context.Context, v variant) error
+}
+
+var workloads = []workload{
+	{"start", requestVariants, (*runner).requests},
+	{"call", requestVariants, (*runner).requests},
+	{"hot", clientVariants, (*runner).requests},
+	{"hot-snapshot", snapshotVariants, (*runner).requests},
+	{"loop", clientVariants, (*runner).loop},
+	{"timers", onceVariant, (*runner).timers},
+	{"rpc", rpcVariants, (*runner).rpc},
+	{"flat", flatVariants, (*runner).flat},
+	{"idle", onceVariant, (*runner).idle},
+	{"memory", onceVariant, (*runner).memory},
+}
+
+func workloadNames() []string {
+	var names []string
+	for _, w := range workloads {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// planned is a workload with one of its cases.
+type planned struct {
+	workload workload
+	variant  variant
+}
+
+func (c *Command) plan() []planned {
+	var plan []planned
+	for _, name := range c.Workloads {
+		for _, w := range workloads {
+			if w.name != name {
+				continue
+			}
+			for _, v := range w.variants(c, name) {
+				plan = append(plan, planned{w, v})
+			}
+		}
+	}
+	return plan
+}
+
+func (c *Command) keys() []bool {
+	switch c.Keys {
+	case "on":
+		return []bool{true}
+	case "off":
+		return []bool{false}
+	default:
+		return []bool{false, true}
+	}
+}
+
+// requestVariants: clients × keys, of call × histories too.
+func requestVariants(c *Command, name string) []variant {
+	histories := []string{historyNone}
+	if name == "call" {
+		histories = c.History
+	}
+	var variants []variant
+	for _, history := range histories {
+		for _, keys := range c.keys() {
+			for _, clients := range c.Clients {
+				variants = append(variants, variant{name, clients, keys, history, c.Metadata})
+			}
+		}
+	}
+	return variants
+}
+
+func clientVariants(c *Command, name string) []variant {
+	var variants []variant
+	for _, clients := range c.Clients {
+		variants = append(variants, variant{name, clients, false, historyNone, false})
+	}
+	return variants
+}
+
+// snapshotVariants is the largest number of clients up to 128: more only wait.
+func snapshotVariants(c *Command, name string) []variant {
+	clients := 0
+	for _, n := range c.Clients {
+		if n <= 128 {
+			clients = max(clients, n)
+		}
+	}
+	if clients == 0 {
+		clients = 128
+	}
+	return []variant{{name, clients, false, historyNone, false}}
+}
+
+func rpcVariants(c *Command, name string) []variant {
+	var variants []variant
+	for _, keys := range c.keys() {
+		variants = append(variants, variant{name, c.RPCClients, keys, historyNone, c.Metadata})
+	}
+	return variants
+}
+
+func flatVariants(c *Command, name string) []variant {
+	return []variant{{name, c.FlatClients, false, historyNone, false}}
+}
+
+func onceVariant(_ *Command, name string) []variant {
+	return []variant{{name, 1, false, historyNone, false}}
+}

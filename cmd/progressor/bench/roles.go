@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// What one process of the bench does. The engine and the processor of rpc, idle and memory run in processes of their own, as
+// they do in real life. Such a process reads its order, one line of JSON, from its standard input, writes its address to its
+// standard output, and ends when its input is closed, as it is when the bench dies.
+const (
+	roleBench     = "bench"
+	roleEngine    = "engine"
+	roleProcessor = "processor"
+)
+
+// order tells a process what to do.
+type order struct {
+	// Of an engine.
+	DSN        string            `json:"dsn,omitempty"`
+	Lanes      int               `json:"lanes,omitempty"`
+	Namespaces []json.RawMessage `json:"namespaces,omitempty"`
+	// Of a processor: it holds every CALL until a second line comes.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// report line of a process that is ready.
+type ready struct {
+	Address string `json:"address"`
+}
+
+func serveRole(ctx context.Context, role string, env Environment) error {
+	input := bufio.NewReader(env.Stdin)
+	line, err := input.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	var o order
+	if err := json.Unmarshal(line, &o); err != nil {
+		return fmt.Errorf("read the order: %w", err)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if role == roleEngine {
+		go func() { _, _ = io.Copy(io.Discard, input); cancel() }()
+		return serveEngine(ctx, o, listener, log, env)
+	}
+	p := processor.BenchNoop()
+	var release func()
+	if o.Hold {
+		p, release = holdCalls(p)
+	}
+	go func() {
+		if _, err := input.ReadBytes('\n'); err == nil && release != nil {
+			release()
+		}
+		_, _ = io.Copy(io.Discard, input)
+		cancel()
+	}()
+	if err := announce(env.Stdout, listener); err != nil {
+		return err
+	}
+	return processor.ServeOn(ctx, listener, p, processor.WithLogger(log), processor.WithStopTimeout(time.Second))
+}
+
+func announce(w io.Writer, listener net.Listener) error {
+	return json.NewEncoder(w).Encode(ready{Address: listener.Addr().String()})
+}
+
+// serveEngine is what `progressor serve` does: an engine behind the API.
+func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.Logger, env Environment) error {
+	s, err := openSite(ctx, o.DSN, o.Lanes, log, processor.BenchNoop())
+	if err != nil {
+		return err
+	}
+	for _, text := range o.Namespaces {
+		var ns progressorv1.Namespace
+		if err = protojson.Unmarshal(text, &ns); err == nil {
+			_, err = s.engine.PutNamespace(ctx, &ns)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("put a namespace: %w", err), s.close())
+		}
+	}
+	handler := rpc.NewHandler(rpc.Config{
+		Engine: s.engine, Logger: log, Registerer: s.registry, Gatherer: s.registry, Version: env.Version,
+	})
+	if err = announce(env.Stdout, listener); err == nil {
+		err = rpc.Serve(ctx, listener, handler, log, time.Second)
+	}
+	return errors.Join(err, s.close())
+}
+
+// holdCalls keeps every CALL in the processor until release.
+func holdCalls(p processor.Processor) (holding processor.Processor, release func()) {
+	gate := make(chan struct{})
+	holding = processor.Func(func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if req.GetType() == progressorv1.TaskType_TASK_TYPE_CALL {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return p.Process(ctx, req)
+	})
+	return holding, sync.OnceFunc(func() { close(gate) })
+}

@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	sdk "github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// rig is an engine and a processor in processes of their own, and a client in this one.
+type rig struct {
+	payload
+	engine    *spawned
+	processor *spawned
+	api       *sdk.Client
+	sequence  atomic.Uint64
+}
+
+// openRig starts the processes; change edits the namespace before it is put.
+func (r *runner) openRig(ctx context.Context, d *scratch, hold bool, change func(*progressorv1.Namespace)) (*rig, error) {
+	p, err := r.spawn(ctx, roleProcessor, order{Hold: hold})
+	if err != nil {
+		return nil, err
+	}
+	ns := &progressorv1.Namespace{
+		Namespace: namespaceName, HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_NONE,
+		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
+			Connect: &progressorv1.ConnectProcessor{Url: p.url()},
+		}},
+	}
+	change(ns)
+	text, err := protojson.Marshal(ns)
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	e, err := r.spawn(ctx, roleEngine, order{DSN: d.dsn, Lanes: r.command.Lanes, Namespaces: []json.RawMessage{text}})
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return &rig{
+		payload: newPayload(), engine: e, processor: p,
+		api: sdk.New(e.url(), sdk.WithHTTPClient(newHTTPClient()), sdk.WithoutKeys()),
+	}, nil
+}
+
+func (g *rig) close() error { return errors.Join(g.engine.close(), g.processor.close()) }
+
+// start starts the process of a number.
+func (g *rig) start(ctx context.Context, n uint64, metadata bool) error {
+	req := &progressorv1.StartRequest{Namespace: namespaceName, ProcessId: processID(n), Args: g.args}
+	if metadata {
+		req.Metadata = &structpb.Struct{}
+		if err := protojson.Unmarshal(processMetadata(n), req.Metadata); err != nil {
+			return err
+		}
+	}
+	_, err := g.api.Process.Start(ctx, req)
+	return asOverload(err)
+}
+
+// call calls the process of a number; a timeout of 0 is the namespace's.
+func (g *rig) call(ctx context.Context, n uint64, key string, timeout *durationpb.Duration) error {
+	_, err := g.api.Process.Call(ctx, &progressorv1.CallRequest{
+		Namespace: namespaceName, ProcessId: processID(n), Args: g.args, IdempotencyKey: key, Timeout: timeout,
+	})
+	return asOverload(err)
+}
+
+// asOverload makes of a RESOURCE_EXHAUSTED what the engine calls it.
+func asOverload(err error) error {
+	if connect.CodeOf(err) == connect.CodeResourceExhausted {
+		return fmt.Errorf("%w: %w", process.ErrOverloaded, err)
+	}
+	return err
+}
+
+// newHTTPClient keeps every connection that it has opened: there are never more than there are clients.
+func newHTTPClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConns: 100_000, MaxIdleConnsPerHost: 100_000, DisableCompression: true}}
+}
+
+// rpc measures calls over Connect to an engine that calls its processor over Connect.
+func (r *runner) rpc(ctx context.Context, v variant) error {
+	row := v.row(subjectEngine)
+	err := r.inScratch(ctx, func(d *scratch) error {
+		g, err := r.openRig(ctx, d, false, func(*progressorv1.Namespace) {})
+		if err != nil {
+			return err
+		}
+		calls, err := r.loadRig(ctx, d, g, v, row)
+		if err := errors.Join(err, g.close()); err != nil {
+			return err
+		}
+		return r.verify(ctx, d, row, acknowledged{process.TaskInit: int64(r.command.Processes), process.TaskCall: calls})
+	})
+	if err != nil {
+		return err
+	}
+	v.workload = "call"
+	return r.add(ctx, row, v)
+}
+
+func (r *runner) loadRig(ctx context.Context, d *scratch, g *rig, v variant, row *Row) (calls int64, err error) {
+	err = each(ctx, r.command.Processes, 64, func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), v.metadata) })
+	if err != nil {
+		return 0, err
+	}
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return 0, err
+	}
+	do := func(ctx context.Context, c *client) error {
+		key := ""
+		if v.keys {
+			key = requestKey(g.sequence.Add(1))
+		}
+		return g.call(ctx, c.random.Uint64N(uint64(r.command.Processes)), key, nil)
+	}
+	m := &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: g.engine.cpu, flushes: g.engine.flushes}
+	w, err := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}.run(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	row.rate(w)
+	return w.acknowledged, nil
+}

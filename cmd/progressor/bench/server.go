@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/internal/pgembed"
+)
+
+// server is the PostgreSQL that is measured: one of the caller's, or a private one that ends with the bench. Whatever is
+// measured gets a new database on it, which is dropped afterwards.
+type server struct {
+	dsn        string // as the caller gave it, or of the private server
+	admin      *pgx.Conn
+	private    *pgembed.Server // nil: the caller's
+	postmaster int             // 0: not on this machine
+}
+
+// openServer connects to the server of dsn, or starts a private one where dsn is empty.
+func openServer(ctx context.Context, dsn string, settings map[string]string) (*server, error) {
+	s := &server{dsn: dsn}
+	if dsn == "" {
+		private, err := pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: settings})
+		if err != nil {
+			return nil, err
+		}
+		s.private, s.dsn = private, private.DSN()
+	}
+	admin, err := pgx.Connect(ctx, s.dsn)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to PostgreSQL: %w", err), s.close(ctx))
+	}
+	s.admin = admin
+	var backend int
+	if err := admin.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&backend); err != nil {
+		return nil, errors.Join(fmt.Errorf("ask for the backend's process id: %w", err), s.close(ctx))
+	}
+	s.postmaster = postmasterOf(backend)
+	return s, nil
+}
+
+func (s *server) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	var errs []error
+	if s.admin != nil {
+		errs = append(errs, s.admin.Close(ctx))
+	}
+	if s.private != nil {
+		errs = append(errs, s.private.Stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// scratch is a database of the bench's own.
+type scratch struct {
+	server *server
+	name   string
+	dsn    string
+}
+
+func (s *server) createScratch(ctx context.Context) (*scratch, error) {
+	var suffix [4]byte
+	_, _ = rand.Read(suffix[:]) // it never fails
+	d := &scratch{server: s, name: "progressor_bench_" + hex.EncodeToString(suffix[:])}
+	var err error
+	if d.dsn, err = dsnWith(s.dsn, d.name); err != nil {
+		return nil, err
+	}
+	if _, err := s.admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{d.name}.Sanitize()+" TEMPLATE template0"); err != nil {
+		return nil, fmt.Errorf("create a database for the bench (its role needs CREATEDB): %w", err)
+	}
+	return d, nil
+}
+
+// drop works also where ctx has ended: an interrupted bench leaves nothing behind.
+func (d *scratch) drop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	admin, err := pgx.Connect(ctx, d.server.dsn) // the server's own connection breaks when its context ends
+	if err != nil {
+		return fmt.Errorf("drop database %s: %w", d.name, err)
+	}
+	_, err = admin.Exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{d.name}.Sanitize()+" WITH (FORCE)")
+	if err := errors.Join(err, admin.Close(ctx)); err != nil {
+		return fmt.Errorf("drop database %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// connect opens a connection to the database whose unqualified names are those of schema.
+func (d *scratch) connect(ctx context.Context, schema string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(d.dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.RuntimeParams["search_path"] = schema
+	cfg.RuntimeParams["application_name"] = "progressor bench"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the bench's database: %w", err)
+	}
+	return conn, nil
+}
+
+// checkpoint gives every measurement the same start. A role that may not ask for one measures without.
+func (s *server) checkpoint(ctx context.Context) error {
+	_, err := s.admin.Exec(ctx, `CHECKPOINT`)
+	if isPermissionDenied(err) {
+		return nil
+	}
+	return err
+}
+
+// clockAhead tells how far the server's clock is ahead of this machine's: the best of several tries, half a round trip off.
+func (s *server) clockAhead(ctx context.Context) (time.Duration, error) {
+	best, ahead := time.Hour, time.Duration(0)
+	for range 10 {
+		var theirs time.Time
+		begin := time.Now()
+		if err := s.admin.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&theirs); err != nil {
+			return 0, fmt.Errorf("read the server's clock: %w", err)
+		}
+		took := time.Since(begin)
+		if took < best {
+			best, ahead = took, theirs.Sub(begin.Add(took/2))
+		}
+	}
+	return ahead, nil
+}
+
+// dsnWith is a connection string for another database of the same server.
+func dsnWith(dsn, database string) (string, error) {
+	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
+		parsed, err := url.Parse(dsn)
+		if err != nil {
+			return "", errors.New("--dsn is no URL that can be read") // the cause quotes it, password and all
+		}
+		parsed.Path, parsed.RawPath = "/"+database, ""
+		query := parsed.Query()
+		query.Del("dbname")
+		query.Del("database")
+		parsed.RawQuery = query.Encode()
+		return parsed.String(), nil
+	}
+	return dsn + " dbname=" + database, nil // the last one counts
+}

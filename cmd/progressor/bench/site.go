@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/remote"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// namespaceName is the namespace of all workloads, builtinName its processor where that runs inside the engine.
+const (
+	namespaceName = "bench"
+	builtinName   = "bench"
+)
+
+// site is an engine in this process, on a database of its own.
+type site struct {
+	engine   *engine.Engine
+	store    *storage.Store
+	registry *prometheus.Registry
+	stop     context.CancelFunc
+	ended    chan error
+}
+
+// openSite brings the schema up and starts an engine.
+func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p processor.Processor) (*site, error) {
+	if err := storage.Migrate(ctx, dsn); err != nil {
+		return nil, err
+	}
+	s := &site{registry: prometheus.NewRegistry(), ended: make(chan error, 1)}
+	var err error
+	if s.store, err = storage.Open(ctx, storage.Config{DSN: dsn, Lanes: lanes, Logger: log, Registerer: s.registry}); err != nil {
+		return nil, err
+	}
+	s.engine, err = engine.New(ctx, engine.Config{
+		Store: s.store, Logger: log, Registerer: s.registry, Dial: remote.Dial, Address: "bench", Version: "bench",
+		Builtins: map[string]processor.Processor{builtinName: p},
+	})
+	if err != nil {
+		s.store.Close()
+		return nil, fmt.Errorf("start an engine: %w", err)
+	}
+	var running context.Context
+	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() { s.ended <- s.engine.Run(running) }()
+	return s, nil
+}
+
+// close drains the engine.
+func (s *site) close() error {
+	s.stop()
+	err := <-s.ended
+	s.store.Close()
+	return err
+}
+
+// builtinNamespace is served by the processor that openSite was given.
+func builtinNamespace(name, history string) *progressorv1.Namespace {
+	mode := progressorv1.HistoryMode_HISTORY_MODE_NONE
+	if history == historyFull {
+		mode = progressorv1.HistoryMode_HISTORY_MODE_FULL
+	}
+	return &progressorv1.Namespace{Namespace: name, HistoryMode: mode, Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: builtinName}},
+	}}
+}
+
+// onEngine lends an engine with the namespace of the bench on a new database, stops it and checks what it left behind. use
+// returns what was acknowledged.
+func (r *runner) onEngine(ctx context.Context, history string, p processor.Processor, row *Row,
+	use func(d *scratch, s *site) (acknowledged, error),
+) error {
+	return r.inScratch(ctx, func(d *scratch) error {
+		s, err := openSite(ctx, d.dsn, r.command.Lanes, r.logger(), p)
+		if err != nil {
+			return err
+		}
+		var done acknowledged
+		if _, err = s.engine.PutNamespace(ctx, builtinNamespace(namespaceName, history)); err == nil {
+			done, err = use(d, s)
+		}
+		if err := errors.Join(err, s.close()); err != nil {
+			return err
+		}
+		return r.verify(ctx, d, row, done)
+	})
+}
+
+func (r *runner) meterOf(s *site) *meter {
+	return &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: ownCPU, flushes: flushesOf(s.registry)}
+}

@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// alarmClock is the processor of timers: INIT sets a timer for the moment in its args, TIMEOUT notes how late it is.
+type alarmClock struct {
+	processor.Processor
+	ahead time.Duration // of the server's clock
+	want  int
+
+	mu       sync.Mutex
+	lateness histogram
+	all      chan struct{} // closed when the last timer has fired
+}
+
+func newAlarmClock(ahead time.Duration, want int) *alarmClock {
+	return &alarmClock{Processor: processor.BenchNoop(), ahead: ahead, want: want, all: make(chan struct{})}
+}
+
+// Process answers as BenchNoop does, and sets the timer.
+func (a *alarmClock) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	if req.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT {
+		a.fired(time.Since(req.GetScheduledTime().AsTime()) + a.ahead)
+	}
+	answer, err := a.Processor.Process(ctx, req)
+	if err == nil && req.GetType() == progressorv1.TaskType_TASK_TYPE_INIT && len(req.GetArgs()) == alarmBytes {
+		due := time.UnixMicro(int64(binary.BigEndian.Uint64(req.GetArgs())))
+		timer := processor.Result().SetTimerAt(due)
+		set, err := timer.Done()
+		if err != nil {
+			return nil, err
+		}
+		answer.GetResult().Action = set.GetResult().GetAction()
+	}
+	return answer, err
+}
+
+const alarmBytes = 8
+
+// alarmArgs are the args of a process whose timer is due then.
+func alarmArgs(due time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(due.UnixMicro()))
+}
+
+func (a *alarmClock) fired(late time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lateness.add(late)
+	if a.lateness.n == uint64(a.want) {
+		close(a.all)
+	}
+}
+
+// wait returns when all timers have fired.
+func (a *alarmClock) wait(ctx context.Context, atMost time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	select {
+	case <-a.all:
+		return nil
+	case <-ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return fmt.Errorf("%d of %d timers have fired: %w", a.lateness.n, a.want, context.Cause(ctx))
+}
+
+// timers measures two things: how quickly timers that are all due are drained, and how late timers are that are spread out.
+func (r *runner) timers(ctx context.Context, v variant) error {
+	ahead, err := r.server.clockAhead(ctx)
+	if err != nil {
+		return err
+	}
+	burst, spread := v.row(subjectEngine), v.row(subjectEngine)
+	burst.Note = fmt.Sprintf("%d due at once; latency is lateness", r.command.Timers)
+	spread.Note = fmt.Sprintf("%d over %s; latency is lateness", r.command.SpreadTimers, r.command.Spread)
+	clock := newAlarmClock(ahead, r.command.Timers)
+	err = r.onEngine(ctx, v.history, clock, burst, func(d *scratch, s *site) (acknowledged, error) {
+		return r.drainBurst(ctx, d, s, clock, burst)
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.add(ctx, burst, v); err != nil {
+		return err
+	}
+	r.step("timers, spread")
+	clock = newAlarmClock(ahead, r.command.SpreadTimers)
+	err = r.onEngine(ctx, v.history, clock, spread, func(d *scratch, s *site) (acknowledged, error) {
+		return r.drainSpread(ctx, d, s, clock, spread)
+	})
+	r.report.Rows = append(r.report.Rows, spread)
+	return err
+}
+
+// gauge is how many processes are started to learn how quickly that goes, and gaugeFirst the number of the first of them.
+const (
+	gauge      = 2000
+	gaugeFirst = 1 << 32
+)
+
+// drainBurst starts processes whose timers are all due at one moment after the last of them was started.
+func (r *runner) drainBurst(ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row) (acknowledged, error) {
+	begin := time.Now()
+	if err := startAlarms(ctx, s, gaugeFirst, gauge, func(int) []byte { return nil }); err != nil {
+		return nil, err
+	}
+	needed := time.Since(begin) * time.Duration(r.command.Timers) / gauge
+	due := time.Now().Add(needed*2 + 2*time.Second)
+	args := alarmArgs(due.Add(clock.ahead))
+	if err := startAlarms(ctx, s, 0, r.command.Timers, func(int) []byte { return args }); err != nil {
+		return nil, err
+	}
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return nil, err
+	}
+	if time.Until(due) < 0 {
+		return nil, errors.New("the timers were due before they were all set: the machine is too busy to measure")
+	}
+	if err := wait(ctx, time.Until(due)-20*time.Millisecond); err != nil {
+		return nil, err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := clock.wait(ctx, 10*time.Minute); err != nil {
+		return nil, err
+	}
+	if err := d.waitIdle(ctx); err != nil {
+		return nil, err
+	}
+	elapsed := time.Since(due)
+	spent, err := m.end(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row.fill(int64(r.command.Timers), elapsed, &clock.lateness, spent)
+	return acknowledged{process.TaskInit: int64(r.command.Timers) + gauge, process.TaskTimeout: int64(r.command.Timers)}, nil
+}
+
+// drainSpread starts processes whose timers are due one after the other.
+func (r *runner) drainSpread(ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row) (acknowledged, error) {
+	n := r.command.SpreadTimers
+	first := time.Now().Add(2*time.Second + time.Duration(n)*time.Millisecond/2)
+	err := startAlarms(ctx, s, 0, n, func(i int) []byte {
+		return alarmArgs(first.Add(clock.ahead + r.command.Spread*time.Duration(i)/time.Duration(n)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := wait(ctx, time.Until(first)); err != nil {
+		return nil, err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := clock.wait(ctx, r.command.Spread+time.Minute); err != nil {
+		return nil, err
+	}
+	elapsed := time.Since(first)
+	spent, err := m.end(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row.fill(int64(n), elapsed, &clock.lateness, spent)
+	return acknowledged{process.TaskInit: int64(n), process.TaskTimeout: int64(n)}, d.waitIdle(ctx)
+}
+
+// startAlarms starts n processes, numbered from first.
+func startAlarms(ctx context.Context, s *site, first, n int, args func(i int) []byte) error {
+	return each(ctx, n, fillers, func(ctx context.Context, i int) error {
+		_, err := s.engine.Start(ctx, engine.StartParams{
+			Key: process.Key{Namespace: namespaceName, ProcessID: processID(uint64(first + i))}, Args: args(i),
+		})
+		return err
+	})
+}

@@ -27,6 +27,7 @@ type commands struct {
 	Migrate migrateCmd `cmd:"" group:"engine" help:"Bring the database's schema up to date, or a step back."`
 	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Examine a database: versions, invariants, indexes, transactions, settings."`
 	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
+	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine, and the SQL of the reference on the same server."`
 
 	Start  startCmd  `cmd:"" group:"process" help:"Start a process."`
 	Call   callCmd   `cmd:"" group:"process" help:"Call a process and print its response."`

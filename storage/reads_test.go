@@ -1,0 +1,180 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func TestReadHistory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", events("a", "b", "c", "d", "e"))
+	b.process("other", events("x"))
+	for _, c := range []struct {
+		rng  storage.HistoryRange
+		want string
+	}{
+		{storage.HistoryRange{Limit: -1}, "1a 2b 3c 4d 5e "},
+		{storage.HistoryRange{Limit: 2}, "1a 2b "},
+		{storage.HistoryRange{Offset: 2, Limit: 2}, "3c 4d "},
+		{storage.HistoryRange{Offset: 5, Limit: 2}, ""},
+		{storage.HistoryRange{Limit: 2, Backward: true}, "5e 4d "},
+		{storage.HistoryRange{Offset: 3, Limit: -1, Backward: true}, "2b 1a "},
+		{storage.HistoryRange{Offset: 1, Limit: 9, Backward: true}, ""},
+	} {
+		got, err := b.ReadHistory(key("p"), c.rng)
+		text := ""
+		for _, e := range must(t, got, err) {
+			text += fmt.Sprintf("%d%s ", e.EventID, e.Payload)
+		}
+		equal(t, fmt.Sprintf("%+v", c.rng), text, c.want)
+	}
+	// Many readers at once are each handed their own.
+	all(300, func(i int) {
+		k, want := "p", 5
+		if i%2 == 0 {
+			k, want = "other", 1
+		}
+		got, err := b.ReadHistory(key(k), storage.HistoryRange{Limit: -1})
+		if err != nil || len(got) != want {
+			t.Errorf("reader %d of %s: %d events, %v", i, k, len(got), err)
+		}
+	})
+	got, err := b.ReadHistory(key("none"), storage.HistoryRange{Limit: -1})
+	equal(t, "of no process", len(must(t, got, err)), 0)
+}
+
+func TestReadAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p")
+	w := b.call("p")
+	refs := []storage.TaskRef{{Key: key("p"), TaskID: w.TaskID}, {Key: key("q"), TaskID: c.TaskID}, {Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: c.TaskID}}
+	answers, err := b.ReadAnswers(t.Context(), refs)
+	equal(t, "before the end", len(must(t, answers, err)), 0)
+	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Response = []byte("yes") }))
+	answers, err = b.ReadAnswers(t.Context(), refs)
+	equal(t, "two who wait for one task", len(must(t, answers, err)), 2)
+	equal(t, "the answer", []any{answers[0].Ord > 1, string(answers[0].Response), answers[0].Status, answers[0].TaskType}, "[true yes FINISHED CALL]")
+	answers, err = b.ReadAnswers(t.Context(), nil)
+	equal(t, "of nobody", len(must(t, answers, err)), 0)
+}
+
+func TestGetTaskAndTrace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", events("a", "b"), timer(time.Hour))
+	c := b.claim("p", keyed("k", "x"))
+	w := b.call("p")
+	tasks, evs, err := b.TraceTasks(t.Context(), key("p"), 0, 10)
+	text := ""
+	for _, task := range must(t, tasks, err) {
+		text += fmt.Sprintf("%s %s#%d ", task.TaskType, task.Status, task.Attempt)
+	}
+	equal(t, "the trace", text, "INIT FINISHED#1 TIMEOUT BLOCKED#0 CALL RUNNING#1 CALL WAITING#0 ")
+	equal(t, "its events", []any{len(evs), evs[1].TaskID == tasks[0].TaskID, string(evs[1].Payload)}, "[2 true b]")
+	page, evs, err := b.TraceTasks(t.Context(), key("p"), tasks[1].TaskID, 1)
+	equal(t, "a page", []any{len(must(t, page, err)), page[0].TaskID, len(evs)}, []any{1, c.TaskID, 0})
+	page, _, err = b.TraceTasks(t.Context(), key("p"), w.TaskID, 1)
+	equal(t, "behind the end", len(must(t, page, err)), 0)
+	for id, want := range map[int64]process.TaskStatus{tasks[0].TaskID: "FINISHED", c.TaskID: "RUNNING", w.TaskID: "WAITING"} {
+		task, err := b.GetTask(t.Context(), key("p"), id)
+		equal(t, "a task", must(t, task, err).Status, want)
+		equal(t, "its end", task.FinishedTime.Unix() == 0, want != "FINISHED")
+	}
+	task, err := b.GetTask(t.Context(), key("p"), c.TaskID)
+	equal(t, "its key and args", []any{*must(t, task, err).IdempotencyKey, string(task.Args), task.RunningTime != nil}, "[k args true]")
+	if _, err := b.GetTask(t.Context(), key("q"), c.TaskID); !errors.Is(err, process.ErrTaskNotFound) {
+		t.Errorf("a task of another process: %v", err)
+	}
+	list := ask[string](b, "SELECT string_agg(task_type || ' ' || status, ', ' ORDER BY task_id) FROM task_list WHERE process_id = 'p'")
+	equal(t, "the view", list, "INIT FINISHED, TIMEOUT BLOCKED, CALL RUNNING, CALL WAITING")
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for n := range 7 {
+		id := fmt.Sprintf("p%d", n)
+		if n%2 == 0 {
+			b.wreck(id)
+		} else {
+			b.process(id)
+		}
+	}
+	// Some were made in one moment, and broke in one.
+	b.exec("UPDATE processes SET created_time = (SELECT created_time FROM processes WHERE process_id = 'p3') WHERE process_id IN ('p2', 'p4')")
+	b.exec("UPDATE processes SET attention_time = x.t, status_changed_time = x.t FROM (SELECT attention_time AS t FROM processes WHERE process_id = 'p4') x WHERE process_id IN ('p2', 'p6')")
+	walk := func(next func(storage.Page) ([]storage.Process, error), by func(storage.Process) time.Time) (text string) {
+		var page storage.Page
+		for {
+			rows, err := next(page)
+			for _, r := range must(t, rows, err) {
+				text += r.ProcessID + " "
+				page = storage.Page{Time: by(r), ID: r.ProcessID}
+			}
+			text += "| "
+			if len(rows) < 2 {
+				return text
+			}
+		}
+	}
+	ctx := t.Context()
+	created := func(p storage.Process) time.Time { return p.CreatedTime }
+	equal(t, "by creation", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListByCreated(ctx, ns, p, 2) }, created), "p6 p5 | p4 p3 | p2 p1 | p0 | ")
+	equal(t, "by id", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListByID(ctx, ns, p, 2) }, created), "p0 p1 | p2 p3 | p4 p5 | p6 | ")
+	equal(t, "in error", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListAttention(ctx, ns, process.StatusError, p, 2) },
+		func(p storage.Process) time.Time { return *p.AttentionTime }), "p6 p4 | p2 p0 | | ")
+	rows, err := b.ListAttention(ctx, ns, process.StatusCompleted, storage.Page{}, 9)
+	equal(t, "completed", len(must(t, rows, err)), 0)
+	if _, err := b.GetProcess(ctx, key("none")); !errors.Is(err, process.ErrProcessNotFound) {
+		t.Errorf("no process: %v", err)
+	}
+}
+
+func TestPutProcess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx := t.Context()
+	at := time.Now().Add(time.Hour)
+	in := storage.Import{
+		Key: key("p"), Status: process.StatusRunning, AuxState: []byte("state"), Context: []byte("ctx"), Metadata: []byte(`{"a": 1}`),
+		Events: []storage.NewEvent{{Payload: []byte("a")}, {Metadata: []byte(`{"v": 2}`), Timestamp: time.Unix(100, 0)}},
+		Timers: []storage.SetTimer{{At: at}, {Name: "n", At: at.Add(-2 * time.Hour), Remove: true}},
+	}
+	row, err := b.PutProcess(ctx, in)
+	equal(t, "the row", []any{must(t, row, err).Status, row.LastEventID, string(row.Metadata), row.Detail == nil}, `[RUNNING 2 {"a": 1} true]`)
+	b.is("p", "RUNNING e2: TIMEOUT waits for time#0, REMOVE n waits for time#0")
+	if _, err := b.PutProcess(ctx, in); !errors.Is(err, process.ErrProcessExists) {
+		t.Errorf("again: %v", err)
+	}
+	c := b.searchTimers(9)
+	equal(t, "its timer", []any{len(c), c[0].TaskType, string(c[0].Context), c[0].LastEventID}, "[1 REMOVE ctx 2]")
+
+	// In ERROR nothing waits: the timers are those that the error has cancelled, and a repair sets them.
+	in.Key, in.Status, in.Detail = key("q"), process.StatusError, "broke elsewhere"
+	row, err = b.PutProcess(ctx, in)
+	equal(t, "the broken row", []any{must(t, row, err).Status, *row.Detail, *row.CorruptedBy, *row.Attention}, "[ERROR broke elsewhere 0 ERROR]")
+	b.is("q", "ERROR e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!")
+	b.simpleRepair("q")
+	b.is("q", "RUNNING e2: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, TIMEOUT waits for time#0, REMOVE n waits for time#0")
+	in.Key = key("r")
+	must(t, 0, func() error { _, err := b.PutProcess(ctx, in); return err }())
+	saved := b.save(end(b.repair("r").Claim, storage.Finished, func(c *storage.Completion) { c.Events = []storage.NewEvent{{Payload: []byte("c")}} }))
+	equal(t, "what goes next", saved.Next.TaskType, process.TaskRemove)
+	b.is("r", "RUNNING e3: TIMEOUT CANCELLED!, REMOVE n CANCELLED!, REPAIR FINISHED, TIMEOUT waits for time#0, REMOVE n runs#1")
+}
+
+func TestPutProcessOfNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	row, err := b.PutProcess(t.Context(), storage.Import{Key: key("p"), Status: process.StatusRunning})
+	equal(t, "the row", []any{must(t, row, err).LastEventID, row.AuxState == nil, row.Metadata == nil}, "[0 true true]")
+	b.is("p", "RUNNING e0")
+}

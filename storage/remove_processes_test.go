@@ -1,0 +1,135 @@
+package storage_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func (b *bench) remove(id string) {
+	b.t.Helper()
+	if err := b.RemoveProcess(b.t.Context(), key(id)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestRemoveAnswersEverybody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour), named(time.Hour, "n"))
+	ended := b.claim("p", keyed("ended", "x"))
+	b.save(end(ended, storage.Finished, func(c *storage.Completion) { c.Response = []byte("kept") }))
+	forgotten := b.claim("p")
+	b.save(end(forgotten, storage.Finished))
+	runs, waits := b.claim("p"), b.call("p")
+	b.remove("p")
+	b.is("p", "none")
+	refs := []storage.TaskRef{{Key: key("p"), TaskID: ended.TaskID}, {Key: key("p"), TaskID: runs.TaskID}, {Key: key("p"), TaskID: waits.TaskID}, {Key: key("p"), TaskID: forgotten.TaskID}}
+	answers, err := b.ReadAnswers(t.Context(), refs)
+	got := map[int32]string{}
+	for _, a := range must(t, answers, err) {
+		got[a.Ord] = string(a.Status) + " " + string(a.Response)
+	}
+	equal(t, "answers", got, map[int32]string{0: "FINISHED kept", 1: "CANCELLED ", 2: "CANCELLED "})
+	if _, err := b.SaveResult(end(runs, storage.Finished, events("late"))); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("the attempt that ran: %v", err)
+	}
+	task, err := b.GetTask(t.Context(), key("p"), runs.TaskID)
+	equal(t, "the task", []any{must(t, task, err).Status, task.TaskType}, "[CANCELLED CALL]")
+	if err := b.RemoveProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
+		t.Errorf("a second removal: %v", err)
+	}
+	// The id is free again, and its tokens go on growing.
+	equal(t, "the token", b.start("p").FencingToken > runs.FencingToken, true)
+}
+
+func TestRemoveInEveryStatus(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start("init")
+	b.tryInit("waiting", func(in *storage.Init) { in.Capture = false })
+	b.wreckByTimer("error")
+	b.repair("error", placeless)
+	b.process("completed")
+	b.save(end(b.claim("completed"), storage.Completed))
+	for _, id := range []string{"init", "waiting", "error", "completed"} {
+		b.remove(id)
+		b.is(id, "none")
+	}
+	equal(t, "what is left", ask[int](b, "SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running) + (SELECT count(*) FROM processes)"), 0)
+	equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
+}
+
+// A long history goes in batches; meanwhile the process is gone for everybody, and its id is taken.
+func TestRemoveLongHistory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", payload)
+		SELECT namespace, process_id, n, task_id, 1, now(), 'x' FROM tasks, generate_series(1, 5000) n`)
+	b.exec("UPDATE processes SET last_event_id = 5000")
+	c := b.claim("p", keyed("k", "x"))
+	// A result that removes deletes the first batch with it. The rest is left to PurgeRemoved, on whatever node.
+	b.save(end(c, storage.Removed, func(c *storage.Completion) { c.Response = []byte("bye") }))
+	equal(t, "events after the first batch", ask[int](b, "SELECT count(*) FROM events"), 4000)
+	if _, err := b.GetProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
+		t.Errorf("the process that goes: %v", err)
+	}
+	equal(t, "requests meanwhile", []any{b.call("p").Outcome, b.tryInit("p").Outcome, b.call("p", keyed("k", "x")).Outcome}, "[not_found exists replayed]")
+	list, err := b.ListByID(t.Context(), ns, storage.Page{}, 10)
+	equal(t, "listed", len(must(t, list, err)), 0)
+	other := open(t, b.dsn, storage.Config{})
+	for rounds := 1; ; rounds++ {
+		n, err := other.PurgeRemoved(t.Context())
+		if must(t, n, err) == 0 {
+			break
+		}
+		if rounds > 10 {
+			t.Fatal("it never ends")
+		}
+	}
+	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
+	equal(t, "the id", b.tryInit("p").Outcome, storage.Captured)
+}
+
+func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", payload)
+		SELECT namespace, process_id, n, task_id, 1, now(), 'x' FROM tasks, generate_series(1, 5000) n`)
+	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, idempotency_key)
+		SELECT namespace, process_id, task_id + n, 'CALL', 'FINISHED', 1, fencing_token + n, now(), now(), now(), 'k' || n FROM tasks, generate_series(1, 3000) n`)
+	b.exec("UPDATE processes SET last_event_id = 5000")
+	b.remove("p")
+	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
+	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers"), 3000)
+}
+
+// Operators that remove one process at once, beside its own end: one wins, the others are told.
+func TestRemoveByMany(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	c := b.start("p")
+	errs := make([]error, 20)
+	all(len(errs), func(i int) {
+		if i == 0 {
+			_, errs[i] = b.SaveResult(end(c, storage.Removed))
+			return
+		}
+		errs[i] = b.RemoveProcess(t.Context(), key("p"))
+	})
+	won := 0
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			won++
+		case !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrProcessNotFound):
+			t.Errorf("remover %d: %v", i, err)
+		}
+	}
+	equal(t, "winners", won, 1)
+}

@@ -53,7 +53,8 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 		return nil, &historyTooLargeError{events: c.LastEventID}
 	}
 	if h.events, err = e.store.ReadHistory(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, rng); err != nil {
-		return nil, err
+		// Not the processor's doing, and it has seen nothing of the task: another attempt is made when the database is back.
+		return nil, fmt.Errorf("%w: %w", errGivenBack, err)
 	}
 	for i := range h.events {
 		h.bytes += len(h.events[i].Payload) + len(h.events[i].Metadata)

@@ -6,10 +6,10 @@ WITH i AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.task_id
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
          AS x(namespace, process_id, task_id, fencing_token)
-    JOIN tasks t ON t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
+    JOIN tasks t ON t.namespace = ANY (ARRAY[x.namespace]) AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
      AND t.xmin = pg_current_xact_id()::xid),
 d AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
   RETURNING s.*),
 k AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,

@@ -16,7 +16,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.kind, p.created_time
-  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+  FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = @node_id::bigint
    AND NOT (r.fencing_token = ANY (@known_tokens::bigint[]))
    AND r.running_time < statement_timestamp() - (@older_than_us::bigint) * interval '1 microsecond'
@@ -30,7 +30,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.kind, p.created_time
-  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+  FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = @node_id::bigint
    AND EXISTS (SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
-                WHERE k.namespace = r.namespace AND k.process_id = r.process_id);
+                WHERE k.namespace = ANY (ARRAY[r.namespace]) AND k.process_id = r.process_id);

@@ -5,9 +5,9 @@ WITH i AS MATERIALIZED (
   SELECT t.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
                              unnest(@timer_names::text[]), unnest(@drop_alls::bool[]))
                   AS t(namespace, process_id, fencing_token, timer_name, drop_all)
-    JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token),
+    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token),
 d AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
      AND s.timer_name IS NOT NULL AND (i.drop_all OR s.timer_name = i.timer_name) RETURNING s.*)
 INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
                    retry_interval, timer_name, idempotency_key, args, context)
@@ -21,4 +21,4 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, 
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
                   unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@ats::timestamptz[]), unnest(@afters_us::bigint[]))
        AS t(namespace, process_id, fencing_token, timer_name, timer_type, at, after_us)
-  JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token;
+  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token;

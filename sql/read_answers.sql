@@ -3,12 +3,12 @@
 SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
        AS k(ord, namespace, process_id, task_id)
-  JOIN tasks t ON t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id
+  JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
 UNION ALL
 SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
        AS k(ord, namespace, process_id, task_id)
-  JOIN answers t ON t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id;
+  JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id;
 
 -- ReadRequests finds what idempotent requests were accepted as.
 -- name: ReadRequests :many
@@ -18,9 +18,9 @@ SELECT * FROM requests WHERE request_id = ANY (@request_ids::uuid[]);
 -- task went back to schedule. A Save that was not applied finds its token in running still.
 -- name: ReadApplied :many
 SELECT k.ord::int AS ord,
-       EXISTS (SELECT 1 FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)::bool AS holds,
-       (EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id AND t.fencing_token = k.fencing_token)
-        OR EXISTS (SELECT 1 FROM answers a WHERE a.namespace = k.namespace AND a.process_id = k.process_id AND a.task_id = k.task_id AND a.fencing_token = k.fencing_token)
+       EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)::bool AS holds,
+       (EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id AND t.fencing_token = k.fencing_token)
+        OR EXISTS (SELECT 1 FROM answers a WHERE a.namespace = ANY (ARRAY[k.namespace]) AND a.process_id = k.process_id AND a.task_id = k.task_id AND a.fencing_token = k.fencing_token)
         OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id AND s.fencing_token = k.fencing_token))::bool AS applied
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
        AS k(ord, namespace, process_id, task_id, fencing_token);

@@ -8,15 +8,15 @@ WITH i AS MATERIALIZED (
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
                     unnest(@responses::bytea[]), unnest(@rejections::text[]), unnest(@drop_keys::bool[]))
          AS t(ord, namespace, process_id, fencing_token, response, rejection, drop_key)
-    JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id AND p.removed_time IS NULL
-    LEFT JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+    LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (
-  UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = i.namespace AND p.process_id = i.process_id),
+  UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id),
 dr AS (
-  DELETE FROM running r USING i WHERE r.namespace = i.namespace AND r.process_id = i.process_id),
+  DELETE FROM running r USING i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id),
 ds AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
 dq AS (
   DELETE FROM requests q USING i WHERE i.drop_key AND q.request_id = ANY (@dropped_request_ids::uuid[]) AND q.namespace = i.namespace
@@ -33,19 +33,19 @@ SELECT i.ord::int AS ord FROM i;
 -- name: PurgeHistory :one
 WITH k AS MATERIALIZED (
   SELECT t.namespace, t.process_id FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS t(namespace, process_id)
-    JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id AND p.removed_time IS NOT NULL),
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NOT NULL),
 e AS (
   DELETE FROM events e USING (
     SELECT x.* FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.event_id FROM events v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.event_id LIMIT @lim::int) x) d
-   WHERE e.namespace = d.namespace AND e.process_id = d.process_id AND e.event_id = d.event_id RETURNING 1),
+   WHERE e.namespace = ANY (ARRAY[d.namespace]) AND e.process_id = d.process_id AND e.event_id = d.event_id RETURNING 1),
 t AS (
   DELETE FROM tasks t USING (
     SELECT x.* FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT @lim::int) x) d
-   WHERE t.namespace = d.namespace AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.*),
+   WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.*),
 an AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, failure, rejection)
   SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection
@@ -56,9 +56,9 @@ SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t))::bigint AS deleted;
 -- DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
 -- name: DeleteRemoved :execrows
 DELETE FROM processes p USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
- WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = p.namespace AND e.process_id = p.process_id)
-   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = p.namespace AND t.process_id = p.process_id);
+ WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
+   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id);
 
 -- name: ListRemoved :many
 SELECT namespace, process_id FROM processes WHERE removed_time IS NOT NULL ORDER BY removed_time LIMIT @lim::int;

@@ -12,5 +12,4 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, CASE WHEN t.after_us >
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
                   unnest(@afters_us::bigint[]), unnest(@counteds::bool[]), unnest(@failures::text[]))
        AS t(namespace, process_id, task_id, fencing_token, after_us, counted, failure)
-  JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
-  JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id;
+  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token;

@@ -14,10 +14,10 @@ WITH i AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.task_id
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
          AS x(namespace, process_id, task_id, fencing_token)
-    JOIN tasks t ON t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
+    JOIN tasks t ON t.namespace = ANY (ARRAY[x.namespace]) AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
      AND t.xmin = pg_current_xact_id()::xid),
 d AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context),
 k AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,

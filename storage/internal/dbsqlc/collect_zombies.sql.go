@@ -74,7 +74,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.kind, p.created_time
-  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+  FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = $1::bigint
    AND NOT (r.fencing_token = ANY ($2::bigint[]))
    AND r.running_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
@@ -170,10 +170,10 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.kind, p.created_time
-  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
+  FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = $1::bigint
    AND EXISTS (SELECT 1 FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS k(namespace, process_id)
-                WHERE k.namespace = r.namespace AND k.process_id = r.process_id)
+                WHERE k.namespace = ANY (ARRAY[r.namespace]) AND k.process_id = r.process_id)
 `
 
 type ListRunningOfParams struct {

@@ -12,7 +12,7 @@ import (
 const lockProcesses = `-- name: LockProcesses :one
 SELECT count(*) FROM (
   SELECT 1 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
-    JOIN processes p ON p.namespace = k.namespace AND p.process_id = k.process_id
+    JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
    ORDER BY p.namespace, p.process_id FOR NO KEY UPDATE OF p) locked
 `
 
@@ -24,6 +24,11 @@ type LockProcessesParams struct {
 // LockProcesses is the first statement of every transaction that moves tasks: all its processes, in key order. What follows
 // sees, in snapshots of its own, everything that earlier holders of the locks have stored. That order is what makes lost
 // wake-ups and deadlocks impossible.
+//
+// Here and in all statements of the hot path a table is joined by "namespace = ANY (ARRAY[x])", never by "namespace = x". The two
+// mean the same, but the first is no key of a merge join, so the planner has no use for a full index scan and reaches the table by
+// its primary key whatever its statistics say. With "= x" a plan made while running was empty read all of running in every flush:
+// 254 us a result instead of 50.
 func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) (int64, error) {
 	row := db.QueryRow(ctx, lockProcesses, arg.Namespaces, arg.ProcessIds)
 	var count int64

@@ -15,9 +15,9 @@ WITH i AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.fencing_token, t.timer_name, t.drop_all FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),
                              unnest($4::text[]), unnest($5::bool[]))
                   AS t(namespace, process_id, fencing_token, timer_name, drop_all)
-    JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token),
+    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token),
 d AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
      AND s.timer_name IS NOT NULL AND (i.drop_all OR s.timer_name = i.timer_name) RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context)
 INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
                    retry_interval, timer_name, idempotency_key, args, context)
@@ -53,7 +53,7 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, 
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),
                   unnest($4::text[]), unnest($5::text[]), unnest($6::timestamptz[]), unnest($7::bigint[]))
        AS t(namespace, process_id, fencing_token, timer_name, timer_type, at, after_us)
-  JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
+  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
 `
 
 type SetTimersParams struct {

@@ -26,9 +26,9 @@ WITH i AS MATERIALIZED (
                     unnest($11::int[]), unnest($12::bool[]), unnest($13::bigint[]), unnest($14::int[]))
          AS t(ord, namespace, process_id, task_type, args, context, idempotency_key, request_id, fingerprint, history_range,
               priority, capture, step_timeout_us, max_waiting)
-    LEFT JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id AND p.removed_time IS NULL
-    LEFT JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id
-    LEFT JOIN requests q ON q.request_id = t.request_id
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+    LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
+    LEFT JOIN requests q ON q.request_id = ANY (ARRAY[t.request_id])
     CROSS JOIN LATERAL (SELECT count(*) AS waiting FROM (
         SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
            AND s.waits_for IN ('process', 'place') LIMIT t.max_waiting) x) w),

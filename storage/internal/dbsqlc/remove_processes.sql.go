@@ -13,9 +13,9 @@ import (
 
 const deleteRemoved = `-- name: DeleteRemoved :execrows
 DELETE FROM processes p USING ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
- WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = p.namespace AND e.process_id = p.process_id)
-   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = p.namespace AND t.process_id = p.process_id)
+ WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
+   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id)
 `
 
 type DeleteRemovedParams struct {
@@ -64,19 +64,19 @@ func (q *Queries) ListRemoved(ctx context.Context, db DBTX, lim int32) ([]ListRe
 const purgeHistory = `-- name: PurgeHistory :one
 WITH k AS MATERIALIZED (
   SELECT t.namespace, t.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS t(namespace, process_id)
-    JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id AND p.removed_time IS NOT NULL),
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NOT NULL),
 e AS (
   DELETE FROM events e USING (
     SELECT x.namespace, x.process_id, x.event_id FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.event_id FROM events v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.event_id LIMIT $3::int) x) d
-   WHERE e.namespace = d.namespace AND e.process_id = d.process_id AND e.event_id = d.event_id RETURNING 1),
+   WHERE e.namespace = ANY (ARRAY[d.namespace]) AND e.process_id = d.process_id AND e.event_id = d.event_id RETURNING 1),
 t AS (
   DELETE FROM tasks t USING (
     SELECT x.namespace, x.process_id, x.task_id FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
-   WHERE t.namespace = d.namespace AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection),
+   WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection),
 an AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, failure, rejection)
   SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection
@@ -105,15 +105,15 @@ WITH i AS MATERIALIZED (
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
                     unnest($5::bytea[]), unnest($6::text[]), unnest($7::bool[]))
          AS t(ord, namespace, process_id, fencing_token, response, rejection, drop_key)
-    JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id AND p.removed_time IS NULL
-    LEFT JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+    LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (
-  UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = i.namespace AND p.process_id = i.process_id),
+  UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id),
 dr AS (
-  DELETE FROM running r USING i WHERE r.namespace = i.namespace AND r.process_id = i.process_id),
+  DELETE FROM running r USING i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id),
 ds AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = i.namespace AND s.process_id = i.process_id
+  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
 dq AS (
   DELETE FROM requests q USING i WHERE i.drop_key AND q.request_id = ANY ($8::uuid[]) AND q.namespace = i.namespace

@@ -20,8 +20,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, CASE WHEN t.after_us >
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
                   unnest($5::bigint[]), unnest($6::bool[]), unnest($7::text[]))
        AS t(namespace, process_id, task_id, fencing_token, after_us, counted, failure)
-  JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
-  JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id
+  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
 `
 
 type RetryTasksParams struct {

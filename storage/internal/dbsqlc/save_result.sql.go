@@ -27,8 +27,8 @@ WITH i AS MATERIALIZED (
                     unnest($17::bigint[]), unnest($18::bool[]), unnest($19::bigint[]))
          AS t(ord, namespace, process_id, task_id, fencing_token, outcome, aux_state, metadata, event_count, response, failure, rejection,
               detail, timer_action, timer_type, timer_at, timer_after_us, promote, step_timeout_us)
-    JOIN running r ON r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
-    JOIN processes p ON p.namespace = t.namespace AND p.process_id = t.process_id),
+    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+    JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id),
 g AS (
   SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.old_status, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id,
          coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,
@@ -44,7 +44,7 @@ g AS (
        ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
     LEFT JOIN LATERAL (
       SELECT s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context
-        FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for = 'time'
+        FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for::text = 'time'
          AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
@@ -70,7 +70,7 @@ up AS (
          attention_time = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.attention_time END,
          detail = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.detail ELSE f.detail END,
          corrupted_by = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.corrupted_by ELSE f.task_id END
-    FROM f WHERE p.namespace = f.namespace AND p.process_id = f.process_id AND f.outcome IN ('finish', 'fail', 'complete')),
+    FROM f WHERE p.namespace = ANY (ARRAY[f.namespace]) AND p.process_id = f.process_id AND f.outcome IN ('finish', 'fail', 'complete')),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
@@ -87,23 +87,23 @@ tk AS (
          response, NULLIF(failure, '')::jsonb, NULLIF(rejection, '')::jsonb
     FROM f WHERE outcome <> 'retry'),
 dl AS (
-  DELETE FROM running r USING f WHERE r.namespace = f.namespace AND r.process_id = f.process_id AND NOT f.promoted),
+  DELETE FROM running r USING f WHERE r.namespace = ANY (ARRAY[f.namespace]) AND r.process_id = f.process_id AND NOT f.promoted),
 pr AS (
   UPDATE running r SET task_id = f.next_task_id, task_type = f.next_task_type, attempt = f.next_attempt, priority = f.next_priority,
          fencing_token = f.next_token, node_id = $29::bigint, deadline = statement_timestamp() + f.step_timeout_us * interval '1 microsecond',
          scheduled_time = f.next_scheduled_time, running_time = statement_timestamp(), retry_interval = f.next_retry_interval,
          timer_name = f.next_timer_name, history_range = f.next_history_range, idempotency_key = f.next_idempotency_key,
          args = f.next_args, context = f.next_context
-    FROM f WHERE r.namespace = f.namespace AND r.process_id = f.process_id AND f.promoted),
+    FROM f WHERE r.namespace = ANY (ARRAY[f.namespace]) AND r.process_id = f.process_id AND f.promoted),
 sd AS (
-  DELETE FROM schedule s USING f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND s.task_id = f.wait_task_id
+  DELETE FROM schedule s USING f WHERE s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id AND s.task_id = f.wait_task_id
      AND f.promoted),
 mk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'place' ELSE 'process' END::waits_for
-    FROM f WHERE s.namespace = f.namespace AND s.process_id = f.process_id AND f.call_task_id IS NOT NULL AND NOT f.promoted
+    FROM f WHERE s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id AND f.call_task_id IS NOT NULL AND NOT f.promoted
      AND s.waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'process' ELSE 'place' END::waits_for),
 td AS (
-  DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = f.namespace AND s.process_id = f.process_id
+  DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id
      AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context),
 tc AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
@@ -187,6 +187,7 @@ type SaveResultRow struct {
 // timer_action: ” keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
 // The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
 // It goes into running where the item may go on (promote), else it waits for a place.
+// (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
 // Events come with their own keys and find their item by its number, in a hashed subplan: a fenced item writes none.
 // A later row may wait for a place already: SearchTimers takes a timer that was due before a call of the same moment came.
 func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams) ([]SaveResultRow, error) {

@@ -55,10 +55,10 @@ WITH ready AS MATERIALIZED (
     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
            s.history_range, s.idempotency_key, s.args, s.context, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
            p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
-      FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
+      FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
      WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
-       AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
-       AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for = 'place')
+       AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[s.namespace]) AND r.process_id = s.process_id)
+       AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for = 'place')
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
      ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
 ins AS (
@@ -69,7 +69,7 @@ ins AS (
          retry_interval, timer_name, history_range, idempotency_key, args, context FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
 del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ins.namespace AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
+  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
        r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,

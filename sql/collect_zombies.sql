@@ -30,7 +30,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.kind, p.created_time
-  FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
- WHERE r.node_id = @node_id::bigint
-   AND EXISTS (SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
-                WHERE k.namespace = ANY (ARRAY[r.namespace]) AND k.process_id = r.process_id);
+  FROM (SELECT DISTINCT x.namespace, x.process_id FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS x(namespace, process_id)) k
+  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id
+  JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
+ WHERE r.node_id = @node_id::bigint;

@@ -1,4 +1,5 @@
--- LockProcesses is the first statement of every transaction that moves tasks: all its processes, in key order. What follows
+-- LockProcesses is the first statement of every transaction that moves tasks: all its processes, in key
+-- order (the arrays are sorted by it). What follows
 -- sees, in snapshots of its own, everything that earlier holders of the locks have stored. That order is what makes lost
 -- wake-ups and deadlocks impossible.
 --
@@ -8,6 +9,6 @@
 -- 254 us a result instead of 50.
 -- name: LockProcesses :one
 SELECT count(*) FROM (
-  SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
+  SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) WITH ORDINALITY AS k(namespace, process_id, n)
     JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
-   ORDER BY p.namespace, p.process_id FOR NO KEY UPDATE OF p) locked;
+   ORDER BY k.n FOR NO KEY UPDATE OF p) locked;

@@ -6,7 +6,7 @@ WITH i AS MATERIALIZED (
          p.detail, p.corrupted_by, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
          coalesce(q.task_id IS NULL AND p.status = 'ERROR', false) AS acceptable,
-         r.task_id IS NOT NULL OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id) AS repairing
+         r.task_id IS NOT NULL OR (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT 1) IS NOT NULL AS repairing
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
                     unnest(@args::bytea[]), unnest(@contexts::bytea[]), unnest(@idempotency_keys::text[]),
                     unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@history_ranges::text[]),

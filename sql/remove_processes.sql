@@ -1,13 +1,13 @@
 -- RemoveProcesses makes processes go, with what runs and waits in them; their histories follow in batches (PurgeHistory,
 -- DeleteRemoved). It runs after LockProcesses. fencing_token 0: whatever runs is fenced off (an operator's removal); else only
 -- the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers.
--- drop_key: the idempotency key of the attempt's request goes too (a rejected INIT).
+-- dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
 -- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
   SELECT t.*, r.task_id, r.task_type, r.fencing_token AS running_token
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
-                    unnest(@responses::bytea[]), unnest(@rejections::text[]), unnest(@drop_keys::bool[]))
-         AS t(ord, namespace, process_id, fencing_token, response, rejection, drop_key)
+                    unnest(@responses::bytea[]), unnest(@rejections::text[]), unnest(@dropped::uuid[]), unnest(@open_dropped::uuid[]))
+         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
@@ -19,7 +19,7 @@ ds AS (
   DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
 dq AS (
-  DELETE FROM requests q USING i WHERE i.drop_key AND q.request_id = ANY (@dropped_request_ids::uuid[]) AND q.namespace = i.namespace
+  DELETE FROM requests q USING i WHERE q.request_id = ANY (ARRAY[i.dropped, i.open_dropped]) AND q.namespace = i.namespace
      AND q.process_id = i.process_id AND q.task_id = i.task_id),
 an AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, rejection)
@@ -30,10 +30,11 @@ an AS (
 SELECT i.ord::int AS ord FROM i;
 
 -- PurgeHistory deletes up to lim events and tasks of each removed process; the answers to keyed requests stay in answers.
+-- It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
 -- name: PurgeHistory :one
 WITH k AS MATERIALIZED (
   SELECT t.namespace, t.process_id FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS t(namespace, process_id)
-    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NOT NULL),
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND (p.removed_time IS NULL)::int = 0),
 e AS (
   DELETE FROM events e USING (
     SELECT x.* FROM k CROSS JOIN LATERAL (
@@ -56,7 +57,7 @@ SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t))::bigint AS deleted;
 -- DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
 -- name: DeleteRemoved :execrows
 DELETE FROM processes p USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
- WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NOT NULL
+ WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id);
 

@@ -11,7 +11,7 @@ WITH ready AS MATERIALIZED (
       FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
      WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
        AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[s.namespace]) AND r.process_id = s.process_id)
-       AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for = 'place')
+       AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for::text = 'place')
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
      ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
 ins AS (

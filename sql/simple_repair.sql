@@ -15,11 +15,11 @@ ok AS MATERIALIZED (SELECT * FROM i WHERE acceptable AND NOT repairing),
 t AS MATERIALIZED (
   SELECT nextval('task_ids') AS new_task_id, x.* FROM (
     SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority, true AS culprit
-      FROM ok JOIN tasks k ON k.namespace = ok.namespace AND k.process_id = ok.process_id AND k.task_id = ok.corrupted_by
+      FROM ok JOIN tasks k ON k.namespace = @namespace::text AND k.process_id = @process_id::text AND k.task_id = ok.corrupted_by
      WHERE k.task_type IN ('TIMEOUT', 'REMOVE')
     UNION ALL
     SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority, false
-      FROM ok JOIN tasks k ON k.namespace = ok.namespace AND k.process_id = ok.process_id AND k.cancelled_by = ok.corrupted_by
+      FROM ok JOIN tasks k ON k.namespace = @namespace::text AND k.process_id = @process_id::text AND k.cancelled_by = ok.corrupted_by
      WHERE k.task_type IN ('TIMEOUT', 'REMOVE')) x),
 up AS (
   UPDATE processes p SET status = 'RUNNING', previous_status = p.status, status_changed_time = statement_timestamp(),

@@ -170,16 +170,16 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.kind, p.created_time
-  FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
- WHERE r.node_id = $1::bigint
-   AND EXISTS (SELECT 1 FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS k(namespace, process_id)
-                WHERE k.namespace = ANY (ARRAY[r.namespace]) AND k.process_id = r.process_id)
+  FROM (SELECT DISTINCT x.namespace, x.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS x(namespace, process_id)) k
+  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id
+  JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
+ WHERE r.node_id = $3::bigint
 `
 
 type ListRunningOfParams struct {
-	NodeID     int64
 	Namespaces []string
 	ProcessIds []string
+	NodeID     int64
 }
 
 type ListRunningOfRow struct {
@@ -212,7 +212,7 @@ type ListRunningOfRow struct {
 
 // ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost.
 func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfParams) ([]ListRunningOfRow, error) {
-	rows, err := db.Query(ctx, listRunningOf, arg.NodeID, arg.Namespaces, arg.ProcessIds)
+	rows, err := db.Query(ctx, listRunningOf, arg.Namespaces, arg.ProcessIds, arg.NodeID)
 	if err != nil {
 		return nil, err
 	}

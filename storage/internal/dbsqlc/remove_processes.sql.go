@@ -13,7 +13,7 @@ import (
 
 const deleteRemoved = `-- name: DeleteRemoved :execrows
 DELETE FROM processes p USING ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
- WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NOT NULL
+ WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id)
 `
@@ -64,7 +64,7 @@ func (q *Queries) ListRemoved(ctx context.Context, db DBTX, lim int32) ([]ListRe
 const purgeHistory = `-- name: PurgeHistory :one
 WITH k AS MATERIALIZED (
   SELECT t.namespace, t.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS t(namespace, process_id)
-    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NOT NULL),
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND (p.removed_time IS NULL)::int = 0),
 e AS (
   DELETE FROM events e USING (
     SELECT x.namespace, x.process_id, x.event_id FROM k CROSS JOIN LATERAL (
@@ -92,6 +92,7 @@ type PurgeHistoryParams struct {
 }
 
 // PurgeHistory deletes up to lim events and tasks of each removed process; the answers to keyed requests stay in answers.
+// It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) (int64, error) {
 	row := db.QueryRow(ctx, purgeHistory, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	var deleted int64
@@ -101,10 +102,10 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 
 const removeProcesses = `-- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.drop_key, r.task_id, r.task_type, r.fencing_token AS running_token
+  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, r.task_id, r.task_type, r.fencing_token AS running_token
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                    unnest($5::bytea[]), unnest($6::text[]), unnest($7::bool[]))
-         AS t(ord, namespace, process_id, fencing_token, response, rejection, drop_key)
+                    unnest($5::bytea[]), unnest($6::text[]), unnest($7::uuid[]), unnest($8::uuid[]))
+         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
@@ -116,7 +117,7 @@ ds AS (
   DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
 dq AS (
-  DELETE FROM requests q USING i WHERE i.drop_key AND q.request_id = ANY ($8::uuid[]) AND q.namespace = i.namespace
+  DELETE FROM requests q USING i WHERE q.request_id = ANY (ARRAY[i.dropped, i.open_dropped]) AND q.namespace = i.namespace
      AND q.process_id = i.process_id AND q.task_id = i.task_id),
 an AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, rejection)
@@ -128,20 +129,20 @@ SELECT i.ord::int AS ord FROM i
 `
 
 type RemoveProcessesParams struct {
-	Ords              []int32
-	Namespaces        []string
-	ProcessIds        []string
-	FencingTokens     []int64
-	Responses         [][]byte
-	Rejections        []string
-	DropKeys          []bool
-	DroppedRequestIds []uuid.UUID
+	Ords          []int32
+	Namespaces    []string
+	ProcessIds    []string
+	FencingTokens []int64
+	Responses     [][]byte
+	Rejections    []string
+	Dropped       []uuid.UUID
+	OpenDropped   []uuid.UUID
 }
 
 // RemoveProcesses makes processes go, with what runs and waits in them; their histories follow in batches (PurgeHistory,
 // DeleteRemoved). It runs after LockProcesses. fencing_token 0: whatever runs is fenced off (an operator's removal); else only
 // the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers.
-// drop_key: the idempotency key of the attempt's request goes too (a rejected INIT).
+// dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,
 		arg.Ords,
@@ -150,8 +151,8 @@ func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProces
 		arg.FencingTokens,
 		arg.Responses,
 		arg.Rejections,
-		arg.DropKeys,
-		arg.DroppedRequestIds,
+		arg.Dropped,
+		arg.OpenDropped,
 	)
 	if err != nil {
 		return nil, err

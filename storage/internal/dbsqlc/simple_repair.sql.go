@@ -26,11 +26,11 @@ ok AS MATERIALIZED (SELECT namespace, process_id, status, corrupted_by, twin_pro
 t AS MATERIALIZED (
   SELECT nextval('task_ids') AS new_task_id, x.task_id, x.task_type, x.timer_name, x.scheduled_time, x.context, x.priority, x.culprit FROM (
     SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority, true AS culprit
-      FROM ok JOIN tasks k ON k.namespace = ok.namespace AND k.process_id = ok.process_id AND k.task_id = ok.corrupted_by
+      FROM ok JOIN tasks k ON k.namespace = $2::text AND k.process_id = $3::text AND k.task_id = ok.corrupted_by
      WHERE k.task_type IN ('TIMEOUT', 'REMOVE')
     UNION ALL
     SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority, false
-      FROM ok JOIN tasks k ON k.namespace = ok.namespace AND k.process_id = ok.process_id AND k.cancelled_by = ok.corrupted_by
+      FROM ok JOIN tasks k ON k.namespace = $2::text AND k.process_id = $3::text AND k.cancelled_by = ok.corrupted_by
      WHERE k.task_type IN ('TIMEOUT', 'REMOVE')) x),
 up AS (
   UPDATE processes p SET status = 'RUNNING', previous_status = p.status, status_changed_time = statement_timestamp(),

@@ -12,13 +12,13 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Units of isolation and policy. Every node reads changes within a second.
+// Units of isolation and policy: which processor, how to retry, how much at a time. Every node reads changes within a second.
 type Namespace struct {
 	// Name, 1 to 128 of [a-zA-Z0-9._/-].
 	Namespace string
-	// The message Namespace of the API as JSON: processor, retryPolicy, stepTimeout, maxRunning, …
+	// The API's message Namespace as JSON: processor, retryPolicy, stepTimeout, maxRunning, …; what is missing has its default.
 	Config json.RawMessage
-	// No task of the namespace is handed out; requests are stored and wait.
+	// true: nothing of the namespace is handed out; what runs goes on, requests are stored and wait.
 	Paused bool
 	// When the namespace was put first.
 	CreatedTime time.Time
@@ -28,23 +28,23 @@ type Namespace struct {
 
 // Engines that run on this database. A node that has not beaten for 10 s (setting) is dead, and what it ran is a zombie.
 type Node struct {
-	// Identity of one run of an engine; a restart takes a new one.
+	// Identity of one run of an engine; a restart takes a new one. running.node_id refers to it.
 	NodeID int64
-	// Where the node listens.
+	// Where the node listens, as it was told by --engine.address.
 	Address string
-	// Version of the binary.
+	// Version of the program that runs.
 	Version string
 	// When the node came up.
 	StartedTime time.Time
-	// Last heartbeat, by the clock of the database.
+	// Last heartbeat, by the clock of the database. One every three tenths of --engine.zombie-after.
 	BeatTime time.Time
-	// The node ends what it runs and takes nothing new.
+	// true: the node is stopping; it ends what it runs and takes nothing new.
 	Draining bool
 }
 
 // One row for each process: a durable state machine that handles one task at a time.
 type Process struct {
-	// Namespace of the process.
+	// Namespace of the process; always the first part of a key.
 	Namespace string
 	// Identity within the namespace, 1 to 256 bytes. Ids that begin with ~ are the engine's own.
 	ProcessID string
@@ -54,25 +54,25 @@ type Process struct {
 	PreviousStatus *process.Status
 	// When status changed last.
 	StatusChangedTime time.Time
-	// The status, where it is neither INIT nor RUNNING; else NULL. It carries the index of lists by status, and keeps updates of the hot path HOT.
+	// The status, where it is neither INIT nor RUNNING; else NULL. Lists by status use it: an index on status itself would slow every start.
 	Attention *process.Status
-	// status_changed_time, where attention is set.
+	// status_changed_time where attention is set, else NULL.
 	AttentionTime *time.Time
-	// Why the status is ERROR: the failure's message, or "zombie detected".
+	// Of ERROR: why. The message of the first failure, or zombie detected.
 	Detail *string
-	// task_id of the task that broke the process.
+	// Of ERROR: task_id of the task that broke the process; 0 where it was imported so.
 	CorruptedBy *int64
-	// Number of its last event; events are numbered 1, 2, 3, … without gaps.
+	// How many events it has: they are numbered 1, 2, 3, … without gaps.
 	LastEventID int64
 	// Empty for a plain process; else what the engine made of it (job, cron, flow).
 	Kind string
 	// When it was started or put.
 	CreatedTime time.Time
-	// It was removed then: for every request it is gone, its history is being deleted in batches.
+	// When it was removed. For every request it is gone; its history is being deleted in batches, then this row goes.
 	RemovedTime *time.Time
-	// The processor's own state, opaque to the engine.
+	// The processor's own state, opaque to the engine (bytes).
 	AuxState []byte
-	// Searchable attributes, set by the client at the start and by the processor.
+	// Searchable attributes, a JSON object: set by the client at the start, replaced by the processor.
 	Metadata json.RawMessage
 }
 
@@ -88,6 +88,6 @@ type Request struct {
 	TaskID int64
 	// Digest of method and args: another request under the same key is refused.
 	Fingerprint []byte
-	// When it was accepted.
+	// When the request was accepted.
 	CreatedTime time.Time
 }

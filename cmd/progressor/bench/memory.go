@@ -20,6 +20,10 @@ const patience = 10 * time.Minute
 // memorySettle is how long the memory of an engine is left to settle before it is read.
 const memorySettle = 2 * time.Second
 
+// overloadPause is the rest before a call is repeated of which nothing was stored: so many come in so short a time that the
+// engine may turn some away.
+const overloadPause = 100 * time.Millisecond
+
 // memory reads the memory of an engine in a process of its own: at rest, with calls that the processor holds, and with many
 // more clients that wait behind those. All are on connections of their own. At the end every one of them must be answered.
 func (r *runner) memory(ctx context.Context, v variant) error {
@@ -54,7 +58,7 @@ func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error 
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	held, waiting := r.command.InFlight, r.command.Waiting
+	held := r.command.InFlight
 	if err := each(ctx, held, 64, func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), false) }); err != nil {
 		return err
 	}
@@ -72,14 +76,27 @@ func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error 
 	if err := read("at rest"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	crowd, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	err = r.fillCrowd(crowd, conn, g, cancel, read)
+	if cause := context.Cause(crowd); cause != nil {
+		return cause // a call failed, and all else was cancelled for that
+	}
+	return err
+}
+
+// fillCrowd makes the calls, and lets them go in the end. A call that fails cancels ctx.
+func (r *runner) fillCrowd(ctx context.Context, conn *pgx.Conn, g *rig, cancel context.CancelCauseFunc, read func(name string) error) error {
+	held, waiting := r.command.InFlight, r.command.Waiting
 	answered := make(chan error, held+waiting)
 	// The calls come in waves: nobody opens ten thousand connections in one moment.
 	call := func(n int) {
 		for i := range n {
 			go func() {
 				err := g.call(ctx, uint64(i%held), "", durationpb.New(patience))
+				for errors.Is(err, process.ErrOverloaded) && wait(ctx, overloadPause) == nil {
+					err = g.call(ctx, uint64(i%held), "", durationpb.New(patience))
+				}
 				if err != nil {
 					cancel(err)
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,6 +21,9 @@ const (
 	namespaceName = "bench"
 	builtinName   = "bench"
 )
+
+// drainTimeout is short: tasks still run at the end only where something has failed.
+const drainTimeout = 5 * time.Second
 
 // site is an engine in this process, on a database of its own.
 type site struct {
@@ -42,7 +46,7 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	}
 	s.engine, err = engine.New(ctx, engine.Config{
 		Store: s.store, Logger: log, Registerer: s.registry, Dial: remote.Dial, Address: "bench", Version: "bench",
-		Builtins: map[string]processor.Processor{builtinName: p},
+		Builtins: map[string]processor.Processor{builtinName: p}, DrainTimeout: drainTimeout,
 	})
 	if err != nil {
 		s.store.Close()

@@ -10,8 +10,7 @@ placed AS MATERIALIZED (
   SELECT namespace, process_id, task_id, 'answers' FROM answers),
 -- Waiting rows that go by themselves once their process is free.
 queue AS MATERIALIZED (
-  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places,
-         min(task_id) FILTER (WHERE task_type IN ('CALL', 'NOTIFY', 'REPAIR')) AS first_task_id
+  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places
     FROM schedule WHERE waits_for IN ('process', 'place') GROUP BY namespace, process_id),
 numbered AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id FROM events GROUP BY namespace, process_id),
@@ -47,9 +46,10 @@ SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for th
                                              AND s.task_type = 'INIT' AND s.waits_for = 'time'))
 UNION ALL
 -- in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.
-SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the later task %s runs', q.first_task_id, r.task_id)
-  FROM running r JOIN queue q ON q.namespace = r.namespace AND q.process_id = r.process_id
- WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1 AND q.first_task_id < r.task_id
+SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the later task %s runs', s.task_id, r.task_id)
+  FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id AND s.task_id < r.task_id
+ WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1
+   AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND s.waits_for IN ('process', 'place')
 UNION ALL
 -- events_numbered: event ids are 1, 2, 3, …, last_event_id.
 SELECT 'events_numbered', p.namespace, p.process_id,
@@ -78,7 +78,9 @@ UNION ALL
 -- end_is_empty: nothing waits or runs in a process at its end, or removed.
 SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s of a process that is %s', x.task_id, x.place,
        CASE WHEN p.removed_time IS NOT NULL THEN 'removed' ELSE p.status::text END)
-  FROM processes p JOIN placed x ON x.namespace = p.namespace AND x.process_id = p.process_id AND x.place IN ('running', 'schedule')
+  FROM processes p JOIN (SELECT namespace, process_id, task_id, 'running' AS place FROM running UNION ALL
+                         SELECT namespace, process_id, task_id, 'schedule' FROM schedule) x
+    ON x.namespace = p.namespace AND x.process_id = p.process_id
  WHERE p.removed_time IS NOT NULL OR p.status IN ('COMPLETED', 'CANCELLED')
 UNION ALL
 -- init_has_task: a process in INIT has one INIT task that runs or waits, any other process has none.
@@ -130,16 +132,19 @@ SELECT 'one_timer_a_name', namespace, process_id, format('%s timers named %L', c
 UNION ALL
 -- request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.
 SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: there is no task %s', q.request_id, q.task_id)
-  FROM requests q WHERE q.task_id <> 0 AND NOT EXISTS (
-    SELECT 1 FROM placed x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id))
+  FROM requests q WHERE q.task_id <> 0
+   AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
+   AND NOT EXISTS (SELECT 1 FROM running x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
+   AND NOT EXISTS (SELECT 1 FROM schedule x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
+   AND NOT EXISTS (SELECT 1 FROM answers x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id))
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
 
 -- CountLooked tells how many rows each invariant of FindViolations has to look at: one that looked at none proves nothing.
 -- name: CountLooked :many
 WITH
-waiting AS MATERIALIZED (SELECT namespace, process_id, task_type, waits_for, attempt, timer_name FROM schedule),
-ran AS MATERIALIZED (SELECT namespace, process_id, task_type, attempt FROM running),
-living AS MATERIALIZED (SELECT namespace, process_id, status, last_event_id FROM processes WHERE removed_time IS NULL),
+waiting AS MATERIALIZED (SELECT waits_for, attempt, timer_name FROM schedule),
+ran AS MATERIALIZED (SELECT 1 FROM running),
+living AS MATERIALIZED (SELECT status, last_event_id FROM processes WHERE removed_time IS NULL),
 ended AS MATERIALIZED (
   SELECT count(*) AS n, count(*) FILTER (WHERE status <> 'CANCELLED') AS ran FROM tasks)
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
@@ -148,8 +153,8 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'one_next_task', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
   UNION ALL SELECT 'somebody_wakes', (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
-  UNION ALL SELECT 'in_order', (SELECT count(*) FROM ran r JOIN waiting w ON w.namespace = r.namespace AND w.process_id = r.process_id
-                                  AND w.waits_for IN ('process', 'place') AND w.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
+  UNION ALL SELECT 'in_order', (SELECT count(*) FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id
+                                  AND s.waits_for IN ('process', 'place') AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
                                  WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1)
   UNION ALL SELECT 'events_numbered', (SELECT count(*) FROM living WHERE last_event_id > 0)
   UNION ALL SELECT 'events_of_attempt', (SELECT count(*) FROM events WHERE task_id <> 0)

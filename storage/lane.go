@@ -28,7 +28,7 @@ const (
 
 // A lane is the group commit: one goroutine with one connection. It takes the first item that comes, whatever else has arrived
 // by then, and sends all of it as one transaction; what arrives meanwhile is the next one. A lone item goes at once: nobody
-// waits for a batch to fill. Items of one process go through one lane.
+// waits for a batch to fill.
 type lane struct {
 	store  *Store
 	number int
@@ -45,8 +45,15 @@ func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
 	return &lane{store: s, number: number, config: config, in: make(chan operation, laneQueue), gone: make(chan struct{})}
 }
 
+// crowd is how many operations under way fill one lane. Up to here a single lane makes larger and cheaper flushes (128 clients:
+// 76 us of PostgreSQL's time an operation against 100 with two lanes); beyond, a second one uses the time of the first one's commit.
+const crowd = 160
+
 // lane picks the lane of a process.
 func (s *Store) lane(key process.Key) *lane {
+	if s.pending.Load() <= crowd {
+		return s.lanes[0]
+	}
 	return s.lanes[key.Hash()%uint64(len(s.lanes))]
 }
 

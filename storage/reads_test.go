@@ -129,7 +129,9 @@ func TestLists(t *testing.T) {
 	created := func(p storage.Process) time.Time { return p.CreatedTime }
 	equal(t, "by creation", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListByCreated(ctx, ns, p, 2) }, created), "p6 p5 | p4 p3 | p2 p1 | p0 | ")
 	equal(t, "by id", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListByID(ctx, ns, p, 2) }, created), "p0 p1 | p2 p3 | p4 p5 | p6 | ")
-	equal(t, "in error", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListAttention(ctx, ns, process.StatusError, p, 2) },
+	equal(t, "in error", walk(func(p storage.Page) ([]storage.Process, error) {
+		return b.ListAttention(ctx, ns, process.StatusError, p, 2)
+	},
 		func(p storage.Process) time.Time { return *p.AttentionTime }), "p6 p4 | p2 p0 | | ")
 	rows, err := b.ListAttention(ctx, ns, process.StatusCompleted, storage.Page{}, 9)
 	equal(t, "completed", len(must(t, rows, err)), 0)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -64,16 +62,13 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
 		arg.Responses = append(arg.Responses, c.Response)
 		arg.Rejections = append(arg.Rejections, string(c.Rejection))
-		drop := c.Outcome == Rejected && c.IdempotencyKey != ""
-		arg.DropKeys = append(arg.DropKeys, drop)
-		if drop {
-			// The key's scope is the process, or the namespace where the engine chose the id.
-			arg.DroppedRequestIds = append(arg.DroppedRequestIds,
-				process.RequestID(it.key.Namespace, it.key.ProcessID, c.IdempotencyKey), process.RequestID(it.key.Namespace, "", c.IdempotencyKey))
+		dropped := ""
+		if c.Outcome == Rejected {
+			dropped = c.IdempotencyKey
 		}
-	}
-	if arg.DroppedRequestIds == nil {
-		arg.DroppedRequestIds = []uuid.UUID{}
+		// The key's scope is the process, or the namespace where the engine chose the id. Without a key both are zero.
+		arg.Dropped = append(arg.Dropped, process.RequestID(it.key.Namespace, it.key.ProcessID, dropped))
+		arg.OpenDropped = append(arg.OpenDropped, process.RequestID(it.key.Namespace, "", dropped))
 	}
 	return []stage{
 		func(ctx context.Context, db DB) error {

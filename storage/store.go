@@ -60,6 +60,7 @@ type Store struct {
 	log       *slog.Logger
 	q         *dbsqlc.Queries
 	lanes     []*lane
+	pending   atomic.Int64 // operations under way in the lanes
 	hot       *pgxpool.Pool // scans, with the hot path's plans
 	general   *pgxpool.Pool // reads, lists, imports: default plans
 	kept      *pgxpool.Pool // heartbeats, answers and recovery: never starved by the others

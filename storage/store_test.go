@@ -178,7 +178,9 @@ func (b *bench) wreck(id string, change ...func(*storage.Completion)) *storage.C
 }
 
 // room is for n tasks of the namespace.
-func room(n int) []storage.Room { return []storage.Room{{Namespace: ns, Places: n, StepTimeout: timeout}} }
+func room(n int) []storage.Room {
+	return []storage.Room{{Namespace: ns, Places: n, StepTimeout: timeout}}
+}
 
 func (b *bench) searchCalls(n int) []storage.Claim {
 	b.t.Helper()
@@ -269,4 +271,3 @@ func all(n int, f func(i int)) {
 		<-done
 	}
 }
-

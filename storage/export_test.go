@@ -1,0 +1,8 @@
+package storage
+
+import "github.com/jackc/pgx/v5"
+
+// HotConfig is how lanes and scans connect, for tests that look at their plans.
+func HotConfig(dsn string) (*pgx.ConnConfig, error) {
+	return connConfig(dsn, hotSettings, "progressor test")
+}

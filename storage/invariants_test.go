@@ -1,0 +1,201 @@
+package storage_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// Each plants a violation in a sound database, in one process.
+var planted = []struct{ invariant, process, sql string }{
+	{"task_in_one_place", "calls", `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+		SELECT namespace, process_id, task_id, task_type, 'process', now() FROM running WHERE process_id = $1`},
+	{"task_in_one_place", "calls", `INSERT INTO answers (namespace, process_id, task_id, task_type, status, ended_time)
+		SELECT namespace, process_id, task_id, task_type, 'FINISHED', now() FROM tasks WHERE process_id = $1`},
+	{"no_orphans", "calls", `DELETE FROM processes WHERE process_id = $1`},
+	{"no_orphans", "gone", `INSERT INTO events (namespace, process_id, event_id, task_id, timestamp, payload) VALUES ('shop', $1, 1, 0, now(), '')`},
+	{"running_fits_status", "calls", `UPDATE running SET task_type = 'INIT' WHERE process_id = $1`},
+	{"running_fits_status", "new", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
+	{"running_fits_status", "repairs", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
+	{"one_next_task", "placed", `UPDATE schedule SET waits_for = 'place' WHERE process_id = $1 AND waits_for = 'process'`},
+	{"somebody_wakes", "calls", `DELETE FROM running WHERE process_id = $1`},
+	{"somebody_wakes", "placed", `UPDATE schedule SET waits_for = 'process' WHERE process_id = $1`},
+	{"in_order", "calls", `UPDATE running SET task_id = nextval('task_ids') WHERE process_id = $1`},
+	{"events_numbered", "idle", `UPDATE processes SET last_event_id = last_event_id + 1 WHERE process_id = $1`},
+	{"events_numbered", "idle", `DELETE FROM events WHERE process_id = $1 AND event_id = 1`},
+	{"events_numbered", "idle", `UPDATE events SET event_id = 3 WHERE process_id = $1 AND event_id = 2`},
+	{"events_of_attempt", "idle", `UPDATE events SET attempt = 2 WHERE process_id = $1 AND event_id = 1`},
+	{"events_of_attempt", "idle", `DELETE FROM tasks WHERE process_id = $1`},
+	{"events_of_attempt", "idle", `UPDATE events SET task_id = 0 WHERE process_id = $1`},
+	{"error_has_culprit", "broken", `UPDATE processes SET corrupted_by = 1000000 WHERE process_id = $1`},
+	{"error_has_culprit", "broken", `UPDATE tasks SET status = 'FINISHED', failure = NULL WHERE process_id = $1`},
+	{"error_holds_all", "broken", `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+		VALUES ('shop', $1, nextval('task_ids'), 'CALL', 'place', now())`},
+	{"end_is_empty", "ended", `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
+		VALUES ('shop', $1, nextval('task_ids'), 'TIMEOUT', 'time', now(), '')`},
+	{"end_is_empty", "calls", `UPDATE processes SET removed_time = now() WHERE process_id = $1`},
+	{"init_has_task", "new", `DELETE FROM running WHERE process_id = $1`},
+	{"init_has_task", "idle", `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+		VALUES ('shop', $1, nextval('task_ids'), 'INIT', 'place', now())`},
+	{"attention_is_status", "broken", `UPDATE processes SET attention = NULL WHERE process_id = $1`},
+	{"attention_is_status", "broken", `UPDATE processes SET attention_time = now() + interval '1 hour' WHERE process_id = $1`},
+	{"attention_is_status", "idle", `UPDATE processes SET attention = 'ERROR', attention_time = status_changed_time WHERE process_id = $1`},
+	{"status_is_sound", "idle", `UPDATE processes SET detail = 'why' WHERE process_id = $1`},
+	{"status_is_sound", "idle", `UPDATE processes SET status = 'SUSPENDED', previous_status = NULL, attention = 'SUSPENDED', attention_time = status_changed_time WHERE process_id = $1`},
+	{"token_grows", "calls", `UPDATE running SET fencing_token = (SELECT fencing_token FROM tasks WHERE process_id = $1) WHERE process_id = $1`},
+	{"token_grows", "retries", `UPDATE running SET fencing_token = 1 WHERE process_id = $1`},
+	{"applied_once", "broken", `UPDATE tasks SET fencing_token = 1 WHERE process_id = $1`},
+	{"task_is_sound", "idle", `UPDATE tasks SET fencing_token = NULL WHERE process_id = $1`},
+	{"task_is_sound", "broken", `UPDATE tasks SET rejection = '{}' WHERE process_id = $1`},
+	{"retry_is_sound", "retries", `UPDATE schedule SET fencing_token = NULL WHERE process_id = $1`},
+	{"one_timer_a_name", "timers", `UPDATE schedule SET timer_name = '' WHERE process_id = $1`},
+	{"request_has_answer", "idle", `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
+		VALUES (gen_random_uuid(), 'shop', $1, 1000000, '', now())`},
+}
+
+var errRolledBack = errors.New("rolled back")
+
+// stock fills a database with one process of each sort that an invariant looks at.
+func (b *bench) stock() {
+	b.process("idle", events("a", "b"))
+	b.process("timers", timer(time.Hour), named(time.Hour, "n"))
+	b.process("calls")
+	b.claim("calls", keyed("k", "x"))
+	b.call("calls")
+	b.call("calls")
+	b.process("placed")
+	b.call("placed", placeless)
+	b.call("placed", placeless)
+	b.start("new")
+	b.wreck("broken")
+	b.wreck("repairs")
+	b.repair("repairs")
+	b.process("ended")
+	b.save(end(b.claim("ended"), storage.Completed, events("a")))
+	b.process("retries")
+	b.save(end(b.claim("retries", notify), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
+	b.claim("retries")
+}
+
+func TestInvariantsAreChecked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stock()
+	sound, err := storage.CheckInvariants(t.Context(), b.db)
+	if len(must(t, sound, err).Violations) > 0 {
+		t.Fatalf("a sound database breaks %v", sound.Violations)
+	}
+	unplanted := maps.Clone(sound.Looked)
+	for _, p := range planted {
+		delete(unplanted, p.invariant)
+		// A transaction that is rolled back leaves the database sound for the next.
+		err := pgx.BeginFunc(t.Context(), b.db, func(tx pgx.Tx) error {
+			if tag, err := tx.Exec(t.Context(), p.sql, p.process); err != nil || tag.RowsAffected() == 0 {
+				t.Errorf("%s: plant: %v rows, %v", p.invariant, tag.RowsAffected(), err)
+				return errRolledBack
+			}
+			report, err := storage.CheckInvariants(t.Context(), tx)
+			if err != nil {
+				return err
+			}
+			caught := slices.ContainsFunc(report.Violations, func(v storage.Violation) bool {
+				return v.Invariant == p.invariant && v.ProcessID == p.process && v.Detail != "" && strings.Contains(v.String(), "shop/"+p.process)
+			})
+			if !caught {
+				t.Errorf("%s is not seen after %s\nseen: %v", p.invariant, p.sql, report.Violations)
+			}
+			if report.Looked[p.invariant] == 0 {
+				t.Errorf("%s sees a violation and has looked at nothing", p.invariant)
+			}
+			return errRolledBack
+		})
+		if !errors.Is(err, errRolledBack) {
+			t.Fatal(err)
+		}
+	}
+	if len(unplanted) > 0 {
+		t.Errorf("no violation is planted of %v", slices.Sorted(maps.Keys(unplanted)))
+	}
+	for invariant, n := range sound.Looked {
+		if n == 0 {
+			t.Errorf("%s looks at nothing in a database that has one of each sort", invariant)
+		}
+	}
+}
+
+func TestQuiescenceIsChecked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stock()
+	standing := func() (list []string) {
+		t.Helper()
+		report, err := storage.CheckQuiescent(t.Context(), b.db, 10*time.Second, 10*time.Second)
+		for _, v := range must(t, report, err).Violations {
+			list = append(list, v.Invariant+" "+v.ProcessID)
+		}
+		return slices.Compact(sorted(list))
+	}
+	equal(t, "at first", standing(), "[]")
+	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'placed'")
+	b.due("timers")
+	b.due("retries") // which has a task that runs
+	b.exec("UPDATE running SET deadline = deadline - interval '2 minutes' WHERE process_id = 'new'")
+	equal(t, "later", standing(), "[lease_is_held new place_is_found placed timer_fires timers]")
+	must(t, 0, func() error { _, err := b.PutNamespace(t.Context(), ns, []byte("{}")); return err }())
+	must(t, 0, func() error { _, err := b.SetNamespacePaused(t.Context(), ns, true); return err }())
+	equal(t, "in a paused namespace", standing(), "[lease_is_held new]")
+	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
+	equal(t, "of a dead node", standing(), "[lease_is_held calls lease_is_held new lease_is_held repairs lease_is_held retries]")
+}
+
+// A check that runs while the engine works sees one moment: nothing that is half done.
+func TestInvariantsHoldUnderLoad(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const processes, steps = 8, 60
+	all(processes+1, func(i int) {
+		if i == processes {
+			conn := storagetest.Connect(t, b.dsn)
+			for range 10 {
+				report, err := storage.CheckInvariants(t.Context(), conn)
+				if err != nil || len(report.Violations) > 0 {
+					t.Error(err, report.Violations)
+				}
+			}
+			return
+		}
+		b.work(key(string(rune('a'+i))), steps)
+	})
+}
+
+// work takes a process through calls, timers, failures and repairs.
+func (b *bench) work(k process.Key, steps int) {
+	in := newInit(k.ProcessID)
+	p, err := b.PrepareInit(in)
+	for n := 0; n < steps && err == nil && p.Claim != nil; n++ {
+		c := end(p.Claim, storage.Finished, events("e"), timer(time.Hour))
+		if n%5 == 4 {
+			c = end(p.Claim, storage.Failed, broken("x"))
+		}
+		if _, err = b.SaveResult(c); err != nil {
+			break
+		}
+		if n%5 == 4 {
+			p, err = b.PrepareRepair(call(k.ProcessID))
+		} else {
+			p, err = b.PrepareCall(call(k.ProcessID))
+		}
+	}
+	if err != nil || p.Claim == nil {
+		b.t.Errorf("process %s: %+v, %v", k.ProcessID, p, err)
+	}
+}

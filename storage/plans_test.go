@@ -1,0 +1,207 @@
+package storage_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// recorder takes the text of a statement and runs nothing.
+type recorder struct{ sql string }
+
+var errRecorded = errors.New("recorded")
+
+func (r *recorder) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, error) {
+	r.sql = sql
+	return pgconn.CommandTag{}, errRecorded
+}
+
+func (r *recorder) Query(_ context.Context, sql string, _ ...any) (pgx.Rows, error) {
+	r.sql = sql
+	return nil, errRecorded
+}
+
+func (r *recorder) QueryRow(_ context.Context, sql string, _ ...any) pgx.Row {
+	r.sql = sql
+	return recordedRow{}
+}
+
+type recordedRow struct{}
+
+func (recordedRow) Scan(...any) error { return errRecorded }
+
+// text is the SQL of a generated method, given as a call of it.
+func text(run func(db dbsqlc.DBTX) error) string {
+	var r recorder
+	_ = run(&r) // errRecorded
+	return r.sql
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// hotStatements are those of the lanes and the scans.
+func hotStatements() map[string]string {
+	q, ctx := dbsqlc.New(), context.Background()
+	return map[string]string{
+		"LockProcesses":   text(func(db dbsqlc.DBTX) error { return second(q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{})) }),
+		"SaveResult":      text(func(db dbsqlc.DBTX) error { return second(q.SaveResult(ctx, db, dbsqlc.SaveResultParams{})) }),
+		"RetryTasks":      text(func(db dbsqlc.DBTX) error { return q.RetryTasks(ctx, db, dbsqlc.RetryTasksParams{}) }),
+		"DropTimers":      text(func(db dbsqlc.DBTX) error { return q.DropTimers(ctx, db, dbsqlc.DropTimersParams{}) }),
+		"SetTimers":       text(func(db dbsqlc.DBTX) error { return q.SetTimers(ctx, db, dbsqlc.SetTimersParams{}) }),
+		"RestoreTimers":   text(func(db dbsqlc.DBTX) error { return q.RestoreTimers(ctx, db, dbsqlc.RestoreTimersParams{}) }),
+		"CancelScheduled": text(func(db dbsqlc.DBTX) error { return second(q.CancelScheduled(ctx, db, dbsqlc.CancelScheduledParams{})) }),
+		"PrepareInit":     text(func(db dbsqlc.DBTX) error { return second(q.PrepareInit(ctx, db, dbsqlc.PrepareInitParams{})) }),
+		"PrepareCall":     text(func(db dbsqlc.DBTX) error { return second(q.PrepareCall(ctx, db, dbsqlc.PrepareCallParams{})) }),
+		"PrepareRepair":   text(func(db dbsqlc.DBTX) error { return second(q.PrepareRepair(ctx, db, dbsqlc.PrepareRepairParams{})) }),
+		"SimpleRepair":    text(func(db dbsqlc.DBTX) error { return second(q.SimpleRepair(ctx, db, dbsqlc.SimpleRepairParams{})) }),
+		"SearchCalls":     text(func(db dbsqlc.DBTX) error { return second(q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{})) }),
+		"SearchTimers":    text(func(db dbsqlc.DBTX) error { return second(q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{})) }),
+		"NextTimes":       text(func(db dbsqlc.DBTX) error { return second(q.NextTimes(ctx, db, nil)) }),
+		"ReadAnswers":     text(func(db dbsqlc.DBTX) error { return second(q.ReadAnswers(ctx, db, dbsqlc.ReadAnswersParams{})) }),
+		"ReadApplied":     text(func(db dbsqlc.DBTX) error { return second(q.ReadApplied(ctx, db, dbsqlc.ReadAppliedParams{})) }),
+		"ReadRequests":    text(func(db dbsqlc.DBTX) error { return second(q.ReadRequests(ctx, db, nil)) }),
+		"ReadHistories":   text(func(db dbsqlc.DBTX) error { return second(q.ReadHistories(ctx, db, dbsqlc.ReadHistoriesParams{})) }),
+		"RemoveProcesses": text(func(db dbsqlc.DBTX) error { return second(q.RemoveProcesses(ctx, db, dbsqlc.RemoveProcessesParams{})) }),
+		"PurgeHistory":    text(func(db dbsqlc.DBTX) error { return second(q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{})) }),
+		"DeleteRemoved":   text(func(db dbsqlc.DBTX) error { return second(q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{})) }),
+		"ListRunningOf":   text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
+	}
+}
+
+// Indexes whose conditions need not name a process: the scans', and the keys of requests.
+var scanIndexes = map[string][]string{
+	"schedule_place": {"SearchCalls"}, "schedule_time": {"SearchTimers", "NextTimes"},
+	"requests_pkey": {"PrepareInit", "PrepareCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
+}
+
+// planNode is a node of EXPLAIN (FORMAT JSON).
+type planNode struct {
+	Type      string `json:"Node Type"`
+	Relation  string `json:"Relation Name"`
+	Index     string `json:"Index Name"`
+	Condition string `json:"Index Cond"`
+	Plans     []planNode
+}
+
+// faults tells what is wrong with a plan: what reads a table in full, or more of it than the processes that it is about.
+func (n planNode) faults(statement string) (list []string) {
+	switch n.Type {
+	case "Seq Scan":
+		list = append(list, "reads "+n.Relation+" in full")
+	case "Hash Join", "Merge Join":
+		list = append(list, "has a "+n.Type)
+	case "Index Scan", "Index Only Scan", "Bitmap Index Scan":
+		if !strings.Contains(n.Condition, "process_id") && !slices.Contains(scanIndexes[n.Index], statement) {
+			list = append(list, fmt.Sprintf("reads %s by %s where %q", n.Relation, n.Index, n.Condition))
+		}
+	case "Nested Loop":
+		// Over what another part of the statement has found, for each row of its own: the square of a batch.
+		if inner := n.Plans[1]; inner.Type == "CTE Scan" || inner.Type == "Function Scan" {
+			list = append(list, "joins every row with every row of a "+inner.Type)
+		}
+	}
+	for _, child := range n.Plans {
+		list = append(list, child.faults(statement)...)
+	}
+	return list
+}
+
+var parameter = regexp.MustCompile(`\$(\d+)`)
+
+// explain gives the plan that the hot connections use for a statement, whatever its arguments.
+func explain(t *testing.T, conn *pgx.Conn, sql string) planNode {
+	t.Helper()
+	arguments := 0
+	for _, m := range parameter.FindAllStringSubmatch(sql, -1) {
+		arguments = max(arguments, atoi(t, m[1]))
+	}
+	if _, err := conn.Exec(t.Context(), "PREPARE looked_at AS "+sql); err != nil {
+		t.Fatalf("%v in\n%s", err, sql)
+	}
+	var raw string
+	run := "EXPLAIN (FORMAT JSON) EXECUTE looked_at"
+	if arguments > 0 {
+		run += " (NULL" + strings.Repeat(", NULL", arguments-1) + ")"
+	}
+	if err := conn.QueryRow(t.Context(), run).Scan(&raw); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "DEALLOCATE looked_at"); err != nil {
+		t.Fatal(err)
+	}
+	var plans []struct{ Plan planNode }
+	if err := json.Unmarshal([]byte(raw), &plans); err != nil {
+		t.Fatal(err)
+	}
+	return plans[0].Plan
+}
+
+func atoi(t *testing.T, s string) int {
+	n, err := strconv.Atoi(s)
+	return must(t, n, err)
+}
+
+// TestHotPlans looks at the plans where tables are empty, which is when an engine prepares them, and where schedule holds 100,000
+// rows, before and after ANALYZE.
+func TestHotPlans(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config, err := storage.HotConfig(b.dsn)
+	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
+	must(t, conn, err2)
+	defer conn.Close(context.Background())
+	statements := hotStatements()
+	look := func(when string) {
+		for _, name := range slices.Sorted(maps.Keys(statements)) {
+			plan := explain(t, conn, statements[name])
+			if faults := plan.faults(name); len(faults) > 0 {
+				t.Errorf("%s, %s: %s", name, when, strings.Join(slices.Compact(faults), "; "))
+			}
+		}
+	}
+	look("empty")
+	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status) SELECT 'shop', 'p' || n, 'RUNNING', 'INIT' FROM generate_series(1, 50000) n`)
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
+		SELECT 'shop', 'p' || n % 50000 + 1, nextval('task_ids'), 'TIMEOUT', 'time', now() + n * interval '1 second', n / 50000 FROM generate_series(0, 99999) n`)
+	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time)
+		SELECT 'shop', 'p' || n % 50000 + 1, nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now() FROM generate_series(0, 99999) n`)
+	b.exec(`INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline, scheduled_time, running_time)
+		SELECT 'shop', 'p' || n, nextval('task_ids'), 'CALL', 1, nextval('fencing_tokens'), 1, now(), now(), now() FROM generate_series(1, 2000) n`)
+	look("full")
+	for _, table := range []string{"processes", "schedule", "tasks", "running", "events", "requests", "answers"} {
+		b.exec("ANALYZE " + table)
+	}
+	look("analyzed")
+}
+
+// A plan that reads too much is seen as one.
+func TestHotPlansAreJudged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	conn, err := pgx.Connect(t.Context(), b.dsn+" options='-c search_path=progressor -c plan_cache_mode=force_generic_plan'")
+	must(t, conn, err)
+	defer conn.Close(context.Background())
+	for sql, want := range map[string]string{
+		"SELECT * FROM schedule": "reads schedule in full",
+		"SELECT * FROM schedule WHERE waits_for = 'place' AND namespace = $1::text":       "schedule_place",
+		"SELECT * FROM tasks t JOIN schedule s USING (namespace) WHERE t.attempt = 2":     "reads schedule by schedule_pkey",
+		"SELECT * FROM tasks t JOIN processes p USING (namespace, process_id) ORDER BY 1": "Join",
+	} {
+		if found := strings.Join(explain(t, conn, sql).faults("Other"), "; "); !strings.Contains(found, want) {
+			t.Errorf("%s: found %q, want %q", sql, found, want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Every transaction that moves a task begins by locking its processes, or takes rows with SKIP LOCKED. Of flushes this holds for
+// every mix of operations, because all their statements are made in one place.
+func TestFirstStatementLocks(t *testing.T) {
+	s := &Store{q: dbsqlc.New()}
+	key := process.Key{Namespace: "n", ProcessID: "p"}
+	timers := []SetTimer{{Name: "n"}}
+	kinds := []operation{
+		&saveItem{item: newItem(key, 0, true), completion: &Completion{Key: key, Outcome: Finished, TaskType: process.TaskRepair, NamedTimers: timers}},
+		&saveItem{item: newItem(key, 0, true), completion: &Completion{Key: key, Outcome: Retry}},
+		&saveItem{item: newItem(key, 0, true), completion: &Completion{Key: key, Outcome: Failed}},
+		&removeItem{item: newItem(key, 0, true)},
+		&initItem{item: newItem(key, 0, false), init: &Init{Call: Call{Key: key}}},
+		&callItem{item: newItem(key, 0, false), call: &Call{Key: key}},
+		&repairItem{item: newItem(key, 0, false), call: &Call{Key: key}},
+		&simpleRepairItem{item: newItem(key, 0, false), call: &Call{Key: key}},
+	}
+	for mix := 1; mix < 1<<len(kinds); mix++ {
+		var b batch
+		for n, op := range kinds {
+			if mix&(1<<n) != 0 {
+				b.add(op)
+			}
+		}
+		queued := recordStages(t, b.stages(s, []process.Key{key}))
+		for n, sql := range queued {
+			if locks := strings.HasPrefix(sql, "-- name: LockProcesses "); locks != (n == 0) {
+				t.Fatalf("mix %b: statement %d is %.60s", mix, n, sql)
+			}
+		}
+		if len(queued) < 2 {
+			t.Fatalf("mix %b has %d statements", mix, len(queued))
+		}
+	}
+	scans := recordStages(t, []stage{
+		func(ctx context.Context, db DB) error {
+			_, err := s.q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{})
+			return err
+		},
+		func(ctx context.Context, db DB) error {
+			_, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{})
+			return err
+		},
+	})
+	for _, sql := range scans {
+		if !strings.Contains(sql, "FOR NO KEY UPDATE OF s, p SKIP LOCKED") {
+			t.Errorf("a scan waits for locks: %.60s", sql)
+		}
+	}
+}
+
+func recordStages(t *testing.T, stages []stage) []string {
+	t.Helper()
+	queued := &pgx.Batch{}
+	for _, st := range stages {
+		_ = st(t.Context(), queue{queued}) // errQueued
+	}
+	var list []string
+	for _, q := range queued.QueuedQueries {
+		list = append(list, q.SQL)
+	}
+	return list
+}

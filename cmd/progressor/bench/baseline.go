@@ -101,7 +101,7 @@ func openBaseline(ctx context.Context, d *scratch, history bool, fail context.Ca
 	if err != nil {
 		return nil, fmt.Errorf("open the baseline's pool: %w", err)
 	}
-	return &baseline{payload: newPayload(), pool: pool, history: history, fail: fail}, nil
+	return &baseline{payload: newPayload(ctx), pool: pool, history: history, fail: fail}, nil
 }
 
 func (b *baseline) close() {

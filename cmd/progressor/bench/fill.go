@@ -54,7 +54,7 @@ func (d *scratch) addOthers(ctx context.Context, processes, perProcess int, p pa
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var last int64
 	total := int64(processes) * int64(perProcess)
 	if err := conn.QueryRow(ctx, reserveNumbers, total+int64(perProcess)+1).Scan(&last, nil); err != nil {

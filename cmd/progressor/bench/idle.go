@@ -20,7 +20,6 @@ const idleNamespaces = 10
 // servers transactions are counted where that extension is missing.
 func (r *runner) idle(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
-	row.Clients = 0
 	server, preloaded := r.server, false
 	if r.server.private != nil {
 		watched, err := openServer(ctx, "", map[string]string{"shared_preload_libraries": "pg_stat_statements"})
@@ -56,8 +55,8 @@ func (r *runner) watchIdle(ctx context.Context, server *server, d *scratch, e *s
 	if err != nil {
 		return err
 	}
-	// The first seconds are the start's: statements are prepared, pools fill up.
-	if err := wait(ctx, 3*time.Second); err != nil {
+	// The first moments are the start's: statements are prepared, pools fill up.
+	if err := wait(ctx, r.command.Warmup); err != nil {
 		return err
 	}
 	m := &meter{conn: server.admin, postmaster: server.postmaster, engineCPU: e.cpu}

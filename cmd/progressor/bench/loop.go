@@ -141,7 +141,7 @@ func (d *scratch) waitIdle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	for {
 		var standing int64
 		if err := conn.QueryRow(ctx, countStanding).Scan(&standing); err != nil {

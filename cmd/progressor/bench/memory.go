@@ -17,14 +17,11 @@ import (
 // patience is the timeout of the calls of memory, and of the namespace: nothing of it may end before its time.
 const patience = 10 * time.Minute
 
-// memorySettle is how long the memory of an engine is left to settle before it is read.
-const memorySettle = 2 * time.Second
-
 // overloadPause is the rest before a call is repeated of which nothing was stored: so many come in so short a time that the
 // engine may turn some away.
 const overloadPause = 100 * time.Millisecond
 
-// memory reads the memory of an engine in a process of its own: at rest, with calls that the processor holds, and with many
+// memory reads, after a rest of the warm-up's length each time, the memory of an engine in a process of its own: at rest, with calls that the processor holds, and with many
 // more clients that wait behind those. All are on connections of their own. At the end every one of them must be answered.
 func (r *runner) memory(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
@@ -57,13 +54,13 @@ func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error 
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	held := r.command.InFlight
 	if err := each(ctx, held, 64, func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), false) }); err != nil {
 		return err
 	}
 	read := func(name string) error {
-		if err := wait(ctx, memorySettle); err != nil {
+		if err := wait(ctx, r.command.Warmup); err != nil {
 			return err
 		}
 		bytes, err := residentBytes(g.engine.cmd.Process.Pid)

@@ -18,8 +18,8 @@ type payload struct {
 	args, event, state, response []byte
 }
 
-func newPayload() payload {
-	answer, err := processor.BenchNoop().Process(context.Background(), &progressorv1.ProcessRequest{})
+func newPayload(ctx context.Context) payload {
+	answer, err := processor.BenchNoop().Process(ctx, &progressorv1.ProcessRequest{})
 	if err != nil {
 		panic(fmt.Sprintf("bench: the no-op processor fails: %v", err))
 	}
@@ -39,7 +39,7 @@ func scatter(n uint64) uint64 {
 	return n ^ n>>31
 }
 
-// processID is the id of the n-th process: like a random one, so that neighbours in time are none in an index.
+// processID is the id of the n-th process: like a random one, so that neighbors in time are none in an index.
 func processID(n uint64) string {
 	text := strconv.FormatUint(scatter(n), 16)
 	return "p-0000000000000000"[:18-len(text)] + text

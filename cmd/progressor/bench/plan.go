@@ -21,7 +21,10 @@ const (
 )
 
 func (v variant) String() string {
-	text := fmt.Sprintf("%s, %d clients", v.workload, v.clients)
+	text := v.workload
+	if v.clients > 0 {
+		text += fmt.Sprintf(", %d clients", v.clients)
+	}
 	if v.keys {
 		text += ", keys"
 	}
@@ -149,5 +152,5 @@ func flatVariants(c *Command, name string) []variant {
 }
 
 func onceVariant(_ *Command, name string) []variant {
-	return []variant{{name, 1, false, historyNone, false}}
+	return []variant{{name, 0, false, historyNone, false}}
 }

@@ -34,7 +34,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 			rates.AppendRow(row.cells())
 		}
 		for _, f := range row.Figures {
-			figures.AppendRow(table.Row{row.Workload, row.Clients, f.Name, number(&f.Value, 2), f.Unit})
+			figures.AppendRow(table.Row{row.Workload, row.clients(), f.Name, number(&f.Value, 2), f.Unit})
 		}
 	}
 	for _, t := range []table.Writer{rates, figures} {
@@ -83,9 +83,16 @@ func (r *Row) cells() table.Row {
 		notes = append(notes, fmt.Sprintf("%d refused", r.Refused))
 	}
 	return table.Row{
-		r.Workload, r.Subject, r.Clients, keys, history, number(&r.OpsPerSecond, 0), number(r.P50Millis, 2), number(r.P99Millis, 2),
+		r.Workload, r.Subject, r.clients(), keys, history, number(&r.OpsPerSecond, 0), number(r.P50Millis, 2), number(r.P99Millis, 2),
 		number(r.WALBytes, 0), number(r.PostgresCPU, 0), number(r.EngineCPU, 0), number(r.FlushItems, 1), ratio, strings.Join(notes, ", "),
 	}
+}
+
+func (r *Row) clients() string {
+	if r.Clients == 0 {
+		return ""
+	}
+	return strconv.Itoa(r.Clients)
 }
 
 // number shows a value with so many decimals and its thousands apart; nil is unknown, and nothing.

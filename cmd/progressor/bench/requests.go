@@ -16,7 +16,7 @@ const fillers = 256
 func (r *runner) requests(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, processor.BenchNoop(), row, func(d *scratch, s *site) (acknowledged, error) {
-		o := &operations{site: s, variant: v, payload: newPayload(), processes: processesOf(r.command, v)}
+		o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: processesOf(r.command, v)}
 		do, counted := o.start, process.TaskInit
 		done := acknowledged{}
 		if v.workload != "start" {

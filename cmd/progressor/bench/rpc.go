@@ -49,7 +49,7 @@ func (r *runner) openRig(ctx context.Context, d *scratch, hold bool, change func
 		return nil, errors.Join(err, p.close())
 	}
 	return &rig{
-		payload: newPayload(), engine: e, processor: p,
+		payload: newPayload(ctx), engine: e, processor: p,
 		api: sdk.New(e.url(), sdk.WithHTTPClient(newHTTPClient()), sdk.WithoutKeys()),
 	}, nil
 }

@@ -51,7 +51,8 @@ func (r *runner) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(r.env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// add puts a row into the report, after the baseline's row that it is compared with: a baseline's row stands there once.
+// add puts a row into the report, and after it the baseline's row that it is compared with, which stands there once. On a
+// server that loses commits there is nothing to compare.
 func (r *runner) add(ctx context.Context, row *Row, baselineOf variant) error {
 	r.report.Rows = append(r.report.Rows, row)
 	if !r.command.Baseline || !r.report.Machine.Durable() {

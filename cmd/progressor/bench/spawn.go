@@ -33,7 +33,7 @@ func (r *runner) spawn(ctx context.Context, role string, o order) (*spawned, err
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	s := &spawned{cmd: exec.Command(program, "bench", "--role", role)} //nolint:noctx // it ends when its input is closed
+	s := &spawned{cmd: exec.Command(program, "bench", "--role", role)} // it ends when its input is closed
 	s.cmd.Stderr = r.env.Stderr
 	if s.input, err = s.cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// short makes a bench do all that it does, for a moment: what it measures then says nothing.
+var short = []string{
+	"--duration=100ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
+	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4", "--flat-warmup=0s",
+	"--in-flight=5", "--waiting=20", "--idle=100ms",
+}
+
+func runShort(t *testing.T, args ...string) *Report {
+	t.Helper()
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	c := parse(t, append(append([]string{"--dsn", dsn}, short...), args...)...)
+	var stdout, stderr bytes.Buffer
+	err := c.Run(t.Context(), Environment{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, JSON: true})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	var report Report
+	if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
+		t.Fatal(err)
+	}
+	noScratch(t, dsn)
+	return &report
+}
+
+// noScratch fails where a database of the bench is still there.
+func noScratch(t *testing.T, dsn string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var left int
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_database WHERE datname LIKE 'progressor_bench_%'`).Scan(&left); err != nil {
+		t.Fatal(err)
+	}
+	if left != 0 {
+		t.Errorf("%d databases of the bench are left", left)
+	}
+}
+
+func TestWorkloadsInOneProcess(t *testing.T) {
+	report := runShort(t, "--workloads=start,call,hot,hot-snapshot,loop,timers,flat", "--history=none,full", "--metadata")
+	// start 4, call 8, hot 2, hot-snapshot 1, loop 2, timers 2, flat 2
+	if len(report.Rows) != 21 {
+		t.Errorf("%d rows, want 21", len(report.Rows))
+	}
+	for _, row := range report.Rows {
+		if row.Operations == 0 || row.OpsPerSecond == 0 || row.P99Millis == nil {
+			t.Errorf("%s, %d clients: nothing was measured: %+v", row.Workload, row.Clients, row)
+		}
+		if row.Note != "alone" && row.Checked["task_in_one_place"] == 0 {
+			t.Errorf("%s, %d clients: nothing was checked", row.Workload, row.Clients)
+		}
+		if row.Ratio != nil || row.Subject != subjectEngine {
+			t.Errorf("%s: a comparison on a server without fsync: %+v", row.Workload, row)
+		}
+	}
+}
+
+func TestWorkloadsWithProcessesOfTheirOwn(t *testing.T) {
+	report := runShort(t, "--workloads=rpc,idle,memory", "--keys=on")
+	if len(report.Rows) != 3 {
+		t.Fatalf("%d rows, want 3", len(report.Rows))
+	}
+	if rpc := report.Rows[0]; rpc.Operations == 0 || rpc.FlushItems == nil {
+		t.Errorf("rpc: nothing was measured: %+v", rpc)
+	}
+	for _, row := range report.Rows[1:] {
+		if len(row.Figures) < 3 {
+			t.Errorf("%s: figures %v", row.Workload, row.Figures)
+		}
+	}
+}
+
+func TestBaseline(t *testing.T) {
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	c := parse(t, append([]string{"--dsn", dsn}, short...)...)
+	server, err := openServer(t.Context(), dsn, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := &runner{command: c, env: Environment{Stderr: io.Discard}, server: server, bar: progressbar.DefaultSilent(1)}
+	for _, v := range []variant{
+		{"start", 4, true, historyNone, true}, {"call", 4, true, historyNone, false}, {"call", 4, false, historyFull, false},
+		{"hot", 20, false, historyNone, false}, {"hot-snapshot", 4, false, historyNone, false}, {"loop", 4, false, historyNone, false},
+		{"timers", 0, false, historyNone, false},
+	} {
+		row, err := r.baseline(t.Context(), v)
+		if err != nil {
+			t.Fatalf("%s: %v", v, err)
+		}
+		if row.Operations == 0 {
+			t.Errorf("%s: nothing was measured", v)
+		}
+	}
+	noScratch(t, dsn)
+}

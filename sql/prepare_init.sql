@@ -13,7 +13,7 @@ WITH i AS MATERIALIZED (
                     unnest(@priorities::int[]), unnest(@start_times::timestamptz[]), unnest(@captures::bool[]), unnest(@step_timeouts_us::bigint[]))
          AS t(ord, namespace, process_id, kind, args, context, metadata, idempotency_key, request_id, fingerprint, history_range,
               priority, start_time, capture, step_timeout_us)
-    LEFT JOIN requests q ON q.request_id = ANY (ARRAY[t.request_id])),
+    LEFT JOIN LATERAL (SELECT q.* FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true),
 p AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
   SELECT namespace, process_id, 'INIT', kind, NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()

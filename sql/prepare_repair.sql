@@ -14,7 +14,7 @@ WITH i AS MATERIALIZED (
          AS t(ord, namespace, process_id, args, context, idempotency_key, request_id, fingerprint, history_range, capture, step_timeout_us)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
-    LEFT JOIN requests q ON q.request_id = ANY (ARRAY[t.request_id])),
+    LEFT JOIN LATERAL (SELECT q.* FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true),
 a AS MATERIALIZED (
   SELECT i.*, i.acceptable AND NOT i.repairing
          AND row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) = 1 AS accepted FROM i),

@@ -7,12 +7,19 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/term"
 )
 
+// heapFloor is memory that is allocated and never touched: it costs no RAM, but the collector counts it, and so runs once for every
+// 64 MiB of garbage instead of every 4 MiB. Without it a quarter of a busy engine's time went into collecting a small heap; a
+// higher GOGC would do the same at the price of a multiple of what 10,000 waiting clients hold.
+const heapFloor = 64 << 20
+
 func main() {
+	floor := make([]byte, heapFloor)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	m := Main{
@@ -23,5 +30,7 @@ func main() {
 		Signals:  signals,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
-	os.Exit(m.Run(context.Background(), os.Args[1:]))
+	code := m.Run(context.Background(), os.Args[1:])
+	runtime.KeepAlive(floor)
+	os.Exit(code)
 }

@@ -28,7 +28,7 @@ WITH i AS MATERIALIZED (
               priority, capture, step_timeout_us, max_waiting)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
-    LEFT JOIN requests q ON q.request_id = ANY (ARRAY[t.request_id])
+    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     CROSS JOIN LATERAL (SELECT count(*) AS waiting FROM (
         SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
            AND s.waits_for IN ('process', 'place') LIMIT t.max_waiting) x) w),

@@ -24,7 +24,7 @@ WITH i AS MATERIALIZED (
                     unnest($12::int[]), unnest($13::timestamptz[]), unnest($14::bool[]), unnest($15::bigint[]))
          AS t(ord, namespace, process_id, kind, args, context, metadata, idempotency_key, request_id, fingerprint, history_range,
               priority, start_time, capture, step_timeout_us)
-    LEFT JOIN requests q ON q.request_id = ANY (ARRAY[t.request_id])),
+    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true),
 p AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
   SELECT namespace, process_id, 'INIT', kind, NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()

@@ -28,7 +28,7 @@ WITH i AS MATERIALIZED (
          AS t(ord, namespace, process_id, args, context, idempotency_key, request_id, fingerprint, history_range, capture, step_timeout_us)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
-    LEFT JOIN requests q ON q.request_id = ANY (ARRAY[t.request_id])),
+    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true),
 a AS MATERIALIZED (
   SELECT i.ord, i.namespace, i.process_id, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.capture, i.step_timeout_us, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.kind, i.created_time, i.detail, i.corrupted_by, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.fencing_token, i.acceptable, i.repairing, i.acceptable AND NOT i.repairing
          AND row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) = 1 AS accepted FROM i),

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"math"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -88,6 +89,11 @@ func orEpoch(t time.Time) time.Time {
 		return epoch
 	}
 	return t
+}
+
+// microseconds turns a distance in time of the database into a Duration, which ends after 292 years: a timer may be due in 9999.
+func microseconds(us int64) time.Duration {
+	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
 }
 
 // Saved is what became of a Completion.

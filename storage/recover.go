@@ -95,7 +95,7 @@ func (l *lane) settle(ops []operation, keys []process.Key, sent bool) ([]operati
 	}
 	again, answered, err := l.sort(ctx, ops)
 	if err == nil {
-		err = l.store.adoptKeys(ctx, l.conn, keys)
+		err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))
 	}
 	if err != nil {
 		l.pid, l.began = old.pid, old.began
@@ -136,6 +136,9 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 			arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
 			completions = append(completions, op)
 		case op.base().repeatable:
+			if r, remove := op.(*removeItem); remove {
+				r.repeated = true
+			}
 			again = append(again, op)
 		default:
 			answered[op] = unavailable("the connection broke during the commit", errUnknown)
@@ -163,6 +166,17 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 	return again, answered, nil
 }
 
+// tokensOf are those of the attempts whose Saves go again: they are in good hands.
+func tokensOf(ops []operation) map[int64]bool {
+	tokens := map[int64]bool{}
+	for _, op := range ops {
+		if c := completionOf(op); c != nil {
+			tokens[c.FencingToken] = true
+		}
+	}
+	return tokens
+}
+
 func completionOf(op operation) *Completion {
 	switch op := op.(type) {
 	case *saveItem:
@@ -183,8 +197,9 @@ func markApplied(op operation) {
 	}
 }
 
-// adoptKeys hands the running rows of this node over that belong to the given processes and that nobody in memory knows.
-func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key) error {
+// adoptKeys hands the running rows of this node over that belong to the given processes, save those of known tokens. There may be
+// attempts among them that run here and had nothing to do with the lost flush: who adopts goes by the token.
+func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key, known map[int64]bool) error {
 	run := s.adopt.Load()
 	if run == nil {
 		return nil
@@ -200,7 +215,9 @@ func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key) error 
 	}
 	claims := make([]Claim, 0, len(rows))
 	for _, r := range rows {
-		claims = append(claims, Claim(r))
+		if !known[r.FencingToken] {
+			claims = append(claims, Claim(r))
+		}
 	}
 	if len(claims) > 0 {
 		(*run)(claims)

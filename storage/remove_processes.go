@@ -15,6 +15,7 @@ type removeItem struct {
 	item
 	completion *Completion // nil: asked for by an operator
 	removed    bool
+	repeated   bool // after a commit whose answer was lost: a process that is not found may be its work
 }
 
 // saveRemoval stores a result with which the process goes.
@@ -33,7 +34,7 @@ func (s *Store) RemoveProcess(ctx context.Context, key process.Key) error {
 	if err := s.submit(it); err != nil {
 		return err
 	}
-	if !it.removed {
+	if !it.removed && !it.repeated {
 		return process.ErrProcessNotFound
 	}
 	for {

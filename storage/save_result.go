@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -222,7 +221,7 @@ func (b *saveBatch) save(ctx context.Context, db DB) error {
 func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
 	saved := Saved{Status: r.Status, Deferred: r.Deferred, TimerDelay: -1}
 	if r.TimerDelayUs >= 0 {
-		saved.TimerDelay = time.Duration(r.TimerDelayUs) * time.Microsecond
+		saved.TimerDelay = microseconds(r.TimerDelayUs)
 	}
 	if r.Promoted {
 		saved.Next = &Claim{

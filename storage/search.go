@@ -63,7 +63,7 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 		func(ctx context.Context, db DB) error {
 			rows, err := s.q.NextTimes(ctx, db, p.namespaces)
 			for _, r := range rows {
-				if d := time.Duration(r.DelayUs) * time.Microsecond; next < 0 || d < next {
+				if d := microseconds(r.DelayUs); next < 0 || d < next {
 					next = d
 				}
 			}

@@ -158,7 +158,8 @@ func (s *Store) closePools() {
 	}
 }
 
-// OnAdopt sets who runs claims that turned up in the database after a commit whose answer was lost.
+// OnAdopt sets who runs claims that turned up in the database after a commit whose answer was lost. One that runs already is to be
+// known by its fencing token, and left alone.
 func (s *Store) OnAdopt(run func([]Claim)) { s.adopt.Store(&run) }
 
 // Ping tells whether the database answers.

@@ -1,0 +1,176 @@
+package storage_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// proxy stands between a store and its server, and breaks the connections of lanes at the moments that matter.
+type proxy struct {
+	dsn      string
+	listener net.Listener
+	server   string
+
+	mutex sync.Mutex
+	cut   cut
+	done  chan struct{} // closed when the cut was made
+	conns []net.Conn
+}
+
+// cut is where the next exchange of a lane ends.
+type cut int
+
+const (
+	never        cut = iota
+	beforeCommit     // the statements do not reach the server
+	afterCommit      // the server has answered all of them, and nobody hears it
+)
+
+// newProxy makes a proxy to the server of a connection string.
+func newProxy(t testing.TB, dsn string) *proxy {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := fmt.Sprintf(".s.PGSQL.%d", config.Port)
+	p := &proxy{dsn: dsn + " host=" + t.TempDir(), server: filepath.Join(config.Host, socket)}
+	front, err := pgx.ParseConfig(p.dsn)
+	if err == nil {
+		p.listener, err = (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(front.Host, socket))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go p.accept()
+	t.Cleanup(func() {
+		p.listener.Close()
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		for _, c := range p.conns {
+			c.Close()
+		}
+	})
+	return p
+}
+
+// next arms the proxy for one exchange of one lane, and tells when it is over.
+func (p *proxy) next(c cut) <-chan struct{} {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.cut, p.done = c, make(chan struct{})
+	return p.done
+}
+
+func (p *proxy) armed() cut {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.cut
+}
+
+func (p *proxy) made() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.cut != never {
+		p.cut = never
+		close(p.done)
+	}
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("unix", p.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p.mutex.Lock()
+		p.conns = append(p.conns, client, server)
+		p.mutex.Unlock()
+		go p.serve(client, server)
+	}
+}
+
+// serve passes one connection on. The first message of a client names it: lanes are what is cut.
+func (p *proxy) serve(client, server net.Conn) {
+	defer client.Close()
+	defer server.Close()
+	first := make([]byte, 4096)
+	n, err := client.Read(first)
+	if err != nil {
+		return
+	}
+	if _, err := server.Write(first[:n]); err != nil {
+		return
+	}
+	if !bytes.Contains(first[:n], []byte("progressor lane")) {
+		go func() { _, _ = io.Copy(server, client) }()
+		_, _ = io.Copy(client, server)
+		return
+	}
+	var executes atomic.Bool
+	go func() {
+		defer client.Close()
+		defer server.Close()
+		p.passStatements(server, client, &executes)
+	}()
+	p.passAnswers(client, server, &executes)
+}
+
+// ready is how the server ends its answers to a batch: ReadyForQuery, outside a transaction.
+var ready = []byte{'Z', 0, 0, 0, 5, 'I'}
+
+// passStatements copies what a client sends until an end is closed or the connection is cut. An exchange that begins with Bind runs
+// statements; one that begins with Parse only prepares them, and is let through.
+func (p *proxy) passStatements(server io.Writer, client io.Reader, executes *atomic.Bool) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buffer)
+		if err != nil {
+			return
+		}
+		executes.Store(buffer[0] == 'B')
+		if executes.Load() && p.armed() == beforeCommit {
+			p.made()
+			return
+		}
+		if _, err := server.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// passAnswers copies what a server answers until an end is closed or the connection is cut. What it swallows stays swallowed.
+func (p *proxy) passAnswers(client io.Writer, server io.Reader, executes *atomic.Bool) {
+	buffer := make([]byte, 64<<10)
+	swallowed := false
+	for {
+		n, err := server.Read(buffer)
+		if err != nil {
+			return
+		}
+		swallowed = swallowed || (executes.Load() && p.armed() == afterCommit)
+		if swallowed {
+			if bytes.HasSuffix(buffer[:n], ready) {
+				p.made()
+				return
+			}
+			continue
+		}
+		if _, err := client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package storage_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// cutBench has a store behind a proxy.
+type cutBench struct {
+	*bench
+	proxy *proxy
+	front *storage.Store
+	taken chan storage.Claim // what was adopted
+}
+
+func newCutBench(t *testing.T) *cutBench {
+	b := newBench(t)
+	p := newProxy(t, b.dsn)
+	c := &cutBench{bench: b, proxy: p, front: open(t, p.dsn, storage.Config{Lanes: 1}), taken: make(chan storage.Claim, 100)}
+	c.front.OnAdopt(func(claims []storage.Claim) {
+		for _, claim := range claims {
+			c.taken <- claim
+		}
+	})
+	return c
+}
+
+func (c *cutBench) saveThere(completion *storage.Completion) storage.Saved {
+	c.t.Helper()
+	saved, err := c.front.SaveResult(completion)
+	return must(c.t, saved, err)
+}
+
+// there makes a process through the proxy and returns a claim of a call to it.
+func (c *cutBench) there(id string, change ...func(*storage.Call)) *storage.Claim {
+	c.t.Helper()
+	in, err := c.front.PrepareInit(newInit(id))
+	c.saveThere(end(must(c.t, in, err).Claim, storage.Finished))
+	p, err := c.front.PrepareCall(call(id, change...))
+	return must(c.t, p, err).Claim
+}
+
+// Nothing of what was cut before it reached the server is stored; Saves and keyed requests are repeated.
+func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	c := newCutBench(t)
+	claim := c.there("p")
+	made := c.proxy.next(beforeCommit)
+	saved := c.saveThere(end(claim, storage.Finished, events("a")))
+	<-made
+	equal(t, "lost", saved.Lost, false)
+	c.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED")
+
+	c.proxy.next(beforeCommit)
+	if _, err := c.front.PrepareCall(call("p")); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("a call without a key: %v", err)
+	}
+	c.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED")
+	c.proxy.next(beforeCommit)
+	p, err := c.front.PrepareCall(call("p", keyed("k", "x")))
+	equal(t, "a call with a key", must(t, p, err).Outcome, storage.Captured)
+	c.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
+	equal(t, "adopted", len(c.taken), 0)
+}
+
+// What was committed and not heard of is not done twice: a Save is told that it was applied, the task that it promoted is adopted,
+// a keyed request meets its own first try, and the task of a request without a key is adopted although its client does not know.
+func TestConnectionBreaksAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	c := newCutBench(t)
+	claim := c.there("p")
+	waiting, err := c.front.PrepareCall(call("p"))
+	must(t, waiting, err)
+	made := c.proxy.next(afterCommit)
+	saved := c.saveThere(end(claim, storage.Finished, events("a")))
+	<-made
+	equal(t, "lost", []any{saved.Lost, saved.Next == nil, saved.Deferred, saved.TimerDelay}, "[true true true -1ns]")
+	adopted := <-c.taken
+	equal(t, "adopted", []any{adopted.TaskID, adopted.LastEventID, adopted.Status, string(adopted.Args)}, []any{waiting.TaskID, 1, "RUNNING", "args"})
+	c.saveThere(end(&adopted, storage.Finished, events("b")))
+	c.is("p", "RUNNING e2: INIT FINISHED, CALL FINISHED, CALL FINISHED")
+
+	c.proxy.next(afterCommit)
+	if _, err := c.front.PrepareCall(call("p")); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("a call without a key: %v", err)
+	}
+	adopted = <-c.taken
+	c.is("p", "RUNNING e2: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL runs#1")
+	c.saveThere(end(&adopted, storage.Finished))
+
+	c.proxy.next(afterCommit)
+	p, err := c.front.PrepareCall(call("p", keyed("k", "x")))
+	adopted = <-c.taken
+	equal(t, "a call with a key", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, adopted.TaskID})
+	c.proxy.next(afterCommit)
+	saved = c.saveThere(end(&adopted, storage.Failed, broken("x")))
+	equal(t, "a failure", saved.Lost, true)
+	c.is("p", "ERROR e2: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL ERROR")
+
+	c.proxy.next(afterCommit)
+	r, err := c.front.PrepareRepair(call("p", keyed("r", "x")))
+	adopted = <-c.taken
+	equal(t, "a repair", []any{must(t, r, err).Outcome, adopted.TaskType, adopted.Detail}, "[replayed REPAIR x]")
+	c.proxy.next(afterCommit)
+	equal(t, "its end, which waits for another attempt", c.saveThere(end(&adopted, storage.Retry, parked)).Lost, true)
+	c.proxy.next(afterCommit)
+	in, err := c.front.PrepareInit(newInit("q", keyedInit("k", "x")))
+	adopted = <-c.taken
+	equal(t, "a start", []any{must(t, in, err).Outcome, adopted.TaskID}, []any{storage.Replayed, in.TaskID})
+	c.proxy.next(afterCommit)
+	c.saveThere(end(&adopted, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte("{}") }))
+	c.is("q", "none")
+	c.proxy.next(afterCommit)
+	if err := c.front.RemoveProcess(t.Context(), key("p")); err != nil {
+		t.Errorf("a removal: %v", err)
+	}
+	c.is("p", "none")
+	equal(t, "nothing more was adopted", len(c.taken), 0)
+}

@@ -66,13 +66,17 @@ func (d *decision) finish(end attemptEnd, result *progressorv1.Result) {
 		})
 		return
 	}
-	if err := wire.Apply(&d.completion, wire.CleanResult(result)); err != nil {
-		d.completion.Events = nil
+	finished := d.completion
+	if err := wire.Apply(&finished, wire.CleanResult(result)); err != nil {
+		// Nothing of a result that cannot be written may stay: a failed attempt stores neither state nor response.
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
+		return
 	}
+	d.completion = finished
 }
 
 func (d *decision) reject(end attemptEnd, rejection *progressorv1.Rejection) {
+	rejection = wire.CleanRejection(rejection) // the caller is told what a replay will tell
 	text, err := wire.RejectionJSON(rejection)
 	if err != nil {
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "rejection: " + err.Error()})
@@ -83,6 +87,7 @@ func (d *decision) reject(end attemptEnd, rejection *progressorv1.Rejection) {
 
 // fail decides between another attempt and the end of the task in error.
 func (d *decision) fail(end attemptEnd, failure *progressorv1.Failure) {
+	failure = wire.CleanFailure(failure) // the caller is told what a replay will tell
 	text, err := wire.FailureJSON(failure)
 	if err != nil {
 		failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "failure: " + err.Error()}

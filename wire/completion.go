@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -12,8 +13,12 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Apply writes a result into a Completion: what is to be stored, and whether the process goes on, ends or goes.
+// Apply writes a result into a Completion: what is to be stored, and whether the process goes on, ends or goes. A nil result is an
+// empty one. After an error the Completion is half written.
 func Apply(c *storage.Completion, r *progressorv1.Result) error {
+	if r == nil {
+		r = &progressorv1.Result{}
+	}
 	c.Outcome = storage.Finished
 	c.AuxState = r.GetAuxState()
 	if r.AuxState != nil && c.AuxState == nil {
@@ -63,19 +68,34 @@ func timer(t *progressorv1.SetTimer) storage.SetTimer {
 	return set
 }
 
-// FailureJSON writes the column failure. A processor's text may hold NUL, which PostgreSQL does not take: it becomes U+FFFD.
-func FailureJSON(f *progressorv1.Failure) ([]byte, error) {
+// CleanFailure is a failure as it is stored and handed out. A processor's text may hold NUL, which PostgreSQL does not take: it
+// becomes U+FFFD. A nil failure is an empty one.
+func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
+	if f == nil {
+		return &progressorv1.Failure{}
+	}
 	clean := proto.CloneOf(f)
 	clean.Reason, clean.Message = Plain(f.GetReason()), Plain(f.GetMessage())
 	cleanValue(clean.GetDetails())
-	return protojson.Marshal(clean)
+	return clean
+}
+
+// FailureJSON writes the column failure.
+func FailureJSON(f *progressorv1.Failure) ([]byte, error) { return protojson.Marshal(CleanFailure(f)) }
+
+// CleanRejection is a rejection as it is stored and handed out.
+func CleanRejection(r *progressorv1.Rejection) *progressorv1.Rejection {
+	if r == nil {
+		return &progressorv1.Rejection{}
+	}
+	clean := proto.CloneOf(r)
+	clean.Reason, clean.Message = Plain(r.GetReason()), Plain(r.GetMessage())
+	return clean
 }
 
 // RejectionJSON writes the column rejection.
 func RejectionJSON(r *progressorv1.Rejection) ([]byte, error) {
-	clean := proto.CloneOf(r)
-	clean.Reason, clean.Message = Plain(r.GetReason()), Plain(r.GetMessage())
-	return protojson.Marshal(clean)
+	return protojson.Marshal(CleanRejection(r))
 }
 
 // Plain makes text fit for PostgreSQL: valid UTF-8 without NUL.
@@ -102,12 +122,19 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 }
 
 func cleanStruct(s *structpb.Struct) {
+	var unclean []string
 	for name, v := range s.GetFields() {
 		cleanValue(v)
-		if clean := Plain(name); clean != name {
-			delete(s.Fields, name)
-			s.Fields[clean] = v
+		if Plain(name) != name {
+			unclean = append(unclean, name)
 		}
+	}
+	slices.Sort(unclean) // of two names that become one, always the same wins
+	for _, name := range unclean {
+		if _, taken := s.Fields[Plain(name)]; !taken {
+			s.Fields[Plain(name)] = s.Fields[name]
+		}
+		delete(s.Fields, name)
 	}
 }
 

@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func claimOf(taskType process.TaskType, attempt int32) *storage.Claim {
+	return &storage.Claim{
+		Namespace: "ns", ProcessID: "p", TaskID: 7, TaskType: taskType, Attempt: attempt, FencingToken: 70, LastEventID: 41, IdempotencyKey: "k",
+	}
+}
+
+// policy is a retry policy that tells its waits apart.
+func policy() process.RetryPolicy {
+	return process.RetryPolicy{
+		Initial: time.Second, Coefficient: 2, Max: 3 * time.Second, MaxAttempts: 3, NonRetryable: []string{"hopeless"}, JitterPortion: 0.5,
+	}
+}
+
+// The middle of what Random gives: no jitter.
+const middle = 0.5
+
+func respond(b *processor.ResultBuilder) *progressorv1.ProcessResponse {
+	response, err := b.Done()
+	if err != nil {
+		panic(err)
+	}
+	return response
+}
+
+func failure(reason string, final bool) *progressorv1.ProcessResponse {
+	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+		Failure: &progressorv1.Failure{Reason: reason, Message: "it said " + reason, NonRetryable: final},
+	}}
+}
+
+func rejection(reason string) *progressorv1.ProcessResponse {
+	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{
+		Rejection: &progressorv1.Rejection{Reason: reason, Message: "no\x00way"},
+	}}
+}
+
+// Every outcome that an attempt can have, for every type of task.
+func TestDecideOutcomes(t *testing.T) {
+	t.Parallel()
+	retried := map[process.TaskType]bool{process.TaskTimeout: true, process.TaskNotify: true}
+	rejectable := map[process.TaskType]bool{process.TaskInit: true, process.TaskCall: true, process.TaskRepair: true, process.TaskNotify: true}
+	for _, taskType := range process.TaskTypes() {
+		failed, failedReason := storage.Failed, ""
+		if retried[taskType] {
+			failed = storage.Retry
+		}
+		rejected := storage.Rejected
+		if !rejectable[taskType] {
+			rejected, failedReason = failed, process.ReasonBadResponse
+		}
+		for _, tt := range []struct {
+			name     string
+			response *progressorv1.ProcessResponse
+			err      error
+			want     storage.Outcome
+			reason   string // of the failure
+		}{
+			{name: "result", response: respond(processor.Result().Response([]byte("r")).Event([]byte("e"))), want: storage.Finished},
+			{name: "empty result", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{}}, want: storage.Finished},
+			{name: "complete", response: respond(processor.Result().Complete()), want: storage.Completed},
+			{name: "remove", response: respond(processor.Result().Remove()), want: storage.Removed},
+			{name: "failure", response: failure("odd", false), want: failed, reason: "odd"},
+			{name: "final failure", response: failure("odd", true), want: storage.Failed, reason: "odd"},
+			{name: "named failure", response: failure("hopeless", false), want: storage.Failed, reason: "hopeless"},
+			{name: "no failure in it", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}, want: failed},
+			{name: "rejection", response: rejection("no"), want: rejected, reason: failedReason},
+			{name: "no rejection in it", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{}}, want: rejected, reason: failedReason},
+			{name: "no outcome", response: &progressorv1.ProcessResponse{}, want: failed, reason: process.ReasonBadResponse},
+			{name: "nothing", want: failed, reason: process.ReasonBadResponse},
+			{name: "unreachable", err: &processor.UnreachableError{Err: errors.New("refused")}, want: failed, reason: process.ReasonUnavailable},
+			{name: "lost", err: &processor.LostError{Err: errors.New("reset")}, want: failed, reason: process.ReasonUnavailable},
+			{name: "garbage", err: &processor.BadResponseError{Err: errors.New("not JSON")}, want: failed, reason: process.ReasonBadResponse},
+			{name: "deadline", err: fmt.Errorf("call: %w", context.DeadlineExceeded), want: failed, reason: process.ReasonTimeout},
+			{name: "large history", err: &historyTooLargeError{events: 12_000}, want: failed, reason: process.ReasonHistoryTooLarge},
+			{name: "any error", err: errors.New("odd"), want: failed, reason: processor.ReasonError},
+		} {
+			d := decide(attemptEnd{claim: claimOf(taskType, 1), response: tt.response, err: tt.err, retry: policy(), random: middle})
+			want, reason := tt.want, tt.reason
+			if taskType == process.TaskRemove { // its processor is not asked
+				want, reason = storage.Removed, ""
+			}
+			c := d.completion
+			if c.Outcome != want || d.failure.GetReason() != reason {
+				t.Errorf("%s, %s: %s, reason %q, want %s, %q", taskType, tt.name, c.Outcome, d.failure.GetReason(), want, reason)
+			}
+			if c.Key != (process.Key{Namespace: "ns", ProcessID: "p"}) || c.TaskID != 7 || c.FencingToken != 70 || c.LastEventID != 41 || c.IdempotencyKey != "k" || c.TaskType != taskType || c.Attempt != 1 {
+				t.Errorf("%s, %s: the completion is of another attempt: %+v", taskType, tt.name, c)
+			}
+			if want == storage.Retry && c.RetryAfter != time.Second || want != storage.Retry && c.RetryAfter != 0 {
+				t.Errorf("%s, %s: tried again after %s", taskType, tt.name, c.RetryAfter)
+			}
+			if (want == storage.Failed) != (c.Detail != "") && tt.name != "no failure in it" {
+				t.Errorf("%s, %s: detail %q of a %s", taskType, tt.name, c.Detail, want)
+			}
+			if (d.failure == nil) != (c.Failure == nil) || (d.rejection == nil) != (c.Rejection == nil) {
+				t.Errorf("%s, %s: what is stored and what is answered differ", taskType, tt.name)
+			}
+			if c.Promote || c.Uncounted {
+				t.Errorf("%s, %s: decide decides what is not its own: %+v", taskType, tt.name, c)
+			}
+		}
+	}
+}
+
+func TestDecideRetries(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		attempt int32
+		random  float64
+		want    storage.Outcome
+		after   time.Duration
+	}{
+		{1, middle, storage.Retry, time.Second},
+		{1, 0, storage.Retry, 500 * time.Millisecond}, // jitter of a half, downwards
+		{1, 0.75, storage.Retry, 1250 * time.Millisecond},
+		{2, middle, storage.Retry, 2 * time.Second},
+		{3, middle, storage.Failed, 0}, // out of attempts
+		{4, middle, storage.Failed, 0},
+	} {
+		d := decide(attemptEnd{claim: claimOf(process.TaskTimeout, tt.attempt), response: failure("odd", false), retry: policy(), random: tt.random})
+		if d.completion.Outcome != tt.want || d.completion.RetryAfter != tt.after {
+			t.Errorf("attempt %d, random %v: %s after %s, want %s after %s", tt.attempt, tt.random, d.completion.Outcome, d.completion.RetryAfter, tt.want, tt.after)
+		}
+	}
+	long := policy()
+	long.MaxAttempts = 10
+	d := decide(attemptEnd{claim: claimOf(process.TaskNotify, 3), response: failure("odd", false), retry: long, random: middle})
+	if d.completion.RetryAfter != 3*time.Second {
+		t.Errorf("the wait passes its bound: %s", d.completion.RetryAfter)
+	}
+}
+
+// What a failed attempt had to say is not stored: neither state nor events, response or timers.
+func TestDecideFailureKeepsNothing(t *testing.T) {
+	t.Parallel()
+	bad := processor.Result().Event([]byte("e")).AuxState([]byte("state")).Response([]byte("r")).SetTimerAfter(time.Second).
+		SetNamedTimerAfter("n", time.Second).UnsetNamedTimer("m").Metadata(map[string]any{"a": "b"})
+	response := respond(bad)
+	response.GetResult().GetMetadata().GetFields()["a"].Kind = nil // a value that JSON has no word for
+	d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: response, retry: policy()})
+	c := d.completion
+	if c.Outcome != storage.Failed || d.failure.GetReason() != process.ReasonBadResponse {
+		t.Fatalf("%+v", d)
+	}
+	if c.Events != nil || c.AuxState != nil || c.Metadata != nil || c.Response != nil || c.Timer != nil || c.NamedTimers != nil || c.UnsetNames != nil || c.UnsetTimers {
+		t.Errorf("the failed attempt keeps %+v", c)
+	}
+	commands := respond(processor.Result().Notify("", "other", nil).AuxState([]byte("state")))
+	if d := decide(attemptEnd{claim: claimOf(process.TaskTimeout, 1), response: commands, retry: policy()}); d.completion.Outcome != storage.Failed || d.completion.AuxState != nil {
+		t.Errorf("commands, which nobody delivers yet: %+v", d.completion)
+	}
+}
+
+// PostgreSQL takes no NUL; the caller is told what a replay will tell.
+func TestDecideNUL(t *testing.T) {
+	t.Parallel()
+	broken := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "a\x00b", Message: "c\x00d\xff"}}}
+	d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: broken})
+	if d.failure.GetReason() != "a\uFFFDb" || d.failure.GetMessage() != "c\uFFFDd\uFFFD" || d.completion.Detail != "c\uFFFDd\uFFFD" || strings.Contains(string(d.completion.Failure), `\u0000`) {
+		t.Errorf("%+v, stored as %s", d, d.completion.Failure)
+	}
+	if broken.GetFailure().GetReason() != "a\x00b" {
+		t.Error("the processor's answer was changed")
+	}
+	d = decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: rejection("no\x00")})
+	if d.rejection.GetReason() != "no\uFFFD" || d.rejection.GetMessage() != "no\uFFFDway" || strings.Contains(string(d.completion.Rejection), `\u0000`) {
+		t.Errorf("%+v, stored as %s", d, d.completion.Rejection)
+	}
+	fields := map[string]any{"a\x00": []any{"b\x00", map[string]any{"c": "\x00"}}}
+	d = decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: respond(processor.Result().Metadata(fields).EventWith(nil, fields))})
+	for _, text := range [][]byte{d.completion.Metadata, d.completion.Events[0].Metadata} {
+		if strings.Contains(string(text), `\u0000`) || strings.Count(string(text), "\uFFFD") != 3 {
+			t.Errorf("metadata %s", text)
+		}
+	}
+}
+
+func TestDecideLimits(t *testing.T) {
+	t.Parallel()
+	many := processor.Result()
+	for range process.MaxResultEvents + 1 {
+		many.Event(nil)
+	}
+	for name, response := range map[string]*progressorv1.ProcessResponse{
+		"events":   respond(many),
+		"state":    respond(processor.Result().AuxState(make([]byte, process.MaxPayloadBytes+1))),
+		"response": respond(processor.Result().Response(make([]byte, process.MaxPayloadBytes+1))),
+		"payload":  respond(processor.Result().Event(make([]byte, process.MaxPayloadBytes+1))),
+		"metadata": respond(processor.Result().Metadata(map[string]any{"a": strings.Repeat("x", process.MaxMetadataBytes)})),
+		"failure":  failure(strings.Repeat("x", process.MaxPayloadBytes+1), false),
+	} {
+		d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: response})
+		if d.completion.Outcome != storage.Failed || d.failure.GetReason() != process.ReasonBadResponse {
+			t.Errorf("%s over its limit: %s, %v", name, d.completion.Outcome, d.failure.GetReason())
+		}
+	}
+	d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: failure(strings.Repeat("ä", 5000), false)})
+	if len(d.completion.Detail) > maxDetail+3 || !strings.HasPrefix(d.completion.Detail, "it said ä") {
+		t.Errorf("the detail has %d bytes", len(d.completion.Detail))
+	}
+	if d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "only a reason"}},
+	}}); d.completion.Detail != "only a reason" {
+		t.Errorf("detail %q", d.completion.Detail)
+	}
+}
+
+func TestDecideZombies(t *testing.T) {
+	t.Parallel()
+	for _, taskType := range process.TaskTypes() {
+		for _, tt := range []struct {
+			policy  process.ZombiePolicy
+			attempt int32
+			refused string // as non-retryable
+			want    storage.Outcome
+		}{
+			{process.ZombieRetry, 1, "", storage.Retry},
+			{process.ZombieRetry, 2, "", storage.Retry},
+			{process.ZombieRetry, 3, "", storage.Failed},
+			{process.ZombieRetry, 1, process.ReasonZombie, storage.Failed},
+			{process.ZombieError, 1, "", storage.Failed},
+		} {
+			retry := policy()
+			if tt.refused != "" {
+				retry.NonRetryable = []string{tt.refused}
+			}
+			z := storage.Zombie{Namespace: "ns", ProcessID: "p", TaskID: 7, TaskType: taskType, Attempt: tt.attempt, FencingToken: 70}
+			c := decideZombie(z, tt.policy, retry).completion
+			if c.Outcome != tt.want || c.RetryAfter != 0 || c.Uncounted || c.FencingToken != 70 || c.Promote {
+				t.Errorf("%s, %s, attempt %d: %+v", taskType, tt.policy, tt.attempt, c)
+			}
+			if tt.want == storage.Failed && c.Detail != "zombie detected" {
+				t.Errorf("detail %q", c.Detail)
+			}
+		}
+	}
+}
+
+// A task that is given back comes to another node as if nothing had been.
+func TestGiveBack(t *testing.T) {
+	t.Parallel()
+	for _, taskType := range process.TaskTypes() {
+		c := giveBack(claimOf(taskType, 3))
+		if c.Outcome != storage.Retry || !c.Uncounted || c.RetryAfter != 0 || c.Failure != nil || c.Detail != "" || c.Promote || c.FencingToken != 70 || c.Attempt != 3 {
+			t.Errorf("%s: %+v", taskType, c)
+		}
+	}
+}

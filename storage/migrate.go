@@ -41,21 +41,56 @@ func MigrateDown(ctx context.Context, dsn string) error {
 	})
 }
 
-// MigrationStatus lists all migrations.
+// MigrationStatus lists all migrations. It only reads, so any role that may read the tables can ask.
 func MigrationStatus(ctx context.Context, dsn string) ([]MigrationState, error) {
-	var states []MigrationState
-	err := withProvider(ctx, dsn, func(p *goose.Provider) error {
-		statuses, err := p.Status(ctx)
-		for _, st := range statuses {
-			state := MigrationState{Version: st.Source.Version, Name: st.Source.Path}
-			if st.State == goose.StateApplied {
-				state.AppliedTime = &st.AppliedAt
-			}
-			states = append(states, state)
+	names, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("list migrations: %w", err)
+	}
+	applied, err := appliedMigrations(ctx, dsn)
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	states := make([]MigrationState, 0, len(names))
+	for _, name := range names {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return nil, fmt.Errorf("migration %s: %w", name, err)
 		}
-		return err
+		state := MigrationState{Version: version, Name: name}
+		if at, ok := applied[version]; ok {
+			state.AppliedTime = &at
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// appliedMigrations gives the time of each migration that was applied; none where there is no schema yet.
+func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, error) {
+	cfg, err := connConfig(dsn, calmSettings, "progressor migrate")
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, redact(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it was opened for is done
+	rows, _ := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE 'UTC' FROM goose_db_version WHERE is_applied") // its error comes with the rows
+	applied := map[int64]time.Time{}
+	var (
+		version int64
+		at      time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&version, &at}, func() error {
+		applied[version] = at
+		return nil
 	})
-	return states, err
+	if sqlState(err) == stateUndefinedTable {
+		return nil, nil
+	}
+	return applied, err
 }
 
 func withProvider(ctx context.Context, dsn string, use func(*goose.Provider) error) error {
@@ -84,8 +119,15 @@ func withProvider(ctx context.Context, dsn string, use func(*goose.Provider) err
 	return nil
 }
 
+// createSchema makes the schema where it is missing. One that the owner of the database has made is taken as it is: to make it
+// "if not exists" would need a right that it takes to make it.
 func createSchema(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS progressor")
+	var exists bool
+	err := db.QueryRowContext(ctx, "SELECT to_regnamespace('progressor') IS NOT NULL").Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS progressor")
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "23505" || pg.Code == "42P06") {
 		return nil // another migration made it at the same moment

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,42 @@ func TestMigrateDownAndUp(t *testing.T) {
 	both.Wait()
 	if names := left(); names != whole {
 		t.Errorf("down and up again leaves %s\nwant %s", names, whole)
+	}
+}
+
+// Who asks which migrations there are changes nothing, and needs no right but to read.
+func TestMigrationStatusOnlyReads(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	pool := storagetest.Connect(t, dsn)
+	var user string
+	err := pool.QueryRow(t.Context(), "SELECT 'reader_' || pg_backend_pid()").Scan(&user)
+	must(t, user, err)
+	for _, statement := range []string{
+		"CREATE ROLE " + user + " LOGIN",
+		"GRANT USAGE ON SCHEMA progressor TO " + user,
+		"GRANT SELECT ON goose_db_version TO " + user,
+	} {
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states, err := storage.MigrationStatus(t.Context(), regexp.MustCompile(`user=\S+`).ReplaceAllString(dsn, "user="+user))
+	if last := must(t, states, err)[len(states)-1]; last.AppliedTime == nil {
+		t.Errorf("%+v was not applied", last)
+	}
+	for _, statement := range []string{"DROP OWNED BY " + user, "DROP ROLE " + user, "DROP SCHEMA progressor CASCADE"} {
+		if _, err := pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	states, err = storage.MigrationStatus(t.Context(), dsn)
+	if last := must(t, states, err)[len(states)-1]; last.AppliedTime != nil {
+		t.Errorf("%+v was applied to an empty database", last)
+	}
+	var made bool
+	if err := pool.QueryRow(t.Context(), "SELECT to_regnamespace('progressor') IS NOT NULL").Scan(&made); err != nil || made {
+		t.Errorf("the question has made a schema: %v, %v", made, err)
 	}
 }
 

@@ -185,7 +185,7 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 		}
 		return "progressor get " + process
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
-		return "another request: the process is as it was"
+		return "another request: nothing was changed"
 	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:
 		return fmt.Sprintf("progressor await %s --task %d", process, d.GetTaskId())
 	case progressorv1.ErrorDetail_REASON_OVERLOADED:

@@ -36,7 +36,7 @@ func TestErrors(t *testing.T) {
 				Rejection: &progressorv1.Rejection{Reason: "too_late", Message: "shipped", Details: []byte(`{"a": 1}`)},
 			}),
 			exitRejected,
-			`progressor: too late: shipped (task_rejected, rejection too_late, details {"a":1}, task 8). Next: another request: the process is as it was`,
+			`progressor: too late: shipped (task_rejected, rejection too_late, details {"a":1}, task 8). Next: another request: nothing was changed`,
 		},
 		{
 			"not found, with an id to quote",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func (b *bench) foreign(sql string, args ...any) (release func()) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	release = func() { _ = tx.Rollback(context.Background()) }
+	release = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
 	b.t.Cleanup(release)
 	return release
 }

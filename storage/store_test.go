@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func newBench(t testing.TB, with ...storagetest.Option) *bench {
 // open makes a store and registers it as a node.
 func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 	t.Helper()
-	cfg.DSN = dsn
+	cfg.DSN, cfg.Logger = dsn, slog.New(slog.DiscardHandler)
 	s, err := storage.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,309 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// blocked waits until n lanes wait for a lock.
+func (b *bench) blocked(n int) {
+	b.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		waiting := ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane' AND wait_event_type = 'Lock'`)
+		if waiting == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%d lanes wait, want %d", waiting, n)
+		}
+	}
+}
+
+// later runs f and hands its outcome out.
+func later[T any](f func() (T, error)) func() (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		value, err := f()
+		done <- outcome{value, err}
+	}()
+	return func() (T, error) {
+		o := <-done
+		return o.value, o.err
+	}
+}
+
+// A result and a call of another node meet, in both orders: the call runs at once, or next, or waits for a place. It is never left
+// behind an attempt that has ended.
+func TestResultAndCallOfTwoNodes(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"result", "call"} {
+		t.Run(first+" first", func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			other := open(t, b.dsn, storage.Config{})
+			for _, promote := range []bool{true, false} {
+				id := fmt.Sprint(promote)
+				b.process(id)
+				c := end(b.claim(id), storage.Finished, events("a"))
+				c.Promote = promote
+				save := func() (storage.Saved, error) { return b.SaveResult(c) }
+				prepare := func() (storage.Prepared, error) { return other.PrepareCall(call(id)) }
+				release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", id)
+				var saved func() (storage.Saved, error)
+				var prepared func() (storage.Prepared, error)
+				if first == "result" {
+					saved = later(save)
+					b.blocked(1)
+					prepared = later(prepare)
+				} else {
+					prepared = later(prepare)
+					b.blocked(1)
+					saved = later(save)
+				}
+				b.blocked(2)
+				release()
+				s, err := saved()
+				p, err2 := prepared()
+				must(t, s, err)
+				must(t, p, err2)
+				if first == "result" {
+					equal(t, "the call", p.Outcome, storage.Captured)
+					b.is(id, "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
+					equal(t, "it sees the result", p.Claim.LastEventID, 1)
+					continue
+				}
+				equal(t, "the call", p.Outcome, storage.Postponed)
+				equal(t, "it goes next", []bool{s.Next != nil, s.Deferred}, []bool{promote, !promote})
+				b.is(id, map[bool]string{true: "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1", false: "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL waits for place#0"}[promote])
+			}
+		})
+	}
+}
+
+// The status that decides is the one in the locked row, not the one that a client saw.
+func TestStatusIsCheckedUnderTheLock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	tx, err := b.db.Begin(t.Context())
+	must(t, tx, err)
+	_, err = tx.Exec(t.Context(), `UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', status_changed_time = now(), attention = 'SUSPENDED', attention_time = now()`)
+	must(t, tx, err)
+	prepared := later(func() (storage.Prepared, error) { return b.PrepareCall(call("p")) })
+	b.blocked(1)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := prepared()
+	equal(t, "the call", []any{must(t, p, err).Outcome, p.Status}, []any{storage.Refused, process.StatusSuspended})
+	b.is("p", "SUSPENDED e0: INIT FINISHED")
+}
+
+// A session of somebody else that holds a process costs the requests to that process alone. A result for it comes again by itself.
+func TestProcessHeldByForeignSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	for _, id := range []string{"held", "removed", "free"} {
+		b.process(id)
+	}
+	held, removed, free := b.claim("held"), b.claim("removed"), b.claim("free")
+	release := b.foreign("SELECT FROM processes WHERE process_id IN ('held', 'removed') FOR UPDATE")
+	saved := later(func() (storage.Saved, error) { return s.SaveResult(end(held, storage.Finished, events("a"))) })
+	gone := later(func() (storage.Saved, error) { return s.SaveResult(end(removed, storage.Removed)) })
+	b.blocked(1)
+	all(30, func(i int) {
+		switch i % 3 {
+		case 0:
+			if p, err := s.PrepareInit(newInit(fmt.Sprintf("new%d", i))); err != nil || p.Outcome != storage.Captured {
+				t.Errorf("a start beside it: %v, %v", p.Outcome, err)
+			}
+		case 1:
+			if _, err := s.PrepareCall(call("held")); !errors.Is(err, process.ErrUnavailable) {
+				t.Errorf("a call to the held process: %v", err)
+			}
+		case 2:
+			if i == 2 {
+				if _, err := s.SaveResult(end(free, storage.Finished)); err != nil {
+					t.Errorf("a result beside it: %v", err)
+				}
+			}
+		}
+	})
+	b.is("held", "RUNNING e0: INIT FINISHED, CALL runs#1")
+	release()
+	must(t, 0, func() error { _, err := saved(); return err }())
+	must(t, 0, func() error { _, err := gone(); return err }())
+	b.is("held", "RUNNING e1: INIT FINISHED, CALL FINISHED")
+	b.is("removed", "none")
+}
+
+// What PostgreSQL does not take fails alone, whatever shares its flush.
+func TestPoisonFailsAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	b.process("p")
+	b.process("q")
+	c, d := b.claim("p"), b.claim("q")
+	poison := map[int]func() error{
+		3: func() error { return second(s.PrepareCall(call("nul\x00"))) },
+		7: func() error { return second(s.PrepareInit(newInit("bad\xff"))) },
+		11: func() error {
+			return second(s.PrepareInit(newInit("x", func(in *storage.Init) { in.Metadata = []byte(`{"a": "\u0000"}`) })))
+		},
+		13: func() error {
+			return second(s.PrepareInit(newInit("y", func(in *storage.Init) { in.Metadata = []byte(`[1]`) })))
+		},
+		17: func() error { return second(s.SaveResult(end(c, storage.Failed, broken("nul\x00")))) },
+		19: func() error {
+			return second(s.SaveResult(end(d, storage.Finished, func(c *storage.Completion) { c.Metadata = []byte("{") })))
+		},
+		23: func() error { return second(s.PrepareInit(newInit(strings.Repeat("x", 257)))) },
+	}
+	release := b.foreign("SELECT FROM processes WHERE process_id = 'p' FOR UPDATE")
+	first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("p", keyed("k", "x"))) })
+	b.blocked(1) // so that all that follows is one flush
+	time.AfterFunc(20*time.Millisecond, release)
+	all(40, func(i int) {
+		run, bad := poison[i]
+		if !bad {
+			run = func() error { return second(s.PrepareInit(newInit(fmt.Sprintf("good%d", i)))) }
+		}
+		err := run()
+		if (err != nil) != bad || errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrFenced) {
+			t.Errorf("item %d: %v", i, err)
+		}
+	})
+	must(t, 0, second(first()))
+	equal(t, "good ones", ask[int](b, "SELECT count(*) FROM processes WHERE process_id LIKE 'good%'"), 40-len(poison))
+	b.is("x", "none")
+	b.is("q", "RUNNING e0: INIT FINISHED, CALL runs#1")
+	// The processor's next answer is taken.
+	b.save(end(d, storage.Finished, events("a")))
+	b.save(end(c, storage.Failed, broken("plain")))
+}
+
+// Twins of one key on two nodes: one task. The second sees the first, also where both are on their way at once.
+func TestTwinsOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	b.process("called")
+	stores := []*storage.Store{b.Store, other}
+	for n := range 20 {
+		k, id := fmt.Sprintf("k%d", n), fmt.Sprintf("p%d", n)
+		var inits, calls [8]storage.Prepared
+		all(16, func(i int) {
+			var err error
+			if i%2 == 0 {
+				inits[i/2], err = stores[i/2%2].PrepareInit(newInit(id, keyedInit(k, "x")))
+			} else {
+				calls[i/2], err = stores[i/2%2].PrepareCall(call("called", keyed(k, "x"), func(c *storage.Call) { c.MaxWaiting = 1000 }))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		for _, twins := range [][8]storage.Prepared{inits, calls} {
+			fresh := 0
+			for _, p := range twins {
+				if p.Outcome != storage.Replayed {
+					fresh++
+				}
+				if p.TaskID != twins[0].TaskID || p.Outcome == storage.Exists {
+					t.Errorf("twins of %s: %s of task %d, beside task %d", k, p.Outcome, p.TaskID, twins[0].TaskID)
+				}
+			}
+			equal(t, "the first of its kind", fresh, 1)
+		}
+	}
+	equal(t, "tasks of called", ask[int](b, "SELECT count(*) FROM task_list WHERE process_id = 'called' AND task_type = 'CALL'"), 20)
+}
+
+// Twins of a start, stepped: the second comes while the first is in its transaction, which no snapshot shows.
+func TestTwinOfAStartUnderWay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	in := newInit("p", keyedInit("k", "x"))
+	tx, err := b.db.Begin(t.Context())
+	must(t, tx, err)
+	for _, sql := range []string{
+		`INSERT INTO processes (namespace, process_id) VALUES ('shop', 'p')`,
+		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time) VALUES ('shop', 'p', 1000, 'INIT', 'place', now())`,
+	} {
+		_, err = tx.Exec(t.Context(), sql)
+		must(t, tx, err)
+	}
+	_, err = tx.Exec(t.Context(), `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time) VALUES ($1, 'shop', 'p', 1000, $2, now())`, in.RequestID, in.Fingerprint)
+	must(t, tx, err)
+	twin := later(func() (storage.Prepared, error) { return b.PrepareInit(in) })
+	b.blocked(1)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := twin()
+	equal(t, "the twin", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, 1000})
+}
+
+// Instants are the database's, in whatever zone its sessions are; the far ends of time are timers like others.
+func TestInstantsCrossZonesAndAges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec("ALTER DATABASE " + pgx.Identifier{ask[string](b, "SELECT current_database()")}.Sanitize() + " SET timezone = 'Asia/Tokyo'")
+	s := open(t, b.dsn, storage.Config{})
+	at := time.Date(2031, 7, 1, 12, 0, 0, 123456000, time.FixedZone("far", -9*3600))
+	in, err := s.PrepareInit(newInit("p"))
+	saved, err2 := s.SaveResult(end(must(t, in, err).Claim, storage.Finished, func(c *storage.Completion) {
+		c.Timer = &storage.SetTimer{At: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+		c.NamedTimers = []storage.SetTimer{{Name: "n", At: at}, {Name: "old", At: time.Unix(1, 0)}, {Name: "after", After: process.MaxDuration}, {Name: "negative", After: -time.Hour}}
+		c.Promote = false
+	}))
+	if must(t, saved, err2).TimerDelay < 200*365*24*time.Hour {
+		t.Errorf("a timer in 9999 is due in %v", saved.TimerDelay)
+	}
+	timers, err := s.GetTimers(t.Context(), key("p"))
+	var names []string
+	for _, timer := range must(t, timers, err) {
+		names = append(names, *timer.TimerName)
+		if *timer.TimerName == "n" && !timer.ScheduledTime.Equal(at) {
+			t.Errorf("a timer at %v is due at %v", at, timer.ScheduledTime)
+		}
+	}
+	equal(t, "soonest first", names, []string{"old", "negative", "n", "after", ""})
+	claims, next, err := s.SearchTimers(t.Context(), room(9))
+	equal(t, "due", []any{len(must(t, claims, err)), claims[0].TimerName}, "[1 old]")
+	if next <= 0 || next > time.Until(at)+time.Minute {
+		t.Errorf("the next is due in %v", next)
+	}
+	b.exec("DELETE FROM schedule WHERE timer_name <> ''")
+	_, next, err = s.SearchTimers(t.Context(), room(9))
+	if must(t, next, err) < 200*365*24*time.Hour {
+		t.Errorf("with a timer in 9999 the next is due in %v", next)
+	}
+}
+
+// Event ids are the engine's, and go far.
+func TestEventsPastThirtyTwoBits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.exec("UPDATE processes SET last_event_id = 5000000000")
+	b.save(end(b.claim("p"), storage.Finished, events("a", "b")))
+	got, err := b.ReadHistory(key("p"), storage.HistoryRange{Offset: 5000000000, Limit: -1})
+	equal(t, "ids", []any{len(must(t, got, err)), got[1].EventID}, []any{2, 5000000002})
+	b.exec("UPDATE events SET event_id = event_id - 5000000000")
+	b.exec("UPDATE processes SET last_event_id = 2")
+}

@@ -1,0 +1,257 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/internal/pgembed"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// load is clients that call a few processes on several workers, each call with an op of its own in its args. What became of an op
+// is told by the events: an acknowledged one is there once, any other at most once.
+type load struct {
+	workers   []*worker
+	processes int
+	clients   int
+	calls     int // of each client
+
+	done    atomic.Int64
+	mutex   sync.Mutex
+	acked   map[string]bool // false: the client does not know
+	twinned atomic.Int64
+}
+
+// run makes all calls. Every other client uses keys and repeats what was not answered; meddle runs beside them.
+func (l *load) run(meddle func()) {
+	l.acked = map[string]bool{}
+	all(l.clients+1, func(i int) {
+		if i == l.clients {
+			if meddle != nil {
+				meddle()
+			}
+			return
+		}
+		w := l.workers[i%len(l.workers)]
+		for n := range l.calls {
+			op := fmt.Sprintf("op-%d-%d", i, n)
+			id := fmt.Sprintf("p%d", (i+n)%l.processes)
+			for !l.call(w, id, op, i%2 == 0) {
+				l.twinned.Add(1)
+			}
+			l.done.Add(1)
+		}
+	})
+}
+
+// call makes a call, and tells whether its client is through with it.
+func (l *load) call(w *worker, id, op string, withKey bool) bool {
+	c := call(id, func(c *storage.Call) {
+		c.Args, c.MaxWaiting = []byte(op), 100000
+		if withKey {
+			keyed(op, op)(c)
+		}
+	})
+	p, err := w.store.PrepareCall(c)
+	if errors.Is(err, process.ErrUnavailable) && withKey {
+		return false
+	}
+	l.mutex.Lock()
+	l.acked[op] = err == nil
+	l.mutex.Unlock()
+	switch {
+	case err != nil && !errors.Is(err, process.ErrUnavailable):
+		w.t.Errorf("call %s of %s: %v", op, id, err)
+	case p.Claim != nil:
+		w.start(p.Claim)
+	}
+	return true
+}
+
+// check waits until everything has been done and looks at what was stored.
+func (l *load) check(t *testing.T, db *pgxpool.Pool) {
+	t.Helper()
+	for _, w := range l.workers {
+		w.ran.Wait()
+	}
+	for _, w := range l.workers {
+		w.sweep(db)
+	}
+	rows, err := db.Query(t.Context(), "SELECT convert_from(payload, 'UTF8'), count(*) FROM events GROUP BY 1")
+	must(t, rows, err)
+	stored := map[string]int{}
+	var op string
+	var n int
+	for rows.Next() {
+		if err := rows.Scan(&op, &n); err != nil {
+			t.Fatal(err)
+		}
+		stored[op] = n
+	}
+	unknown := 0
+	for op, acked := range l.acked {
+		if !acked {
+			unknown++
+		}
+		if n := stored[op]; n > 1 || (acked && n == 0) {
+			t.Errorf("%s, acknowledged: %t, was stored %d times", op, acked, n)
+		}
+		delete(stored, op)
+	}
+	delete(stored, "args") // of the INITs
+	if len(stored) > 0 {
+		t.Errorf("nobody asked for %v", stored)
+	}
+	t.Logf("%d calls, %d of unknown outcome, %d repeated", len(l.acked), unknown, l.twinned.Load())
+	report, err := storage.CheckInvariants(t.Context(), db)
+	quiet, err2 := storage.CheckQuiescent(t.Context(), db, 0, time.Minute)
+	if err := errors.Join(err, err2); err != nil || len(report.Violations)+len(quiet.Violations) > 0 {
+		t.Error(err, report.Violations, quiet.Violations)
+	}
+}
+
+// found makes the processes of a load.
+func (l *load) found(t *testing.T, w *worker) {
+	t.Helper()
+	for n := range l.processes {
+		p, err := w.store.PrepareInit(newInit(fmt.Sprintf("p%d", n)))
+		w.start(must(t, p, err).Claim)
+	}
+}
+
+// Two nodes, few processes, scans beside it all: no deadlock, no scan that fails, every op once and in the order of its task.
+func TestTwoNodesUnderLoad(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	l := &load{workers: []*worker{newWorker(t, b.Store), newWorker(t, other)}, processes: 5, clients: 32, calls: 25}
+	l.found(t, l.workers[0])
+	total := int64(l.clients * l.calls)
+	l.run(func() {
+		for n := 0; l.done.Load() < total; n++ {
+			w := l.workers[n%2]
+			calls, err := w.store.SearchCalls(t.Context(), room(20))
+			timers, _, err2 := w.store.SearchTimers(t.Context(), room(20))
+			if err := errors.Join(err, err2); err != nil {
+				t.Errorf("a scan fails: %v", err)
+				return
+			}
+			for _, c := range append(calls, timers...) {
+				w.ran.Go(func() { w.start(&c) })
+			}
+		}
+	})
+	l.check(t, b.db)
+	equal(t, "every event in the order of the tasks", ask[int](b, `SELECT count(*) FROM events e JOIN events f USING (namespace, process_id)
+		WHERE f.event_id = e.event_id + 1 AND f.task_id <= e.task_id`), 0)
+	b.exec("SELECT pg_stat_clear_snapshot()")
+	equal(t, "deadlocks", ask[int](b, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"), 0)
+}
+
+// Backends of lanes are terminated in the middle of their work.
+func TestLanesAreTerminatedUnderLoad(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	registry := prometheus.NewRegistry()
+	s := open(t, b.dsn, storage.Config{Registerer: registry})
+	l := &load{workers: []*worker{newWorker(t, s)}, processes: 8, clients: 32, calls: 40}
+	l.found(t, l.workers[0])
+	l.run(func() {
+		for done := int64(50); done < int64(l.clients*l.calls); done = l.done.Load() + 50 {
+			for l.done.Load() < done && l.done.Load() < int64(l.clients*l.calls) {
+				ask[int](b, "SELECT 1")
+			}
+			ask[int](b, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane'
+				AND pid IN (SELECT pid FROM pg_stat_activity WHERE application_name = 'progressor lane' ORDER BY state, pid LIMIT 1)`)
+		}
+	})
+	l.check(t, b.db)
+	families, err := registry.Gather()
+	found := 0.0
+	for _, family := range must(t, families, err) {
+		if family.GetName() == "progressor_flush_recoveries_total" {
+			found = family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	if found < 3 {
+		t.Errorf("%v flushes were recovered: this test has tested nothing", found)
+	}
+	t.Logf("%v recoveries, %d tasks adopted, %d answers lost", found, l.workers[0].adopted, l.workers[0].lost)
+}
+
+// The server crashes and comes back, three times.
+func TestServerRestartsUnderLoad(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "progressor-restart-*")
+	must(t, dir, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	server, err := pgembed.Start(t.Context(), pgembed.Config{Dir: dir, Ephemeral: true, Unsafe: true, Settings: map[string]string{"shared_buffers": "32MB"}})
+	must(t, server, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := server.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := storage.Migrate(t.Context(), server.DSN()); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, server.DSN(), storage.Config{})
+	w := newWorker(t, s)
+	l := &load{workers: []*worker{w}, processes: 8, clients: 16, calls: 200}
+	l.found(t, w)
+	var restarts atomic.Int64
+	l.run(func() {
+		for done := int64(300); done <= 900; done += 300 {
+			for l.done.Load() < done {
+				_ = s.Ping(t.Context()) // time passes
+			}
+			if err := server.Restart(t.Context(), "immediate"); err != nil {
+				t.Error(err)
+				return
+			}
+			restarts.Add(1)
+		}
+	})
+	l.check(t, storagetest.Connect(t, server.DSN()))
+	equal(t, "restarts", restarts.Load(), 3)
+	t.Logf("%d tasks adopted, %d answers lost", w.adopted, w.lost)
+}
+
+// Connections break in the middle of flushes of many items, before their commit and after it.
+func TestConnectionsAreCutUnderLoad(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	p := newProxy(t, b.dsn)
+	w := newWorker(t, open(t, p.dsn, storage.Config{}))
+	l := &load{workers: []*worker{w}, processes: 8, clients: 32, calls: 60}
+	l.found(t, w)
+	total := int64(l.clients * l.calls)
+	cuts := 0
+	l.run(func() {
+		for l.done.Load() < total-100 {
+			<-p.next([]cut{beforeCommit, afterCommit}[cuts%2])
+			cuts++
+			for next := l.done.Load() + 30; l.done.Load() < min(next, total); {
+				ask[int](b, "SELECT 1")
+			}
+		}
+	})
+	l.check(t, b.db)
+	t.Logf("%d cuts, %d tasks adopted, %d answers lost", cuts, w.adopted, w.lost)
+	if cuts < 10 || w.adopted == 0 || w.lost == 0 {
+		t.Error("this test has tested next to nothing")
+	}
+}

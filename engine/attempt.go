@@ -14,9 +14,10 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// run does a claim and what follows it in the same process, then gives its place back. The caller has taken the place.
+// run does a claim and what follows it in the same process, then gives its place back. The caller has taken the place, and has
+// entered the claim into the crew.
 func (e *Engine) run(ns *namespace, c *storage.Claim) {
-	defer e.running.Done()
+	defer e.crew.leave()
 	defer ns.places.release()
 	var known *knownHistory
 	for step := 1; ; step++ {
@@ -44,14 +45,16 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 	response, history, err := e.attempt(ctx, ns, c, known)
 	ns.metrics.processed(c.TaskType, began)
 	var d decision
-	if err != nil && (context.Cause(ctx) != nil || errors.Is(err, errGivenBack)) {
+	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
+	given := interrupted || errors.Is(err, errGivenBack)
+	if given {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
 		d = decision{completion: giveBack(c)}
 	} else {
 		d = decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}) //nolint:gosec // jitter
 	}
 	d.completion.StepTimeout = ns.stepTimeout
-	d.completion.Promote = !e.draining.Load() && !ns.paused && (step < maxSteps || !ns.places.contended())
+	d.completion.Promote = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
 	saved, ok := e.save(ns, c, d)
 	if !ok || saved.Next == nil {
 		return nil, nil, false
@@ -98,6 +101,7 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 	}
 	if d.completion.Outcome == storage.Removed || d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.Lost {
 		e.waiters.recheck(d.completion.Key)
+		e.removals.Store(true)
 	}
 	if saved.Deferred {
 		e.wakeAll()
@@ -149,13 +153,17 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	}
 	for try := int32(1); ; try++ {
 		response, err := ns.processor.Process(ctx, request)
-		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() || try >= ns.retry.MaxAttempts {
+		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() {
 			return response, history, err
+		}
+		wait, again := ns.retry.Next(try, process.ReasonUnavailable, false, rand.Float64()) //nolint:gosec // jitter
+		if !again {
+			return nil, history, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, history, err
-		case <-time.After(ns.retry.Interval(try, rand.Float64())): //nolint:gosec // jitter
+		case <-time.After(wait):
 		}
 	}
 }
@@ -184,13 +192,12 @@ func (e *Engine) adopt(claims []storage.Claim) {
 	for n := range claims {
 		c := &claims[n]
 		ns, ok := e.registry.all()[c.Namespace]
-		if !ok || e.attempts.known(c.FencingToken) {
+		if !ok || e.attempts.known(c.FencingToken) || !e.crew.join() {
 			continue
 		}
 		ns.places.force()
 		ns.metrics.adopted.Inc()
 		e.log.Info("task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		e.running.Add(1)
 		go e.run(ns, c)
 	}
 }

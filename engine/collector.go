@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
 )
 
 // collector looks once a second for what dead nodes have left: tasks in running (zombies), and this node's own rows that nobody
@@ -15,14 +17,24 @@ type collector struct {
 	passes int
 	// unknown are tokens of this node that the last pass saw and nobody ran: seen twice, they are adopted.
 	unknown map[int64]struct{}
+
+	mu     sync.Mutex
+	saving map[int64]struct{} // tokens of zombies that are being saved: one may wait for a row that another session holds
 }
 
 func newCollector(e *Engine) *collector {
-	return &collector{engine: e, unknown: map[int64]struct{}{}}
+	return &collector{engine: e, unknown: map[int64]struct{}{}, saving: map[int64]struct{}{}}
 }
 
-// zombieBatch is how many zombies one pass collects.
-const zombieBatch = 200
+const (
+	// zombieBatch is how many zombies one pass collects.
+	zombieBatch = 200
+	// purgeTime is how long one pass may go on with removals.
+	purgeTime = 500 * time.Millisecond
+	// adoptAge is how old a row has to be before it can be one that nobody knows; adoptDoubt, where there is reason to expect one.
+	adoptAge   = 5 * time.Second
+	adoptDoubt = time.Second
+)
 
 // Run collects until ctx ends.
 func (c *collector) Run(ctx context.Context) error {
@@ -45,12 +57,17 @@ func (c *collector) runOnce(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	errs := []error{c.collect(limit), c.engine.reloadNamespaces(limit)}
-	if c.passes%5 == 0 {
-		errs = append(errs, c.adopt(limit))
+	switch {
+	case c.engine.doubts():
+		errs = append(errs, c.adopt(limit, adoptDoubt))
+	case c.passes%5 == 0 || len(c.unknown) > 0:
+		errs = append(errs, c.adopt(limit, adoptAge))
+	}
+	if c.passes%30 == 0 || c.engine.removals.Swap(false) {
+		errs = append(errs, c.purge(limit))
 	}
 	if c.passes%30 == 0 {
-		_, err := c.engine.store.PurgeRemoved(limit)
-		errs = append(errs, err, c.engine.store.BuryNodes(limit))
+		errs = append(errs, c.engine.store.BuryNodes(limit))
 	}
 	return errors.Join(errs...)
 }
@@ -58,8 +75,10 @@ func (c *collector) runOnce(ctx context.Context) error {
 // collect ends the attempts of dead nodes, each under its own token: a node that was only slow wins if it stores first.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
-	if e.sinceBeat() > e.cfg.ZombieAfter*2/3 {
-		return nil // this node is the one that is out of touch
+	// A node that is out of touch is no judge. Nor is one that was until a moment ago: if the database was away, the others have
+	// not beaten either, and have not had their turn yet.
+	if !e.inTouch() || e.age()-time.Duration(e.touched.Load()) < e.cfg.ZombieAfter/2 {
+		return nil
 	}
 	began := time.Now()
 	zombies, err := e.store.CollectZombies(ctx, e.cfg.ZombieAfter, e.cfg.ZombieMargin, zombieBatch)
@@ -72,31 +91,66 @@ func (c *collector) collect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d := decideZombie(z, ns.zombie, ns.retry)
-		d.completion.StepTimeout = ns.stepTimeout
-		saved, err := e.store.SaveResult(&d.completion)
-		if errors.Is(err, process.ErrFenced) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		ns.metrics.zombies.Inc()
-		e.log.Warn("zombie collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
-			"attempt", z.Attempt, "outcome", d.completion.Outcome)
-		e.waiters.recheck(d.completion.Key)
-		if saved.Deferred {
-			e.wakeAll()
+		if c.begin(z.FencingToken) {
+			go c.save(ns, z)
 		}
 	}
 	return nil
 }
 
+func (c *collector) begin(token int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.saving[token]; ok {
+		return false
+	}
+	c.saving[token] = struct{}{}
+	return true
+}
+
+// save ends the attempt of one zombie.
+func (c *collector) save(ns *namespace, z storage.Zombie) {
+	defer func() {
+		c.mu.Lock()
+		delete(c.saving, z.FencingToken)
+		c.mu.Unlock()
+	}()
+	e := c.engine
+	d := decideZombie(z, ns.zombie, ns.retry)
+	d.completion.StepTimeout = ns.stepTimeout
+	saved, err := e.store.SaveResult(&d.completion)
+	if errors.Is(err, process.ErrFenced) {
+		return // it was quicker
+	}
+	if err != nil {
+		e.log.Warn("zombie not collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "error", err)
+		return
+	}
+	ns.metrics.zombies.Inc()
+	e.log.Warn("zombie collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
+		"attempt", z.Attempt, "outcome", d.completion.Outcome)
+	e.waiters.recheck(d.completion.Key)
+	if saved.Deferred || saved.Lost {
+		e.wakeAll()
+	}
+}
+
+// purge goes on with removals: what one transaction leaves of a long history, and what dead nodes have left.
+func (c *collector) purge(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < purgeTime; {
+		if n, err := c.engine.store.PurgeRemoved(ctx); err != nil || n == 0 {
+			return err
+		}
+	}
+	c.engine.removals.Store(true) // there is more: the next pass goes on
+	return nil
+}
+
 // adopt runs what stands in running for this node although nobody runs it, once it was seen so by two passes: a claim whose
 // answer is still on its way is not among them.
-func (c *collector) adopt(ctx context.Context) error {
+func (c *collector) adopt(ctx context.Context, age time.Duration) error {
 	e := c.engine
-	claims, err := e.store.ListRunning(ctx, e.attempts.tokens(), 5*time.Second)
+	claims, err := e.store.ListRunning(ctx, e.attempts.tokens(), age)
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,11 @@ type Engine struct {
 	inFlight atomic.Int64
 	draining atomic.Bool
 	lastBeat atomic.Int64 // when the node last beat, in nanoseconds since started
+	touched  atomic.Int64 // since when it has beaten without a gap, likewise
 	started  time.Time
-	running  sync.WaitGroup // claims that this node runs
+	crew     crew
+	doubt    atomic.Int64 // until when the collector looks out for claims whose answer was lost, likewise
+	removals atomic.Bool  // a process was removed since the collector looked: its history may be left
 
 	doing     context.Context // of attempts; ends when the drain is over
 	stopDoing context.CancelFunc
@@ -73,12 +76,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	<-ctx.Done()
 	e.log.Info("draining", "running", e.attempts.count())
 	e.draining.Store(true)
+	e.crew.refuse()
 	err := takers.Wait()
 	e.drain()
 	stopKeeping()
 	err = errors.Join(err, keepers.Wait())
 	e.waiters.close()
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if deleteErr := e.store.DeleteNode(end); deleteErr != nil {
 		e.log.Warn("node row stays behind", "error", deleteErr)
@@ -86,31 +90,55 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
+const (
+	// drainGrace is how long attempts may take to end once their contexts have: a task that its processor let go is given back
+	// by its attempt, and no other node begins with it before.
+	drainGrace = time.Second
+	// storeTimeout bounds what a node that stops waits for the database.
+	storeTimeout = 5 * time.Second
+)
+
 // drain waits for what runs, then gives the rest back to other nodes. A late result finds its token gone.
 func (e *Engine) drain() {
-	done := make(chan struct{})
-	go func() { e.running.Wait(); close(done) }()
+	defer e.crew.close()
+	defer e.stopDoing()
 	select {
-	case <-done:
-		e.stopDoing()
+	case <-e.crew.idle():
 		return
 	case <-time.After(e.cfg.DrainTimeout):
 	}
-	claims := e.attempts.claims()
-	e.log.Warn("drain timeout: giving tasks back", "tasks", len(claims))
-	var group errgroup.Group
-	for _, c := range claims {
-		group.Go(func() error {
+	e.log.Warn("drain timeout: giving tasks back", "tasks", e.attempts.count())
+	e.stopDoing()
+	select {
+	case <-e.crew.idle():
+		return
+	case <-time.After(drainGrace):
+	}
+	stored := make(chan struct{})
+	go func() {
+		defer close(stored)
+		e.giveAllBack()
+	}()
+	select {
+	case <-stored:
+	case <-time.After(storeTimeout):
+		e.log.Warn("tasks not given back: the database does not answer, and they become zombies", "tasks", e.attempts.count())
+	}
+}
+
+// giveAllBack gives the tasks of attempts back that do not end.
+func (e *Engine) giveAllBack() {
+	var group sync.WaitGroup
+	for _, c := range e.attempts.claims() {
+		group.Go(func() {
 			completion := giveBack(c)
 			_, err := e.store.SaveResult(&completion)
 			if err != nil && !errors.Is(err, process.ErrFenced) {
 				e.log.Warn("task not given back: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
 			}
-			return nil
 		})
 	}
-	_ = group.Wait()
-	e.stopDoing()
+	group.Wait()
 }
 
 // Ready tells why the node should not be sent requests; nil: it may.
@@ -118,22 +146,37 @@ func (e *Engine) Ready() error {
 	if e.draining.Load() {
 		return errors.New("draining")
 	}
-	if since := e.sinceBeat(); since > e.cfg.ZombieAfter*2/3 {
-		return fmt.Errorf("no heartbeat to the database for %s", since.Round(time.Millisecond))
+	if !e.inTouch() {
+		return fmt.Errorf("no heartbeat to the database for %s", e.sinceBeat().Round(time.Millisecond))
 	}
 	return nil
 }
 
-func (e *Engine) beaten() { e.lastBeat.Store(int64(time.Since(e.started))) }
+func (e *Engine) age() time.Duration { return time.Since(e.started) }
 
-func (e *Engine) sinceBeat() time.Duration {
-	return time.Since(e.started) - time.Duration(e.lastBeat.Load())
+// beaten notes a heartbeat. After a gap the node takes tasks again.
+func (e *Engine) beaten() {
+	gap := !e.inTouch()
+	now := int64(e.age())
+	if gap {
+		e.touched.Store(now)
+	}
+	e.lastBeat.Store(now)
+	if gap {
+		e.wakeAll()
+	}
 }
+
+func (e *Engine) sinceBeat() time.Duration { return e.age() - time.Duration(e.lastBeat.Load()) }
+
+// inTouch tells whether the others know this node alive. A node that has not beaten for two thirds of the time after which it is
+// dead takes nothing and gives up what it runs.
+func (e *Engine) inTouch() bool { return e.sinceBeat() <= e.cfg.ZombieAfter*2/3 }
 
 // admit counts a request in, or refuses it: nothing is stored that this node cannot hold.
 func (e *Engine) admit() error {
 	if e.draining.Load() {
-		return fmt.Errorf("the node is draining: %w", process.ErrUnavailable)
+		return errDraining
 	}
 	if e.inFlight.Add(1) > int64(e.cfg.MaxInFlight) {
 		e.inFlight.Add(-1)
@@ -143,12 +186,21 @@ func (e *Engine) admit() error {
 	return nil
 }
 
+var errDraining = fmt.Errorf("the node is draining: %w", process.ErrUnavailable)
+
 func (e *Engine) leave() { e.inFlight.Add(-1) }
 
 // wakeAll makes the pollers look.
 func (e *Engine) wakeAll() {
-	if e.calls != nil {
-		e.calls.wake()
-		e.timers.wake()
-	}
+	e.calls.wake()
+	e.timers.wake()
 }
+
+// doubtTime is how long the collector looks out for claims of this node after a scan whose answer was lost: as long as that
+// statement may still run, and two passes.
+const doubtTime = scanTimeout + 3*time.Second
+
+// doubtClaims has the collector look out for claims that this node may hold without knowing.
+func (e *Engine) doubtClaims() { e.doubt.Store(int64(e.age() + doubtTime)) }
+
+func (e *Engine) doubts() bool { return int64(e.age()) < e.doubt.Load() }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -79,9 +80,9 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	}
 	grown := &knownHistory{whole: true, bytes: h.bytes, events: h.events} // h is not used any more: its array may grow
 	for n, e := range done.Events {
-		timestamp := e.Timestamp
-		if timestamp.IsZero() {
-			timestamp = next.RunningTime
+		timestamp := e.Timestamp.Truncate(time.Microsecond) // as the column keeps it
+		if timestamp.IsZero() || timestamp.Equal(time.Unix(0, 0)) {
+			timestamp = next.RunningTime // storage puts its own time for none, and for the epoch
 		}
 		grown.events = append(grown.events, storage.Event{
 			EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata, Payload: e.Payload,

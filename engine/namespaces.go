@@ -35,12 +35,13 @@ type namespace struct {
 
 // registry holds the namespaces that this node knows.
 type registry struct {
-	mu   sync.Mutex
-	byID atomic.Pointer[map[string]*namespace]
+	mu     sync.Mutex
+	byName atomic.Pointer[map[string]*namespace]
+	puts   int // how often this node has taken over a row that it put or read by itself
 }
 
 func (r *registry) all() map[string]*namespace {
-	if m := r.byID.Load(); m != nil {
+	if m := r.byName.Load(); m != nil {
 		return *m
 	}
 	return nil
@@ -55,24 +56,38 @@ func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error)
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", name, err)
 	}
-	e.applyNamespaces([]storage.Namespace{row})
+	e.takeOver(row)
 	return e.registry.all()[name], nil
 }
 
-// reloadNamespaces reads what other nodes have put.
+// reloadNamespaces reads what other nodes have put. What was read before this node put a namespace is older than that, and left
+// to the next pass.
 func (e *Engine) reloadNamespaces(ctx context.Context) error {
+	e.registry.mu.Lock()
+	before := e.registry.puts
+	e.registry.mu.Unlock()
 	rows, err := e.store.ListNamespaces(ctx)
 	if err != nil {
 		return err
 	}
-	e.applyNamespaces(rows)
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	if e.registry.puts == before {
+		e.applyNamespaces(rows)
+	}
 	return nil
 }
 
-// applyNamespaces takes over rows that differ from what is known.
-func (e *Engine) applyNamespaces(rows []storage.Namespace) {
+// takeOver takes over a row that this node has just written or read.
+func (e *Engine) takeOver(row storage.Namespace) {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
+	e.registry.puts++
+	e.applyNamespaces([]storage.Namespace{row})
+}
+
+// applyNamespaces takes over rows that differ from what is known. The caller holds the registry's lock.
+func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	old := e.registry.all()
 	changed := false
 	next := make(map[string]*namespace, len(old)+len(rows))
@@ -87,7 +102,7 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 		changed = true
 	}
 	if changed {
-		e.registry.byID.Store(&next)
+		e.registry.byName.Store(&next)
 		e.wakeAll()
 	}
 }
@@ -118,7 +133,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		ns.places = old.places
 		ns.places.resize(maxRunning)
 	} else {
-		ns.places = &places{max: maxRunning, freed: e.wakeAll}
+		ns.places = &places{max: maxRunning, wakeCalls: e.calls.wake, wakeTimers: e.timers.wake}
 	}
 	return ns
 }
@@ -202,7 +217,7 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace) (*
 	if err != nil {
 		return nil, err
 	}
-	e.applyNamespaces([]storage.Namespace{row})
+	e.takeOver(row)
 	return namespaceMessage(row)
 }
 
@@ -236,7 +251,7 @@ func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused boo
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", name, err)
 	}
-	e.applyNamespaces([]storage.Namespace{row})
+	e.takeOver(row)
 	return namespaceMessage(row)
 }
 

@@ -15,10 +15,11 @@ type places struct {
 	mu      sync.Mutex
 	max     int
 	taken   int
-	owed    bool // the pollers know of stored tasks that wait for a place
+	owed    bool // a place is the call poller's before any fresh request's: stored tasks wait, or may wait
+	missed  bool // the timer poller found less room than it could use
 	waiting []chan struct{}
-	freed   func() // a place is free and owed, or was missed by the timers
-	missed  bool   // the timer poller found less room than it could use
+
+	wakeCalls, wakeTimers func() // a place is free that is owed, or was missed
 }
 
 // tryTake takes a place if one is free for a fresh request.
@@ -79,19 +80,25 @@ func (p *places) release() {
 	p.mu.Lock()
 	p.taken--
 	p.hand()
-	wake := p.taken < p.max && (p.owed || p.missed)
+	free := p.taken < p.max
+	calls, timers := free && p.owed, free && p.missed
 	p.mu.Unlock()
-	if wake {
-		p.freed()
+	if calls {
+		p.wakeCalls()
+	}
+	if timers {
+		p.wakeTimers()
 	}
 }
 
-// takeUpTo takes as many places as are free, at most n, for tasks that are stored.
+// takeUpTo takes as many places as are free, at most n, for tasks that are stored. Where none is free the next one is owed to them:
+// nobody knows whether there are any before a place lets somebody look.
 func (p *places) takeUpTo(n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	got := max(min(n, p.max-p.taken), 0)
 	p.taken += got
+	p.owed = p.owed || got == 0
 	return got
 }
 
@@ -106,20 +113,34 @@ func (p *places) takeForTimers(n int) int {
 	return got
 }
 
-// giveBack returns places that were taken for more tasks than there were.
-func (p *places) giveBack(n int) {
+// callsScanned returns the places that a scan for calls took for more tasks than it found. owed: there may be more tasks than it
+// had places for; then the next free place is theirs. It tells whether one is free at this very moment: nobody's release will say
+// so any more.
+func (p *places) callsScanned(left int, owed bool) (free bool) {
 	p.mu.Lock()
-	p.taken -= n
-	p.hand()
-	p.mu.Unlock()
-}
-
-// owe says whether stored tasks wait for a place.
-func (p *places) owe(owed bool) {
-	p.mu.Lock()
+	p.taken -= left
 	p.owed = owed
 	p.hand()
+	free = p.taken < p.max
+	timers := free && p.missed
 	p.mu.Unlock()
+	if timers {
+		p.wakeTimers()
+	}
+	return free && owed
+}
+
+// timersScanned returns the places that a scan for timers took for more than it found. missed: it could have used more.
+func (p *places) timersScanned(left int, missed bool) {
+	p.mu.Lock()
+	p.taken -= left
+	p.missed = missed
+	p.hand()
+	calls := p.owed && p.taken < p.max
+	p.mu.Unlock()
+	if calls {
+		p.wakeCalls()
+	}
 }
 
 // contended tells whether anybody waits for a place.
@@ -147,12 +168,5 @@ func (p *places) inUse() (taken, waiting int) {
 func (p *places) force() {
 	p.mu.Lock()
 	p.taken++
-	p.mu.Unlock()
-}
-
-// miss says whether the timer poller could have used more room than it had.
-func (p *places) miss(missed bool) {
-	p.mu.Lock()
-	p.missed = missed
 	p.mu.Unlock()
 }

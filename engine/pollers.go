@@ -53,19 +53,19 @@ func (p *callPoller) runOnce(ctx context.Context) (more bool) {
 		return false
 	}
 	began := time.Now()
-	claims, err := e.store.SearchCalls(ctx, rooms.rooms)
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	claims, err := e.store.SearchCalls(limit, rooms.rooms)
 	e.metrics.callsScanned(began)
 	if err != nil {
-		rooms.giveBack(nil)
 		e.scanFailed(ctx, "calls", err)
-		return false
 	}
 	got := rooms.start(claims)
 	for n, room := range rooms.rooms {
-		full := got[room.Namespace] >= room.Places
-		// A full answer says that more may wait: freed places are theirs before any fresh request's.
-		rooms.namespaces[n].places.owe(full)
-		more = more || full && room.Places >= scanLimit
+		left := room.Places - got[room.Namespace]
+		if rooms.namespaces[n].places.callsScanned(left, left == 0) {
+			more = true
+		}
 	}
 	return more
 }
@@ -80,9 +80,13 @@ type rooms struct {
 	namespaces []*namespace
 }
 
-// rooms takes places for a scan. Paused namespaces and those that this node cannot serve are left out.
+// rooms takes places for a scan. Paused namespaces and those that this node cannot serve are left out; a node that has lost its
+// heartbeat takes nothing.
 func (e *Engine) rooms(take func(*places, int) int) *rooms {
 	r := &rooms{engine: e}
+	if !e.inTouch() {
+		return r
+	}
 	for _, ns := range e.registry.all() {
 		if ns.paused || ns.processor == nil {
 			continue
@@ -95,7 +99,7 @@ func (e *Engine) rooms(take func(*places, int) int) *rooms {
 	return r
 }
 
-// start runs claims, each in a place that was taken for it, and gives the other places back.
+// start runs claims, each in a place that was taken for it. It tells how many there were of each namespace.
 func (r *rooms) start(claims []storage.Claim) map[string]int {
 	got := map[string]int{}
 	byName := map[string]*namespace{}
@@ -103,20 +107,21 @@ func (r *rooms) start(claims []storage.Claim) map[string]int {
 		byName[ns.name] = ns
 	}
 	for n := range claims {
+		if !r.engine.crew.join() {
+			continue // pollers end before the crew closes
+		}
 		got[claims[n].Namespace]++
-		r.engine.running.Add(1)
 		go r.engine.run(byName[claims[n].Namespace], &claims[n])
 	}
-	r.giveBack(got)
 	return got
 }
 
-func (r *rooms) giveBack(used map[string]int) {
-	for n, room := range r.rooms {
-		if left := room.Places - used[room.Namespace]; left > 0 {
-			r.namespaces[n].places.giveBack(left)
-		}
-	}
+// scanTimeout bounds a scan on a connection that does not answer; statement_timeout ends a slow one before. A scan does not end
+// with its poller: what it has claimed has to be known.
+const scanTimeout = 12 * time.Second
+
+func scanContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), scanTimeout)
 }
 
 func (e *Engine) scanFailed(ctx context.Context, what string, err error) {
@@ -124,6 +129,7 @@ func (e *Engine) scanFailed(ctx context.Context, what string, err error) {
 		e.metrics.scanErrors.WithLabelValues(what).Inc()
 		e.log.Warn("scan failed", "what", what, "error", err)
 	}
+	e.doubtClaims()
 }
 
 // timerPoller claims tasks whose time has come. It keeps the time of the next one in memory: of timers that this node has set it
@@ -212,22 +218,22 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 		return false
 	}
 	began := time.Now()
-	claims, next, err := e.store.SearchTimers(ctx, rooms.rooms)
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	claims, next, err := e.store.SearchTimers(limit, rooms.rooms)
 	e.metrics.timersScanned(began)
 	if err != nil {
-		rooms.giveBack(nil)
 		e.scanFailed(ctx, "timers", err)
 		p.alarm(e.cfg.ScanInterval)
-		return false
 	}
 	for n := range claims {
 		e.metrics.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
 	got := rooms.start(claims)
 	for n, room := range rooms.rooms {
-		full := got[room.Namespace] >= room.Places
-		rooms.namespaces[n].places.miss(full)
-		more = more || full
+		left := room.Places - got[room.Namespace]
+		rooms.namespaces[n].places.timersScanned(left, left == 0)
+		more = more || left == 0
 	}
 	if next >= 0 && !more {
 		p.alarm(next)

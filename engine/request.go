@@ -77,25 +77,44 @@ func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskTy
 		return Answer{}, err
 	}
 	defer e.leave()
-	ns := r.ns
-	if canRun && !ns.paused && ns.processor != nil {
-		if r.accepted {
-			r.call.Capture = ns.places.tryTake()
-		} else if r.call.Capture = ns.places.take(ctx); !r.call.Capture {
-			e.metrics.refused.WithLabelValues("place").Inc()
-			return Answer{}, fmt.Errorf("no free place in namespace %s within %s: %w", ns.name, placeWait, process.ErrOverloaded)
-		}
-	}
-	began := time.Now()
-	p, err := prepare()
-	ns.metrics.prepared(taskType, began)
-	if r.call.Capture && (err != nil || p.Outcome != storage.Captured) {
-		ns.places.release()
-	}
+	p, err := e.prepare(ctx, r, taskType, canRun, prepare)
 	if err != nil {
 		return Answer{}, err
 	}
 	return e.settle(ctx, r, p)
+}
+
+// prepare stores a request, in a place if it can run. The place, and a number in the crew, are left only to a captured one.
+func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error)) (storage.Prepared, error) {
+	if !e.crew.enter() {
+		return storage.Prepared{}, errDraining
+	}
+	captured := false
+	defer func() {
+		if !captured {
+			e.crew.leave()
+		}
+	}()
+	ns := r.ns
+	if canRun && !ns.paused && ns.processor != nil && e.inTouch() {
+		if r.accepted {
+			r.call.Capture = ns.places.tryTake()
+		} else if r.call.Capture = ns.places.take(ctx); !r.call.Capture {
+			e.metrics.refused.WithLabelValues("place").Inc()
+			return storage.Prepared{}, fmt.Errorf("no free place in namespace %s within %s: %w", ns.name, placeWait, process.ErrOverloaded)
+		}
+	}
+	began := time.Now()
+	p, err := store()
+	ns.metrics.prepared(taskType, began)
+	captured = err == nil && p.Outcome == storage.Captured
+	if r.call.Capture && !captured {
+		ns.places.release()
+	}
+	if err == nil && p.Outcome == storage.Overloaded {
+		e.metrics.refused.WithLabelValues("waiting").Inc()
+	}
+	return p, err
 }
 
 // settle answers a request by what it met.
@@ -109,7 +128,6 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 		if !r.accepted {
 			wt = e.waiters.register(ref, false)
 		}
-		e.running.Add(1)
 		go e.run(r.ns, p.Claim)
 		if r.accepted {
 			return ans, nil

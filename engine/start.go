@@ -56,14 +56,19 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		}
 	}
 	later := p.StartTime.After(time.Now())
-	ans, err := e.accept(ctx, r, process.TaskInit, !later, func() (storage.Prepared, error) {
+	return e.accept(ctx, r, process.TaskInit, !later, func() (storage.Prepared, error) {
 		in.Call = r.call
-		return e.prepareInit(ctx, in)
+		prepared, err := e.prepareInit(ctx, in)
+		if err == nil && prepared.Outcome == storage.Postponed {
+			// It waits for its time, or for a place.
+			if p.StartTime.IsZero() {
+				e.calls.wake()
+			} else {
+				e.timers.alarm(max(time.Until(p.StartTime), 0))
+			}
+		}
+		return prepared, err
 	})
-	if err == nil && later {
-		e.timers.alarm(time.Until(p.StartTime))
-	}
-	return ans, err
 }
 
 // prepareInit stores a Start. Where the process exists, a twin of the request may have made it at the same moment, in a

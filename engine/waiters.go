@@ -37,14 +37,20 @@ func answerOfRow(r *storage.Answer) (answer, error) {
 	return a, err
 }
 
-// maxPolled is how many waiting tasks one query asks for; more take turns.
-const maxPolled = 1000
+const (
+	// maxPolled is how many waiting tasks one query asks for; more take turns.
+	maxPolled = 1000
+	// maxUnasked is how long a task is not asked for because its process runs on this node. Its end is delivered in memory then,
+	// unless another node had the process for a moment, or has taken it from an attempt here that does not end.
+	maxUnasked = time.Second
+)
 
 // waiter is one client that waits for a task.
 type waiter struct {
 	ref     storage.TaskRef
 	answers chan answer // holds one
 	fresh   bool        // it was registered after its task: the task may have ended before, so it is asked for once
+	asked   time.Time   // when the database was last asked; of a new one: when it came
 }
 
 // waiters holds the clients of this node that wait for tasks. What ends on this node is delivered in memory; for what runs
@@ -68,7 +74,7 @@ func newWaiters(e *Engine) *waiters {
 
 // register begins to wait for a task. fresh: the task was there before this client came.
 func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
-	wt := &waiter{ref: ref, answers: make(chan answer, 1), fresh: fresh}
+	wt := &waiter{ref: ref, answers: make(chan answer, 1), fresh: fresh, asked: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.byTask[ref.TaskID] = append(w.byTask[ref.TaskID], wt)
@@ -192,11 +198,12 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	return false
 }
 
-// due takes the next turn of at most maxPolled tasks to ask for: those whose process does not run on this node, and those
-// that may have been missed.
+// due takes the next turn of at most maxPolled tasks to ask for: those whose process does not run on this node, those that may
+// have been missed, and those that were not asked for in a while.
 func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
 	kept := make([]*waiter, 0, len(w.order))
 	var asked []*waiter
 	runs := map[process.Key]bool{}
@@ -210,8 +217,8 @@ func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 			runs[wt.ref.Key] = here
 		}
 		_, stale := w.stale[wt.ref.Key]
-		if len(asked) < maxPolled && (wt.fresh || stale || !here) {
-			wt.fresh = false
+		if len(asked) < maxPolled && (wt.fresh || stale || !here || now.Sub(wt.asked) >= maxUnasked) {
+			wt.fresh, wt.asked = false, now
 			asked = append(asked, wt)
 			refs = append(refs, wt.ref)
 			continue

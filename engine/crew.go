@@ -1,0 +1,74 @@
+package engine
+
+import "sync"
+
+// crew counts the claims that this node runs and the requests that may become one. It tells when there are none, and lets none
+// begin that nobody would wait for.
+type crew struct {
+	mu       sync.Mutex
+	n        int
+	refusing bool          // no new requests
+	closed   bool          // nothing begins any more
+	empty    chan struct{} // closed when the last one leaves; nil: nobody waits for that
+}
+
+// enter lets a request begin; false: the node stops.
+func (c *crew) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refusing {
+		return false
+	}
+	c.n++
+	return true
+}
+
+// join lets a claim begin that is stored in this node's name, also while it drains; false: nobody waits for it any more.
+func (c *crew) join() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.n++
+	return true
+}
+
+func (c *crew) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n--
+	if c.n == 0 && c.empty != nil {
+		close(c.empty)
+		c.empty = nil
+	}
+}
+
+// refuse lets no new request begin.
+func (c *crew) refuse() {
+	c.mu.Lock()
+	c.refusing = true
+	c.mu.Unlock()
+}
+
+// idle gives a channel that is closed once nothing runs.
+func (c *crew) idle() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle := make(chan struct{})
+	switch {
+	case c.n == 0:
+		close(idle)
+	case c.empty != nil:
+		return c.empty
+	default:
+		c.empty = idle
+	}
+	return idle
+}
+
+func (c *crew) close() {
+	c.mu.Lock()
+	c.refusing, c.closed = true, true
+	c.mu.Unlock()
+}

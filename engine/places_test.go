@@ -1,0 +1,318 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// newPlaces counts the wake-ups of the two pollers.
+func newPlaces(n int) (p *places, calls, timers *int) {
+	calls, timers = new(int), new(int)
+	return &places{max: n, wakeCalls: func() { *calls++ }, wakeTimers: func() { *timers++ }}, calls, timers
+}
+
+func inUse(t *testing.T, p *places, taken, waiting int) {
+	t.Helper()
+	if gotTaken, gotWaiting := p.inUse(); gotTaken != taken || gotWaiting != waiting {
+		t.Errorf("%d places taken, %d wait; want %d and %d", gotTaken, gotWaiting, taken, waiting)
+	}
+}
+
+// Fresh requests get places in the order in which they came.
+func TestPlacesInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := newPlaces(3)
+		for range 3 {
+			if !p.tryTake() {
+				t.Fatal("a free place was refused")
+			}
+		}
+		var mu sync.Mutex
+		var got []int
+		for n := range 3 {
+			go func() {
+				if p.take(t.Context()) {
+					mu.Lock()
+					got = append(got, n)
+					mu.Unlock()
+				}
+			}()
+			synctest.Wait() // it waits in line
+		}
+		inUse(t, p, 3, 3)
+		if p.tryTake() {
+			t.Error("a place was taken past those who wait")
+		}
+		for range 3 {
+			p.release()
+			synctest.Wait()
+		}
+		if len(got) != 3 || got[0] != 0 || got[1] != 1 || got[2] != 2 {
+			t.Errorf("served in the order %v", got)
+		}
+		inUse(t, p, 3, 0)
+	})
+}
+
+// Nobody waits longer than 100 ms, nor more of them than there are places.
+func TestPlacesRefuse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := newPlaces(1)
+		p.tryTake()
+		waited := make(chan time.Duration)
+		go func() {
+			began := time.Now()
+			if p.take(context.Background()) {
+				t.Error("a place that is not free was taken")
+			}
+			waited <- time.Since(began)
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if p.take(context.Background()) || time.Since(began) != 0 {
+			t.Errorf("one more than there are places waits, for %s", time.Since(began))
+		}
+		if d := <-waited; d != placeWait {
+			t.Errorf("refused after %s, not %s", d, placeWait)
+		}
+		inUse(t, p, 1, 0)
+
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := make(chan bool)
+		go func() { gone <- p.take(ctx) }()
+		synctest.Wait()
+		cancel()
+		if <-gone {
+			t.Error("a client that is gone got a place")
+		}
+		inUse(t, p, 1, 0)
+	})
+}
+
+// A stored task goes before every fresh request.
+func TestPlacesOwed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, calls, timers := newPlaces(1)
+		p.tryTake()
+		if p.takeUpTo(256) != 0 {
+			t.Fatal("a place was taken that is not free")
+		}
+		served := make(chan bool, 1)
+		go func() { served <- p.take(t.Context()) }()
+		synctest.Wait()
+		p.release()
+		synctest.Wait()
+		if len(served) > 0 || *calls != 1 || *timers != 0 {
+			t.Fatalf("the free place went to a fresh request: calls woken %d times, timers %d", *calls, *timers)
+		}
+		if p.tryTake() {
+			t.Fatal("a fresh request took an owed place")
+		}
+		if got := p.takeUpTo(256); got != 1 {
+			t.Fatalf("%d places for the stored task", got)
+		}
+		if p.callsScanned(0, true) {
+			t.Error("a place is said to be free that is not")
+		}
+		p.release()
+		if *calls != 2 {
+			t.Errorf("the next place does not wake the poller: %d", *calls)
+		}
+		// The task ended before the scan was through: nobody's release will say any more that a place is free.
+		if !p.callsScanned(0, true) {
+			t.Error("nobody is told of a place that is free and owed")
+		}
+		if p.takeUpTo(256) != 1 {
+			t.Fatal("no place")
+		}
+		p.callsScanned(1, false)
+		if !<-served {
+			t.Error("the fresh request got nothing, although nothing is owed any more")
+		}
+	})
+}
+
+func TestPlacesOfTimers(t *testing.T) {
+	t.Parallel()
+	p, calls, timers := newPlaces(8)
+	if got := p.takeForTimers(256); got != 4 {
+		t.Errorf("timers take %d of 8 places", got)
+	}
+	if got := p.takeForTimers(256); got != 2 {
+		t.Errorf("timers take %d of 4 places", got)
+	}
+	if got := p.takeForTimers(1); got != 1 {
+		t.Errorf("one timer takes %d places", got)
+	}
+	if got := p.takeForTimers(256); got != 1 {
+		t.Errorf("the last place: %d", got)
+	}
+	if p.contended() || p.takeForTimers(256) != 0 || !p.contended() {
+		t.Error("a flood of timers that finds no room is contention")
+	}
+	p.release()
+	if *timers != 1 || *calls != 0 {
+		t.Errorf("a free place that was missed wakes the timers: %d, calls %d", *timers, *calls)
+	}
+	p.timersScanned(3, false)
+	p.release()
+	if *timers != 1 || p.contended() {
+		t.Error("nobody missed anything any more")
+	}
+	inUse(t, p, 3, 0)
+	// A scan for calls that meets a scan for timers: the one that gives places back tells the other.
+	p.takeUpTo(8)
+	if p.takeForTimers(8) != 0 {
+		t.Fatal("no place was left")
+	}
+	if p.callsScanned(5, false); *timers != 2 {
+		t.Error("the timers are not told of the places that the scan for calls returns")
+	}
+	p.takeForTimers(2)
+	p.takeUpTo(8)
+	p.takeUpTo(8)
+	if p.timersScanned(2, false); *calls != 1 {
+		t.Error("the calls are not told of the places that the scan for timers returns")
+	}
+}
+
+func TestPlacesResize(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := newPlaces(1)
+		p.tryTake()
+		served := make(chan bool, 1)
+		go func() { served <- p.take(t.Context()) }()
+		synctest.Wait()
+		p.resize(2)
+		if !<-served {
+			t.Error("more places did not serve who waits")
+		}
+		p.force() // an adopted task runs, room or not
+		inUse(t, p, 3, 0)
+		p.resize(1)
+		p.release()
+		p.release()
+		if p.tryTake() {
+			t.Error("a place beyond the new bound was given")
+		}
+		p.release()
+		if !p.tryTake() {
+			t.Error("the free place was refused")
+		}
+	})
+}
+
+// Whatever happens in whatever order, no place is lost and none is given twice.
+func TestPlacesNeverLeak(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p, _, _ := newPlaces(rapid.IntRange(1, 5).Draw(t, "places"))
+		held, forced := 0, 0
+		t.Repeat(map[string]func(*rapid.T){
+			"try": func(*rapid.T) {
+				if p.tryTake() {
+					held++
+				}
+			},
+			"gone": func(*rapid.T) {
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel()
+				if p.take(ctx) {
+					held++
+				}
+			},
+			"release": func(t *rapid.T) {
+				if held == 0 {
+					t.Skip("nothing to release")
+				}
+				held--
+				forced = max(forced-1, 0)
+				p.release()
+			},
+			"calls": func(t *rapid.T) {
+				got := p.takeUpTo(rapid.IntRange(1, 6).Draw(t, "n"))
+				used := rapid.IntRange(0, got).Draw(t, "used")
+				held += used
+				p.callsScanned(got-used, rapid.Bool().Draw(t, "owed"))
+			},
+			"timers": func(t *rapid.T) {
+				got := p.takeForTimers(rapid.IntRange(1, 6).Draw(t, "n"))
+				used := rapid.IntRange(0, got).Draw(t, "used")
+				held += used
+				p.timersScanned(got-used, rapid.Bool().Draw(t, "missed"))
+			},
+			"force": func(*rapid.T) {
+				p.force()
+				held, forced = held+1, forced+1
+			},
+			"resize": func(t *rapid.T) {
+				n := rapid.IntRange(1, 5).Draw(t, "n")
+				forced = max(forced, held-n) // what runs goes on
+				p.resize(n)
+			},
+			"": func(t *rapid.T) {
+				taken, waiting := p.inUse()
+				if taken != held || waiting != 0 || taken > p.max+forced {
+					t.Fatalf("%d of %d places are taken, %d are held (%d beyond the bound), %d wait", taken, p.max, held, forced, waiting)
+				}
+			},
+		})
+	})
+}
+
+// Many at once: every place that was given comes back.
+func TestPlacesConcurrently(t *testing.T) {
+	t.Parallel()
+	p := &places{max: 4, wakeCalls: func() {}, wakeTimers: func() {}}
+	var mu sync.Mutex
+	running, most := 0, 0
+	work := func(n int) {
+		mu.Lock()
+		running += n
+		most = max(most, running)
+		mu.Unlock()
+		mu.Lock()
+		running -= n
+		mu.Unlock()
+		for range n {
+			p.release()
+		}
+	}
+	var group sync.WaitGroup
+	for n := range 16 {
+		group.Go(func() {
+			for range 300 {
+				switch n % 4 {
+				case 0:
+					got := p.takeUpTo(2)
+					p.callsScanned(0, false)
+					work(got)
+				case 1:
+					got := p.takeForTimers(2)
+					p.timersScanned(0, false)
+					work(got)
+				default:
+					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+					if p.take(ctx) {
+						work(1)
+					}
+					cancel()
+				}
+			}
+		})
+	}
+	group.Wait()
+	inUse(t, p, 0, 0)
+	if most > 4 {
+		t.Errorf("%d ran in 4 places", most)
+	}
+}

@@ -76,7 +76,7 @@ func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, er
 	if err != nil {
 		return nil, redact(err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it was opened for is done
+	defer conn.Close(context.WithoutCancel(ctx))                                                                      //nolint:errcheck // what it was opened for is done
 	rows, _ := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE 'UTC' FROM goose_db_version WHERE is_applied") // its error comes with the rows
 	applied := map[int64]time.Time{}
 	var (

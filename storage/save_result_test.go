@@ -253,3 +253,17 @@ func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
 	}
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, TIMEOUT waits for time#0")
 }
+
+// A scan that takes a due timer may miss the call that came in the same moment and waits for a place. When the timer's attempt is
+// given back it is the older task, and the one that waits for a place.
+func TestRetryTakesThePlaceInLine(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour))
+	b.due("p")
+	claims := b.searchTimers(1)
+	b.call("p")
+	b.exec("UPDATE schedule SET waits_for = 'place'")
+	b.save(end(&claims[0], storage.Retry, parked))
+	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT waits for place#1, CALL waits for process#0")
+}

@@ -64,7 +64,7 @@ func TestIndexesLeaveStatusOut(t *testing.T) {
 		t.Errorf("the indexes of processes are %q", indexes)
 	}
 	for _, index := range indexes {
-		definition := index[strings.Index(index, " USING "):]
+		_, definition, _ := strings.Cut(index, " USING ")
 		for _, column := range []string{"status", "previous_status", "status_changed_time", "last_event_id", "aux_state", "detail"} {
 			if slices.Contains(strings.FieldsFunc(definition, func(r rune) bool { return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz_", r) }), column) {
 				t.Errorf("%s names %s", index, column)

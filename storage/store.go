@@ -60,7 +60,7 @@ type Store struct {
 	log       *slog.Logger
 	q         *dbsqlc.Queries
 	lanes     []*lane
-	pending   atomic.Int64 // operations under way in the lanes
+	pending   atomic.Int64  // operations under way in the lanes
 	hot       *pgxpool.Pool // scans, with the hot path's plans
 	general   *pgxpool.Pool // reads, lists, imports: default plans
 	kept      *pgxpool.Pool // heartbeats, answers and recovery: never starved by the others
@@ -136,7 +136,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	for n := range cfg.Lanes {
 		l := newLane(s, n, laneConfig)
 		s.lanes = append(s.lanes, l)
-		go l.run()
+		go l.run() //nolint:contextcheck // the lane outlives Open
 	}
 	return s, nil
 }

@@ -34,7 +34,7 @@ const (
 // homeParent is where new homes go.
 func homeParent() string {
 	var room syscall.Statfs_t
-	if err := syscall.Statfs(memoryDir, &room); err != nil || uint64(room.Bavail)*uint64(room.Bsize) < memoryRoom {
+	if err := syscall.Statfs(memoryDir, &room); err != nil || uint64(room.Bavail)*uint64(room.Bsize) < memoryRoom { //nolint:unconvert // signed on other systems
 		return os.TempDir()
 	}
 	return memoryDir

@@ -140,7 +140,7 @@ func Invariants(t testing.TB, dsn string) {
 		t.Errorf("storagetest: check invariants: %v", err)
 		return
 	}
-	defer conn.Close(ctx)
+	defer func() { _ = conn.Close(ctx) }()
 	report, err := storage.CheckInvariants(ctx, conn)
 	if err != nil {
 		t.Errorf("storagetest: check invariants: %v", err)
@@ -168,7 +168,7 @@ func execute(dsn, sql string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(ctx)
+	defer func() { _ = conn.Close(ctx) }()
 	_, err = conn.Exec(ctx, sql)
 	return err
 }

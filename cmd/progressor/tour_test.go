@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+var update = flag.Bool("update", false, "write what the commands of README.md and docs/ print into these pages")
+
+// The pages whose commands are run as a reader runs them, one after the other in one shell, each page on an engine of its own.
+var touredPages = []string{"README.md", "docs/sql.md"}
+
+// tourWait bounds one page.
+const tourWait = 4 * time.Minute
+
+// TestTour runs the blocks of sh and sql between <!-- tour --> and <!-- /tour -->. What they print stands in the block of text
+// that follows; -update writes it there.
+func TestTour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a PostgreSQL of its own")
+	}
+	program := filepath.Join(t.TempDir(), "progressor")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, page := range touredPages {
+		t.Run(page, func(t *testing.T) { tour(t, program, filepath.Join("../..", page)) })
+	}
+}
+
+func tour(t *testing.T, program, page string) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := tourBlocks(string(text))
+	if len(blocks) == 0 {
+		t.Fatal("there is nothing to run")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(program, filepath.Join(dir, "bin", "progressor")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), tourWait)
+	defer cancel()
+	address := runDev(ctx, t, dir)
+	// The addresses that the pages name, and those that are free here.
+	here := map[string]string{"8080": address[strings.LastIndex(address, ":")+1:], "9000": freePort(t)}
+	shell := openShell(ctx, t, dir, "http://"+address)
+	for n := range blocks {
+		b := &blocks[n]
+		t.Run(b.name(), func(t *testing.T) { b.check(ctx, t, shell, here) })
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(written(string(text), blocks)), 0o644); err != nil { //nolint:gosec // a page for everybody
+			t.Fatal(err)
+		}
+	}
+}
+
+// tourBlock is one block of commands, and of what they print.
+type tourBlock struct {
+	language, commands string
+	needs              []string // programs that are not everywhere
+	varies             bool     // only the first line is compared: what follows is PostgreSQL's, and differs from run to run
+	shown              bool     // a block of text follows
+	output             string
+	from, to           int // where the output stands in the page
+	printed            string
+}
+
+var (
+	tourPart  = regexp.MustCompile(`(?s)<!-- tour -->\n(.*?)<!-- /tour -->`)
+	tourFence = regexp.MustCompile("(?s)(?:<!-- (needs [a-z0-9 ]+|varies) -->\n)?```(sh|sql)\n(.*?)```\n(?:\n?```text\n(.*?)```\n)?")
+)
+
+func tourBlocks(page string) []tourBlock {
+	var blocks []tourBlock
+	for _, part := range tourPart.FindAllStringSubmatchIndex(page, -1) {
+		inside := page[part[2]:part[3]]
+		for _, m := range tourFence.FindAllStringSubmatchIndex(inside, -1) {
+			b := tourBlock{language: inside[m[4]:m[5]], commands: inside[m[6]:m[7]]}
+			if b.language == "sql" {
+				b.needs = []string{"psql"}
+			}
+			if m[2] >= 0 {
+				needs, ok := strings.CutPrefix(inside[m[2]:m[3]], "needs ")
+				if b.varies = !ok; ok {
+					b.needs = strings.Fields(needs)
+				}
+			}
+			if m[8] >= 0 {
+				b.shown, b.output, b.from, b.to = true, inside[m[8]:m[9]], part[2]+m[8], part[2]+m[9]
+			}
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks
+}
+
+func (b *tourBlock) name() string {
+	first, _, _ := strings.Cut(b.commands, "\n")
+	return strings.ReplaceAll(first[:min(len(first), 60)], "/", "|")
+}
+
+// check runs a block and compares the shape of what it prints. A block that begins with sleep waits for something, which may take
+// longer on a busy machine: it is run again for a while.
+func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here map[string]string) {
+	for _, program := range b.needs {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed here", program)
+		}
+	}
+	commands, back := b.commands, b.output
+	if b.language == "sql" {
+		commands = "psql -X \"$(cat .progressor/dsn)\" <<'SQL'\n" + commands + "SQL\n"
+	}
+	for written, real := range here {
+		commands = regexp.MustCompile(`\b`+written+`\b`).ReplaceAllString(commands, real)
+	}
+	tries := 1
+	if strings.HasPrefix(commands, "sleep ") && !*update {
+		tries = 10
+	}
+	for ; tries > 0; tries-- {
+		output, code := shell.run(ctx, t, commands)
+		for written, real := range here {
+			output = regexp.MustCompile(`\b`+real+`\b`).ReplaceAllString(output, written)
+		}
+		b.printed = output
+		same := !b.shown || b.shape(output) == b.shape(back)
+		if *update {
+			return
+		}
+		if same && b.codeFits(code) {
+			return
+		}
+		if tries == 1 {
+			t.Errorf("code %d, printed:\n%s\nthe page shows:\n%s\n(go test ./cmd/progressor -run TestTour -update writes it there)", code, output, back)
+		}
+	}
+}
+
+// codeFits tells whether a block ends as the page shows it: well, or with an error of the program as its last line.
+func (b *tourBlock) codeFits(code int) bool {
+	lines := strings.Split(strings.TrimSpace(b.output), "\n")
+	return (code != 0) == strings.HasPrefix(lines[len(lines)-1], "progressor: ")
+}
+
+// What differs from run to run.
+var shapes = []struct {
+	pattern *regexp.Regexp
+	shape   string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+\d\d)?`), "TIME"},
+	{regexp.MustCompile(`-?\d\d:\d\d:\d\d(\.\d+)?`), "INTERVAL"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`\b\d+(\.\d+)?(µs|ms|s)\b`), "DURATION"},
+	{regexp.MustCompile(`\b\d+ (bytes|kB|MB)`), "SIZE"},
+	{regexp.MustCompile(`"taskId": ?"\d+"`), "TASK"},
+	{regexp.MustCompile(`[-+]{3,}`), "---"},
+	// protobuf puts spaces into its JSON, and no-break spaces into its errors, by the build.
+	{regexp.MustCompile("\u00a0"), " "},
+	{regexp.MustCompile(`([,:{]) +`), "$1"},
+	{regexp.MustCompile(`[ \t]+`), " "},
+	{regexp.MustCompile(` *\n`), "\n"},
+}
+
+func (b *tourBlock) shape(output string) string {
+	if b.varies {
+		output, _, _ = strings.Cut(output, "\n")
+	}
+	for _, s := range shapes {
+		output = s.pattern.ReplaceAllString(output, s.shape)
+	}
+	return strings.TrimSpace(output)
+}
+
+// written is the page with what was printed, where that differs by more than its times.
+func written(page string, blocks []tourBlock) string {
+	for n := len(blocks) - 1; n >= 0; n-- {
+		b := blocks[n]
+		if b.shown && b.printed != "" && b.shape(b.printed) != b.shape(b.output) {
+			lines := strings.Split(strings.TrimRight(b.printed, "\n"), "\n")
+			for i := range lines {
+				lines[i] = strings.TrimRight(lines[i], " ")
+			}
+			page = page[:b.from] + strings.Join(lines, "\n") + "\n" + page[b.to:]
+		}
+	}
+	return page
+}
+
+// runDev runs progressor dev in dir, as a program of its own, until the test ends, and returns where it listens.
+func runDev(ctx context.Context, t *testing.T, dir string) string {
+	t.Helper()
+	// The test's context ends before its clean-up, which stops the program as a user does.
+	dev := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(dir, "bin", "progressor"), "dev", "--listen", "127.0.0.1:0")
+	dev.Dir = dir
+	dev.Stderr = os.Stderr
+	dev.Env = append(os.Environ(), "PROGRESSOR_LOG_LEVEL=error")
+	stdout, err := dev.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if url := urlInLine.FindString(lines.Text()); url != "" {
+			drained := make(chan struct{})
+			go func() { _, _ = io.Copy(io.Discard, stdout); close(drained) }()
+			t.Cleanup(func() {
+				_ = dev.Process.Signal(syscall.SIGTERM)
+				<-drained
+				if err := dev.Wait(); err != nil {
+					t.Errorf("progressor dev after SIGTERM: %v", err)
+				}
+			})
+			return strings.TrimPrefix(url, "http://")
+		}
+	}
+	t.Fatalf("progressor dev ended: %v", dev.Wait())
+	return ""
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// shell is the reader's terminal: what one block sets, the next one has.
+type shell struct {
+	in   io.Writer
+	out  *bufio.Reader
+	mark string
+}
+
+func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
+	t.Helper()
+	path, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("there is no bash here")
+	}
+	bash := exec.CommandContext(ctx, path, "--norc", "--noprofile")
+	bash.Dir = dir
+	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address)
+	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
+	bash.WaitDelay = daemonWait
+	in, err := bash.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := bash.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bash.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) // with what it runs in the background
+		_ = bash.Wait()
+	})
+	return &shell{in: in, out: bufio.NewReader(out), mark: uuid.NewString()}
+}
+
+// run gives the shell one block and returns what it prints, errors too, and its exit code.
+func (s *shell) run(ctx context.Context, t *testing.T, commands string) (string, int) {
+	t.Helper()
+	fmt.Fprintf(s.in, "{\n%s\n} </dev/null 2>&1\nprintf '\\n%s %%d\\n' $?\n", commands, s.mark)
+	var output strings.Builder
+	for {
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the shell ended (%v, %v) after:\n%s", err, context.Cause(ctx), output.String())
+		}
+		var code int
+		if n, _ := fmt.Sscanf(line, s.mark+" %d", &code); n == 1 {
+			return strings.TrimSuffix(output.String(), "\n"), code
+		}
+		output.WriteString(line)
+	}
+}

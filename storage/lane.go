@@ -61,6 +61,8 @@ func (s *Store) lane(key process.Key) *lane {
 // submitted may be stored, and then somebody has to know.
 func (s *Store) submit(op operation) error {
 	i := op.base()
+	s.pending.Add(1)
+	defer s.pending.Add(-1)
 	l := s.lane(i.key)
 	select {
 	case l.in <- op:

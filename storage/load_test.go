@@ -135,7 +135,7 @@ func TestTwoNodesUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	other := open(t, b.dsn, storage.Config{})
-	l := &load{workers: []*worker{newWorker(t, b.Store), newWorker(t, other)}, processes: 5, clients: 32, calls: 25}
+	l := &load{workers: []*worker{newWorker(t, b.Store), newWorker(t, other)}, processes: 5, clients: 400, calls: 4} // more than fill one lane of each
 	l.found(t, l.workers[0])
 	total := int64(l.clients * l.calls)
 	l.run(func() {

@@ -81,6 +81,8 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 		e.log.Info("late result refused: the attempt is over", "process", key, "task_id", c.TaskID, "fencing_token", c.FencingToken)
 		e.waiters.recheck(key)
 		return saved, false
+	case err != nil && e.doing.Err() != nil:
+		return saved, false // the drain is over and its task was given back
 	case err != nil:
 		e.log.Error("result not stored", "process", key, "task_id", c.TaskID, "error", err)
 		e.waiters.recheck(key)

@@ -97,7 +97,8 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	}()
 	ns := r.ns
 	if canRun && !ns.paused && ns.processor != nil && e.inTouch() {
-		if r.accepted {
+		if r.accepted || e.attempts.runs(r.call.Key) {
+			// It need not run now, or will have to wait for its process anyway: without a place it is stored and waits.
 			r.call.Capture = ns.places.tryTake()
 		} else if r.call.Capture = ns.places.take(ctx); !r.call.Capture {
 			e.metrics.refused.WithLabelValues("place").Inc()

@@ -21,16 +21,21 @@ func (e *Engine) run(ns *namespace, c *storage.Claim) {
 	defer ns.places.release()
 	var known *knownHistory
 	for step := 1; ; step++ {
-		// The namespace may have been put anew since the last step.
-		if current, ok := e.registry.all()[ns.name]; ok {
-			ns = current
-		}
+		ns = e.current(ns)
 		next, history, ok := e.step(ns, c, known, step)
 		if !ok {
 			return
 		}
 		c, known = next, history
 	}
+}
+
+// current is a namespace as it is now: it may have been put anew, or paused, since an attempt began.
+func (e *Engine) current(ns *namespace) *namespace {
+	if current, ok := e.registry.all()[ns.name]; ok {
+		return current
+	}
+	return ns
 }
 
 // step makes one attempt and stores its end. It returns the next task of the process, where this node runs it too.
@@ -44,6 +49,7 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 	began := time.Now()
 	response, history, err := e.attempt(ctx, ns, c, known)
 	ns.metrics.processed(c.TaskType, began)
+	ns = e.current(ns)
 	var d decision
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	given := interrupted || errors.Is(err, errGivenBack)

@@ -1,0 +1,15 @@
+package engine
+
+// Places tells how many places of a namespace are taken, and how many requests wait for one.
+func (e *Engine) Places(namespace string) (taken, waiting int) {
+	return e.registry.all()[namespace].places.inUse()
+}
+
+// Attempts tells how many tasks the node runs.
+func (e *Engine) Attempts() int { return e.attempts.count() }
+
+// ScanNow has the pollers look.
+func (e *Engine) ScanNow() { e.wakeAll() }
+
+// Serves tells whether the node has a processor for a namespace.
+func (e *Engine) Serves(namespace string) bool { return e.registry.all()[namespace].processor != nil }

@@ -1,0 +1,399 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+const patience = 20 * time.Second
+
+// eventually waits until cond holds. It looks every few milliseconds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !cond() {
+		select {
+		case <-look.C:
+		case <-end.C:
+			if cond() {
+				return
+			}
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// pass lets time go by in which something must not happen.
+func pass(d time.Duration) { <-time.After(d) }
+
+// receive waits for a value.
+func receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not within %s: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// db is the database of a test, for a look at its rows.
+type db struct{ *pgxpool.Pool }
+
+func look(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} }
+
+// count is the one number that a query gives.
+func (d db) count(t testing.TB, sql string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := d.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// texts are the first column of a query.
+func (d db) texts(t testing.TB, sql string, args ...any) []string {
+	t.Helper()
+	rows, err := d.Query(context.Background(), sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// registry is where a node of a test leaves its metrics.
+type registry struct{ *prometheus.Registry }
+
+func newRegistry() registry { return registry{prometheus.NewRegistry()} }
+
+func (r registry) use(c *engine.Config) { c.Registerer = r }
+
+// value is a counter, a gauge, or how often a histogram was observed, summed over the metrics that have all these labels (as
+// "name=value").
+func (r registry) value(t testing.TB, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if hasLabels(m, labels) {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+func hasLabels(m *dto.Metric, labels []string) bool {
+	have := map[string]bool{}
+	for _, l := range m.GetLabel() {
+		have[l.GetName()+"="+l.GetValue()] = true
+	}
+	for _, l := range labels {
+		if !have[l] {
+			return false
+		}
+	}
+	return true
+}
+
+// quick is a namespace that tries again soon.
+func quick() *progressorv1.Namespace {
+	return &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
+		InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 3,
+	}}
+}
+
+// by answers tasks by their type; a type without a function is echoed.
+type by map[progressorv1.TaskType]func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
+
+// The types that tests speak of.
+const (
+	initTask    = progressorv1.TaskType_TASK_TYPE_INIT
+	callTask    = progressorv1.TaskType_TASK_TYPE_CALL
+	notifyTask  = progressorv1.TaskType_TASK_TYPE_NOTIFY
+	repairTask  = progressorv1.TaskType_TASK_TYPE_REPAIR
+	timeoutTask = progressorv1.TaskType_TASK_TYPE_TIMEOUT
+)
+
+func (b by) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	if f := b[r.GetType()]; f != nil {
+		return f(ctx, r)
+	}
+	return processor.Echo().Process(ctx, r)
+}
+
+// answers is a processor function that always returns the same.
+func answers(b *processor.ResultBuilder) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) { return b.Done() }
+}
+
+// gate holds attempts until a test lets them go on.
+type gate struct {
+	entered chan *progressorv1.ProcessRequest
+	open    chan struct{}
+	once    sync.Once
+}
+
+func newGate() *gate {
+	return &gate{entered: make(chan *progressorv1.ProcessRequest, 10_000), open: make(chan struct{})}
+}
+
+// pass is passed when the gate is open; heeds: or when ctx ends.
+func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds bool) error {
+	g.entered <- r
+	if !heeds {
+		<-g.open
+		return nil
+	}
+	select {
+	case <-g.open:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
+
+// held answers like echo, past the gate.
+func (g *gate) held(heeds bool) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if err := g.pass(ctx, r, heeds); err != nil {
+			return nil, err
+		}
+		return processor.Echo().Process(ctx, r)
+	}
+}
+
+// started starts a process that must start.
+func (n *node) started(t testing.TB, id string) engine.Answer {
+	t.Helper()
+	ans, err := n.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte("start")})
+	if err != nil {
+		t.Fatalf("start %s: %v", id, err)
+	}
+	return ans
+}
+
+// called calls a process, which must answer.
+func (n *node) called(t testing.TB, id, args string) engine.Answer {
+	t.Helper()
+	ans, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: []byte(args)})
+	if err != nil {
+		t.Fatalf("call %s: %v", id, err)
+	}
+	return ans
+}
+
+// result is what a request came to.
+type result struct {
+	ans engine.Answer
+	err error
+}
+
+// calling calls a process and does not wait.
+func (n *node) calling(id, args string, change ...func(*engine.CallParams)) <-chan result {
+	p := engine.CallParams{Key: key(id), Args: []byte(args)}
+	for _, f := range change {
+		f(&p)
+	}
+	c := make(chan result, 1)
+	go func() {
+		ans, err := n.Call(context.Background(), p)
+		c <- result{ans, err}
+	}()
+	return c
+}
+
+// status is the status of a process; "" where there is none.
+func (n *node) status(t testing.TB, id string) string {
+	t.Helper()
+	p, err := n.GetProcess(context.Background(), key(id), &progressorv1.HistoryRange{Limit: new(int32)}, 0)
+	if errors.Is(err, process.ErrProcessNotFound) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(p.GetStatus().String(), "PROCESS_STATUS_")
+}
+
+// taskError is the TaskError that an error is.
+func taskError(t testing.TB, err error) *engine.TaskError {
+	t.Helper()
+	var te *engine.TaskError
+	if !errors.As(err, &te) {
+		t.Fatalf("%v is not the end of a task", err)
+	}
+	return te
+}
+
+// crash ends a node as a kill would, as far as the database sees it: nothing is given back and its row stays.
+func (n *node) crash() { n.store.Close() }
+
+// proxy stands between a node and the database. It counts the statements that go through it, and cuts the line.
+type proxy struct {
+	target     string
+	listener   net.Listener
+	statements atomic.Int64
+	mu         sync.Mutex
+	down       bool
+	conns      map[net.Conn]struct{}
+}
+
+// through starts a proxy and returns it with the connection string that leads through it.
+func through(t testing.TB, dsn string) (*proxy, string) {
+	t.Helper()
+	var host string
+	for _, word := range strings.Fields(dsn) {
+		if dir, ok := strings.CutPrefix(word, "host="); ok {
+			host = strings.Trim(dir, "'")
+		}
+	}
+	dir, err := os.MkdirTemp("", "proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	const socket = ".s.PGSQL.5432"
+	p := &proxy{target: filepath.Join(host, socket), conns: map[net.Conn]struct{}{}}
+	if p.listener, err = net.Listen("unix", filepath.Join(dir, socket)); err != nil {
+		t.Fatal(err)
+	}
+	go p.serve()
+	t.Cleanup(func() {
+		p.listener.Close()
+		p.cut()
+	})
+	return p, strings.Replace(dsn, host, dir, 1)
+}
+
+func (p *proxy) serve() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("unix", p.target)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		p.mu.Lock()
+		down := p.down
+		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.mu.Unlock()
+		if down {
+			client.Close()
+			server.Close()
+			continue
+		}
+		go p.pipe(client, server, p.forward)
+		go p.pipe(server, client, func(to io.Writer, from io.Reader) error { _, err := io.Copy(to, from); return err })
+	}
+}
+
+func (p *proxy) pipe(from, to net.Conn, copy func(io.Writer, io.Reader) error) {
+	_ = copy(to, from)
+	from.Close()
+	to.Close()
+	p.mu.Lock()
+	delete(p.conns, from)
+	delete(p.conns, to)
+	p.mu.Unlock()
+}
+
+// forward hands a client's messages on and counts those that run a statement.
+func (p *proxy) forward(to io.Writer, from io.Reader) error {
+	head := make([]byte, 5)
+	// The start-up message has no type.
+	if _, err := io.ReadFull(from, head[:4]); err != nil {
+		return err
+	}
+	rest := head[:4]
+	for {
+		size := int64(binary.BigEndian.Uint32(rest[len(rest)-4:])) - 4
+		if size < 0 {
+			return fmt.Errorf("a message of %d bytes", size)
+		}
+		if _, err := to.Write(rest); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(to, from, size); err != nil {
+			return err
+		}
+		rest = head
+		if _, err := io.ReadFull(from, rest); err != nil {
+			return err
+		}
+		if rest[0] == 'E' || rest[0] == 'Q' {
+			p.statements.Add(1)
+		}
+	}
+}
+
+// cut breaks all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// away breaks all connections and lets no new one through, until back.
+func (p *proxy) away() {
+	p.mu.Lock()
+	p.down = true
+	p.mu.Unlock()
+	p.cut()
+}
+
+func (p *proxy) back() {
+	p.mu.Lock()
+	p.down = false
+	p.mu.Unlock()
+}

@@ -1,0 +1,247 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func builtin(name string) *progressorv1.ProcessorConfig {
+	return &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: name}}}
+}
+
+func TestUnknownNamespace(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), processor.Echo())
+	other := process.Key{Namespace: "other", ProcessID: "p"}
+	_, err := n.Start(t.Context(), engine.StartParams{Key: other})
+	for what, err := range map[string]error{
+		"start": err,
+		"call": func() error {
+			_, err := n.Call(t.Context(), engine.CallParams{Key: other})
+			return err
+		}(),
+		"repair": func() error {
+			_, err := n.Repair(t.Context(), engine.RepairParams{Key: other})
+			return err
+		}(),
+		"get": func() error {
+			_, err := n.GetProcess(t.Context(), other, nil, 0)
+			return err
+		}(),
+		"await": func() error {
+			_, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: other, TaskID: 1})
+			return err
+		}(),
+		"remove": n.RemoveProcess(t.Context(), other, process.Actor{}),
+		"namespace": func() error {
+			_, err := n.GetNamespace(t.Context(), "other")
+			return err
+		}(),
+		"pause": func() error {
+			_, err := n.SetNamespacePaused(t.Context(), "other", true)
+			return err
+		}(),
+	} {
+		if !errors.Is(err, process.ErrNamespaceNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var invalid *process.InvalidError
+	for _, cfg := range []*progressorv1.ProcessorConfig{nil, {}, builtin("missing"), {Transport: &progressorv1.ProcessorConfig_Pull{}}} {
+		if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{Namespace: "other", Processor: cfg}); !errors.As(err, &invalid) {
+			t.Errorf("%v: %v", cfg, err)
+		}
+	}
+}
+
+// What one node puts, the others know within a second; what they do not know yet they look up.
+func TestNamespaceOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	fast := func(c *engine.Config) { c.Builtins["fast"] = by{callTask: answers(processor.Result().Response([]byte("fast")))} }
+	a, b := start(t, dsn, processor.Echo(), fast), start(t, dsn, processor.Echo(), fast)
+	a.put(t, &progressorv1.Namespace{Namespace: "new"})
+	if _, err := b.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "new", ProcessID: "p"}}); err != nil {
+		t.Errorf("a namespace of which node b had not heard: %v", err)
+	}
+	b.started(t, "p")
+	began := time.Now()
+	a.put(t, &progressorv1.Namespace{Namespace: "ns", Processor: builtin("fast")})
+	if got := string(a.called(t, "p", "x").Response); got != "fast" {
+		t.Errorf("the node that put it answers %q", got)
+	}
+	eventually(t, "node b has the new processor", func() bool { return string(b.called(t, "p", "x").Response) == "fast" })
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("after %s", took)
+	}
+	list, err := b.ListNamespaces(t.Context())
+	if err != nil || len(list) != 2 || list[0].GetNamespace() != "new" || list[1].GetProcessor().GetBuiltin().GetName() != "fast" {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// A paused namespace stores requests, on every node, and hands them out when it is resumed.
+func TestPaused(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: answers(processor.Result().Response([]byte("ok")).SetTimerAfter(0))})
+	n.started(t, "p")
+	if ns, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil || !ns.GetPaused() {
+		t.Fatalf("%v, %v", ns, err)
+	}
+	if ns, err := n.GetNamespace(t.Context(), "ns"); err != nil || !ns.GetPaused() {
+		t.Fatalf("%v, %v", ns, err)
+	}
+	call := n.calling("p", "a")
+	begun := make(chan result, 1)
+	go func() {
+		ans, err := n.Start(context.Background(), engine.StartParams{Key: key("q"), Args: []byte("b")})
+		begun <- result{ans, err}
+	}()
+	d := look(t, dsn)
+	eventually(t, "both wait", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 2 })
+	n.ScanNow()
+	pass(50 * time.Millisecond)
+	if d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") != 2 || n.Attempts() != 0 {
+		t.Error("a task of a paused namespace was handed out")
+	}
+	n.put(t, &progressorv1.Namespace{Namespace: "ns"}) // putting it does not resume it
+	if ns, err := n.GetNamespace(t.Context(), "ns"); err != nil || !ns.GetPaused() {
+		t.Errorf("%v, %v", ns, err)
+	}
+	if ns, err := n.SetNamespacePaused(t.Context(), "ns", false); err != nil || ns.GetPaused() {
+		t.Fatalf("%v, %v", ns, err)
+	}
+	if res := receive(t, "the call", call); string(res.ans.Response) != "ok" {
+		t.Errorf("%+v", res)
+	}
+	if res := receive(t, "the start", begun); string(res.ans.Response) != "b" {
+		t.Errorf("%+v", res)
+	}
+	eventually(t, "the timer has fired", func() bool { return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1 })
+}
+
+// A process that is at work when its namespace is paused ends its task, and no more.
+func TestPausedAtWork(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{callTask: g.held(true)})
+	n.started(t, "p")
+	first := n.calling("p", "1")
+	receive(t, "the call runs", g.entered)
+	second := n.calling("p", "2")
+	d := look(t, dsn)
+	eventually(t, "the second waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 1 })
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	g.release()
+	if res := receive(t, "the first", first); res.err != nil {
+		t.Error(res.err)
+	}
+	if got := d.texts(t, "SELECT waits_for::text FROM schedule"); len(got) != 1 || got[0] != "place" {
+		t.Errorf("the second waits for %v", got)
+	}
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", false); err != nil {
+		t.Fatal(err)
+	}
+	if res := receive(t, "the second", second); res.err != nil {
+		t.Error(res.err)
+	}
+}
+
+// A request that came to a node which cannot serve it is stored, and runs on one that can; its client gets the answer here.
+func TestServedElsewhere(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	able := func(c *engine.Config) { c.Builtins["able"] = by{callTask: answers(processor.Result().Response([]byte("able")))} }
+	b := start(t, dsn, processor.Echo(), able)
+	a := start(t, dsn, processor.Echo())
+	b.put(t, &progressorv1.Namespace{Namespace: "elsewhere", Processor: builtin("able")})
+	k := process.Key{Namespace: "elsewhere", ProcessID: "p"}
+	if _, err := a.Start(t.Context(), engine.StartParams{Key: k, Args: []byte("a")}); err != nil {
+		t.Fatal(err)
+	}
+	ans, err := a.Call(t.Context(), engine.CallParams{Key: k, Args: []byte("x")})
+	if err != nil || string(ans.Response) != "able" {
+		t.Errorf("%+v, %v", ans, err)
+	}
+}
+
+// A node that loses the processor of a task which it has claimed gives the task back, and does not try it for ever.
+func TestProcessorGoes(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	only := func(c *engine.Config) { c.Builtins["only here"] = by{callTask: g.held(true)} }
+	a := start(t, dsn, processor.Echo(), only)
+	a.put(t, &progressorv1.Namespace{Namespace: "ns", Processor: builtin("only here")})
+	a.started(t, "p")
+	first := a.calling("p", "1")
+	receive(t, "the call runs", g.entered)
+	second := a.calling("p", "2")
+	d := look(t, dsn)
+	eventually(t, "the second waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 1 })
+	// Another program puts a processor that this one does not have.
+	if _, err := d.Exec(t.Context(), `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}' WHERE namespace = 'ns'`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node has read it", func() bool { return !a.Serves("ns") })
+	g.release()
+	if res := receive(t, "the first", first); res.err != nil {
+		t.Error(res.err)
+	}
+	eventually(t, "the second waits for a node", func() bool {
+		return a.Attempts() == 0 && d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0") == 1
+	})
+	tokens := d.count(t, "SELECT last_value FROM fencing_tokens")
+	pass(50 * time.Millisecond)
+	if now := d.count(t, "SELECT last_value FROM fencing_tokens"); now > tokens+2 {
+		t.Errorf("%d attempts in 50 ms", now-tokens)
+	}
+	able := start(t, dsn, processor.Echo(), func(c *engine.Config) { c.Builtins["missing"] = processor.Echo() })
+	_ = able
+	if _, err := d.Exec(t.Context(), `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}' WHERE namespace = 'ns'`); err != nil {
+		t.Fatal(err)
+	}
+	if res := receive(t, "the second", second); string(res.ans.Response) != "2" {
+		t.Errorf("%+v", res)
+	}
+}
+
+// What a namespace says about attempts is what its processes get.
+func TestNamespaceSettings(t *testing.T) {
+	t.Parallel()
+	deadlines := make(chan time.Duration, 1)
+	n := start(t, storagetest.DSN(t), by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		at, _ := ctx.Deadline()
+		if !r.GetDeadline().AsTime().Equal(at.Round(0).UTC()) {
+			t.Errorf("the context ends at %s, the request says %s", at, r.GetDeadline().AsTime())
+		}
+		deadlines <- time.Until(at)
+		return processor.Echo().Process(ctx, r)
+	}})
+	n.started(t, "p")
+	n.called(t, "p", "x")
+	if d := <-deadlines; d > 60*time.Second || d < 50*time.Second {
+		t.Errorf("the default step timeout leaves %s", d)
+	}
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(time.Hour)})
+	n.called(t, "p", "x")
+	if d := <-deadlines; d > time.Hour || d < 50*time.Minute {
+		t.Errorf("the step timeout leaves %s", d)
+	}
+}

@@ -1,0 +1,376 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestStartWithoutID(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), processor.Echo())
+	ids := map[string]bool{}
+	for range 3 {
+		ans, err := n.Start(t.Context(), engine.StartParams{Key: key(""), Args: []byte("a")})
+		if err != nil || len(ans.ProcessID) != 36 {
+			t.Fatalf("%+v, %v", ans, err)
+		}
+		ids[ans.ProcessID] = true
+	}
+	if len(ids) != 3 {
+		t.Errorf("ids %v", ids)
+	}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p")}); !errors.Is(err, process.ErrProcessExists) {
+		t.Errorf("the second start of a process: %v", err)
+	}
+}
+
+// A processor's no, and its failure, as the caller gets them.
+func TestAnswersThatAreErrors(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{
+		initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if string(r.GetArgs()) == "no" {
+				return nil, processor.Reject("not_today", "come %s", "later").WithDetails([]byte{1, 2})
+			}
+			return processor.Echo().Process(t.Context(), r)
+		},
+		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if string(r.GetArgs()) == "no" {
+				return nil, processor.Reject("not_this", "never")
+			}
+			return nil, processor.Fail("broken", "all is lost").WithDetails(map[string]any{"a": 1})
+		},
+	})
+	_, err := n.Start(t.Context(), engine.StartParams{Key: key("gone"), Args: []byte("no"), IdempotencyKey: "k"})
+	if te := taskError(t, err); te.Rejection.GetReason() != "not_today" || te.Rejection.GetMessage() != "come later" || string(te.Rejection.GetDetails()) != "\x01\x02" {
+		t.Errorf("%v", te)
+	}
+	if n.status(t, "gone") != "" {
+		t.Error("a process is there whose INIT was rejected")
+	}
+	// Its key is gone with it: the next try is a new one.
+	if ans, err := n.Start(t.Context(), engine.StartParams{Key: key("gone"), Args: []byte("yes"), IdempotencyKey: "k"}); err != nil || string(ans.Response) != "yes" {
+		t.Errorf("%+v, %v", ans, err)
+	}
+
+	n.started(t, "p")
+	if res := <-n.calling("p", "no"); taskError(t, res.err).Rejection.GetReason() != "not_this" || res.ans.TaskID == 0 {
+		t.Errorf("%+v", res)
+	}
+	if n.status(t, "p") != "RUNNING" {
+		t.Error("a rejection has changed the process")
+	}
+	res := <-n.calling("p", "break")
+	te := taskError(t, res.err)
+	if te.Failure.GetReason() != "broken" || te.Failure.GetDetails().GetStructValue().GetFields()["a"].GetNumberValue() != 1 || te.ProcessStatus != process.StatusError {
+		t.Errorf("%+v", te)
+	}
+	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
+	if err != nil || p.GetDetail() != "all is lost" || p.GetCorruptedBy() != res.ans.TaskID || p.GetLastEventId() != 1 {
+		t.Errorf("%v, %v", p, err)
+	}
+	var wrong *process.WrongStatusError
+	if res := <-n.calling("p", "again"); !errors.As(res.err, &wrong) || wrong.Status != process.StatusError {
+		t.Errorf("a call to a broken process: %v", res.err)
+	}
+	if res := <-n.calling("nobody", "x"); !errors.Is(res.err, process.ErrProcessNotFound) {
+		t.Errorf("%v", res.err)
+	}
+}
+
+// Accepted answers when the task is durable; the processor may take its time.
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{initTask: g.held(true), notifyTask: g.held(true)})
+	ans, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), Accepted: true})
+	if err != nil || ans.TaskID == 0 || ans.Response != nil {
+		t.Fatalf("%+v, %v", ans, err)
+	}
+	d := look(t, dsn)
+	if d.count(t, "SELECT count(*) FROM running WHERE task_type = 'INIT'") != 1 {
+		t.Error("the task is not durable")
+	}
+	noted, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Args: []byte("n"), Accepted: true})
+	if err != nil || noted.TaskID == 0 {
+		t.Fatalf("%+v, %v", noted, err)
+	}
+	if got := d.texts(t, "SELECT task_type || ' ' || waits_for FROM schedule"); len(got) != 1 || got[0] != "NOTIFY process" {
+		t.Errorf("waiting: %v", got)
+	}
+	g.release()
+	eventually(t, "the notification has run", func() bool {
+		return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'NOTIFY' AND status = 'FINISHED'") == 1
+	})
+	// Nobody waited; whoever asks is told.
+	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: noted.TaskID, Timeout: time.Minute})
+	if err != nil || string(task.GetResponse()) != "n" {
+		t.Errorf("%v, %v", task, err)
+	}
+}
+
+func TestStartTime(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, processor.Echo())
+	began := time.Now()
+	at := began.Add(400 * time.Millisecond)
+	early := make(chan result, 1)
+	go func() {
+		ans, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), StartTime: at})
+		early <- result{ans, err}
+	}()
+	d := look(t, dsn)
+	eventually(t, "the start waits for its time", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'time'") == 1 })
+	if n.status(t, "p") != "INIT" {
+		t.Error("the process is not there yet")
+	}
+	call := n.calling("p", "x") // waits behind INIT
+	res := receive(t, "start", early)
+	if took := time.Since(began); res.err != nil || took < 400*time.Millisecond || took > 1500*time.Millisecond {
+		t.Errorf("after %s: %+v", took, res)
+	}
+	if res := receive(t, "call", call); string(res.ans.Response) != "x" {
+		t.Errorf("%+v", res)
+	}
+	if ans, err := n.Start(t.Context(), engine.StartParams{Key: key("past"), Args: []byte("a"), StartTime: time.Unix(1, 0)}); err != nil || string(ans.Response) != "a" {
+		t.Errorf("a time that is past: %+v, %v", ans, err)
+	}
+}
+
+// A wait ends at its timeout, at the request's deadline, or when the client goes away; the task goes on.
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{callTask: g.held(true)})
+	n.started(t, "p")
+	short, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Args: []byte("1"), Timeout: 20 * time.Millisecond})
+	if te := taskError(t, err); !te.WaitTimeout || te.TaskID != short.TaskID || short.TaskID == 0 {
+		t.Fatalf("%+v, %v", short, te)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	deadline, err := n.Call(ctx, engine.CallParams{Key: key("p"), Args: []byte("2")})
+	if te := taskError(t, err); !te.WaitTimeout {
+		t.Fatalf("%v", te)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	left := make(chan result, 1)
+	go func() {
+		ans, err := n.Call(gone, engine.CallParams{Key: key("p"), Args: []byte("3")})
+		left <- result{ans, err}
+	}()
+	d := look(t, dsn)
+	eventually(t, "three calls are stored", func() bool {
+		return d.count(t, "SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running)") == 3
+	})
+	leave()
+	third := receive(t, "the client is gone", left)
+	if te := taskError(t, third.err); !te.WaitTimeout {
+		t.Fatalf("%v", te)
+	}
+	// Not ended yet: as it is.
+	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: deadline.TaskID}); err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_WAITING {
+		t.Errorf("%v, %v", task, err)
+	}
+	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: short.TaskID, Timeout: 10 * time.Millisecond}); err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_RUNNING {
+		t.Errorf("%v, %v", task, err)
+	}
+	awaited := make(chan *progressorv1.Task, 1)
+	go func() {
+		task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: third.ans.TaskID, Timeout: time.Minute})
+		if err != nil {
+			t.Error(err)
+		}
+		awaited <- task
+	}()
+	g.release()
+	if task := receive(t, "the third call", awaited); string(task.GetResponse()) != "3" || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
+		t.Errorf("%v", task)
+	}
+	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: 1 << 40}); !errors.Is(err, process.ErrTaskNotFound) {
+		t.Errorf("a task that is not: %v", err)
+	}
+	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), IdempotencyKey: "none"}); !errors.Is(err, process.ErrTaskNotFound) {
+		t.Errorf("a key that is not: %v", err)
+	}
+}
+
+func TestMaxWaiting(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	reg := newRegistry()
+	n := start(t, dsn, by{callTask: g.held(true)}, reg.use)
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 2})
+	n.started(t, "p")
+	calls := []<-chan result{n.calling("p", "0")}
+	receive(t, "the first call runs", g.entered)
+	calls = append(calls, n.calling("p", "1"), n.calling("p", "2"))
+	d := look(t, dsn)
+	eventually(t, "two calls wait", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 2 })
+	if res := <-n.calling("p", "3"); !errors.Is(res.err, process.ErrOverloaded) || !strings.Contains(res.err.Error(), "max_waiting") {
+		t.Errorf("one too many: %v", res.err)
+	}
+	if reg.value(t, "progressor_requests_refused_total", "bound=waiting") != 1 {
+		t.Error("the refusal was not counted")
+	}
+	g.release()
+	for _, c := range calls {
+		if res := receive(t, "call", c); res.err != nil {
+			t.Error(res.err)
+		}
+	}
+	if d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL'") != 3 {
+		t.Error("something of the refused call was stored")
+	}
+}
+
+// At its bound a node refuses within about 100 ms, and stores nothing of what it refuses.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	reg := newRegistry()
+	n := start(t, dsn, by{initTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 4 })
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	results := make(chan error, 3)
+	begin := func(id string) {
+		go func() {
+			_, err := n.Start(t.Context(), engine.StartParams{Key: key(id), Args: []byte("a")})
+			results <- err
+		}()
+	}
+	begin("runs")
+	receive(t, "the place is taken", g.entered)
+	began := time.Now()
+	begin("waits")
+	eventually(t, "one waits for a place", func() bool { return reg.value(t, "progressor_places_awaited") == 1 })
+	_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused at once")})
+	if took := time.Since(began); !errors.Is(err, process.ErrOverloaded) || took > 90*time.Millisecond {
+		t.Errorf("after %s: %v", took, err)
+	}
+	err = receive(t, "the refusal", results)
+	if took := time.Since(began); !errors.Is(err, process.ErrOverloaded) || took < 100*time.Millisecond || took > time.Second {
+		t.Errorf("after %s: %v", took, err)
+	}
+	if reg.value(t, "progressor_requests_refused_total", "bound=place") != 2 {
+		t.Error("the refusals were not counted")
+	}
+	// What need not run now is stored: it gets the next place.
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("accepted"), Accepted: true}); err != nil {
+		t.Error(err)
+	}
+	d := look(t, dsn)
+	if got := d.count(t, "SELECT count(*) FROM processes"); got != 2 {
+		t.Errorf("%d processes were stored", got)
+	}
+	g.release()
+	if err := receive(t, "the first", results); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the accepted one has run", func() bool { return n.status(t, "accepted") == "RUNNING" })
+}
+
+func TestInFlight(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	reg := newRegistry()
+	n := start(t, dsn, by{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 2 })
+	n.started(t, "p")
+	n.started(t, "q")
+	first, second := n.calling("p", "1"), n.calling("q", "2")
+	eventually(t, "two are in flight", func() bool { return reg.value(t, "progressor_requests_in_flight") == 2 })
+	if res := <-n.calling("p", "3"); !errors.Is(res.err, process.ErrOverloaded) {
+		t.Errorf("%v", res.err)
+	}
+	if reg.value(t, "progressor_requests_refused_total", "bound=in_flight") != 1 {
+		t.Error("the refusal was not counted")
+	}
+	g.release()
+	for _, c := range []<-chan result{first, second} {
+		if res := receive(t, "call", c); res.err != nil {
+			t.Error(res.err)
+		}
+	}
+	n.called(t, "p", "4")
+}
+
+// Stored tasks come before fresh requests, also while fresh requests keep every place busy.
+func TestStoredGoesFirst(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{initTask: g.held(true)}, func(c *engine.Config) { c.ScanInterval = time.Hour })
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	first := make(chan error, 1)
+	go func() {
+		_, err := n.Start(t.Context(), engine.StartParams{Key: key("first")})
+		first <- err
+	}()
+	receive(t, "the place is taken", g.entered)
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := n.Start(t.Context(), engine.StartParams{Key: key(id), Accepted: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := make(chan error, 1)
+	go func() {
+		_, err := n.Start(t.Context(), engine.StartParams{Key: key("fresh")})
+		fresh <- err
+	}()
+	eventually(t, "a fresh request waits for the place", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
+	g.release()
+	if err := receive(t, "first", first); err != nil {
+		t.Error(err)
+	}
+	if err := receive(t, "fresh", fresh); err != nil && !errors.Is(err, process.ErrOverloaded) {
+		t.Error(err)
+	}
+	eventually(t, "all have run", func() bool {
+		return n.status(t, "a") == "RUNNING" && n.status(t, "b") == "RUNNING" && n.status(t, "c") == "RUNNING"
+	})
+	order := look(t, dsn).texts(t, "SELECT process_id FROM tasks ORDER BY running_time")
+	if got := strings.Join(order, " "); got != "first a b c" && got != "first a b c fresh" {
+		t.Errorf("they ran in the order %s", got)
+	}
+}
+
+// Calls that nobody sent with a timeout wait as long as a step may last.
+func TestDefaultWait(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	defer g.release()
+	n := start(t, storagetest.DSN(t), by{callTask: g.held(false)})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(50 * time.Millisecond)})
+	n.started(t, "p")
+	began := time.Now()
+	res := receive(t, "the wait is over", n.calling("p", "x"))
+	if te := taskError(t, res.err); !te.WaitTimeout || time.Since(began) < 50*time.Millisecond {
+		t.Errorf("after %s: %v", time.Since(began), te)
+	}
+}

@@ -68,6 +68,8 @@ func (c *collector) runOnce(ctx context.Context) error {
 	}
 	if c.passes%30 == 0 {
 		errs = append(errs, c.engine.store.BuryNodes(limit))
+		_, err := c.engine.store.Forget(limit, c.engine.cfg.KeyRetention)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -47,7 +47,7 @@ func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
 
 // crowd is how many operations under way fill one lane. Up to here a single lane makes larger and cheaper flushes (128 clients:
 // 76 us of PostgreSQL's time an operation against 100 with two lanes); beyond, a second one uses the time of the first one's commit.
-const crowd = 160
+const crowd = 64
 
 // lane picks the lane of a process.
 func (s *Store) lane(key process.Key) *lane {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/IBM/pgxpoolprometheus"
@@ -57,6 +58,19 @@ func (m *metrics) register(collectors ...prometheus.Collector) {
 func (m *metrics) watchPool(pool *pgxpool.Pool, name string) {
 	if m.registerer != nil {
 		m.register(pgxpoolprometheus.NewCollector(pool, map[string]string{"pool": name}))
+	}
+}
+
+// watchLanes shows how many operations wait for the next flush of each lane.
+func (m *metrics) watchLanes(lanes []*lane) {
+	if m.registerer == nil {
+		return
+	}
+	for _, l := range lanes {
+		m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "progressor_lane_queue_items", Help: "Operations that wait for the next group commit of a lane.",
+			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
+		}, func() float64 { return float64(len(l.in)) }))
 	}
 }
 

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -47,3 +48,16 @@ func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
 
 // NodeID is the identity of this node.
 func (s *Store) NodeID() int64 { return s.nodeID.Load() }
+
+// forgetBatch bounds what one statement of Forget deletes.
+const forgetBatch = 5000
+
+// Forget drops idempotency keys, and the answers of processes that are gone, that are older than their retention.
+func (s *Store) Forget(ctx context.Context, retention time.Duration) (int64, error) {
+	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
+	if err != nil {
+		return 0, mapped("forget requests", err)
+	}
+	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
+	return requests + answers, mapped("forget answers", err)
+}

@@ -105,3 +105,20 @@ func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duratio
 	}
 	return claims, nil
 }
+
+// Depth is what waits in a namespace although it could run.
+type Depth struct {
+	Namespace string
+	Waiting   int64 // counted to the limit
+	Oldest    time.Duration
+}
+
+// QueueDepths tells how many tasks of each namespace could run now, counted to limit, and how long the oldest has waited.
+func (s *Store) QueueDepths(ctx context.Context, namespaces []string, limit int) ([]Depth, error) {
+	rows, err := s.q.QueueDepths(ctx, s.kept, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)}) //nolint:gosec // a bound
+	depths := make([]Depth, len(rows))
+	for n, r := range rows {
+		depths[n] = Depth{Namespace: r.Namespace, Waiting: r.Waiting, Oldest: time.Duration(r.OldestUs) * time.Microsecond}
+	}
+	return depths, mapped("queue depths", err)
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	depthLimit   = 10_000          // a longer queue is shown as this long
+	depthAge     = 5 * time.Second // how old a figure may be: scrapes of several Prometheis cost one look
+	depthTimeout = 2 * time.Second
+)
+
+// depthsCollector shows the backlog of each namespace. It looks when it is scraped, and never otherwise.
+type depthsCollector struct {
+	engine *Engine
+	mu     sync.Mutex
+	looked time.Time
+	depths []storage.Depth
+}
+
+var (
+	depthWaiting = prometheus.NewDesc("progressor_runnable_tasks",
+		"Tasks in the database that could run now and do not, counted to 10,000. All nodes see the same.", []string{"namespace"}, nil)
+	depthOldest = prometheus.NewDesc("progressor_oldest_runnable_task_age_seconds",
+		"How long the oldest task that could run now has waited, in seconds. All nodes see the same.", []string{"namespace"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *depthsCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- depthWaiting
+	ch <- depthOldest
+}
+
+// Collect implements prometheus.Collector. While the database is away it shows nothing: no figure is better than a wrong one.
+func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.looked) > depthAge {
+		names := make([]string, 0, len(c.engine.registry.all()))
+		for name := range c.engine.registry.all() {
+			names = append(names, name)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
+		defer cancel()
+		depths, err := c.engine.store.QueueDepths(ctx, names, depthLimit)
+		if err != nil {
+			c.engine.log.Warn("queue depths not read", "error", err)
+			return
+		}
+		c.depths, c.looked = depths, time.Now()
+	}
+	for _, d := range c.depths {
+		ch <- prometheus.MustNewConstMetric(depthWaiting, prometheus.GaugeValue, float64(d.Waiting), d.Namespace)
+		ch <- prometheus.MustNewConstMetric(depthOldest, prometheus.GaugeValue, d.Oldest.Seconds(), d.Namespace)
+	}
+}

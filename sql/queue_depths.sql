@@ -1,0 +1,14 @@
+-- QueueDepths tells, for each namespace, how many tasks could run now and how long the oldest of them has waited (µs). It counts to
+-- lim and no further: a backlog of millions costs no more to look at than one of lim.
+-- name: QueueDepths :many
+SELECT n.namespace::text AS namespace, (p.waiting + d.waiting)::bigint AS waiting,
+       coalesce((extract(epoch FROM statement_timestamp() - least(p.oldest, d.oldest)) * 1000000), 0)::bigint AS oldest_us
+  FROM unnest(@namespaces::text[]) AS n(namespace)
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS waiting, min(x.scheduled_time) AS oldest FROM (
+     SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+      ORDER BY s.priority, s.task_id LIMIT @lim::int) x) p
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS waiting, min(x.scheduled_time) AS oldest FROM (
+     SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
+      ORDER BY s.scheduled_time LIMIT @lim::int) x) d;

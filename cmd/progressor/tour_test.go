@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "write what the commands of README.md and docs/ print into these pages")
 
 // The pages whose commands are run as a reader runs them, one after the other in one shell, each page on an engine of its own.
-var touredPages = []string{"README.md", "docs/sql.md"}
+var touredPages = []string{"README.md", "docs/sql.md", "docs/operations.md"}
 
 // tourWait bounds one page.
 const tourWait = 4 * time.Minute
@@ -212,7 +212,7 @@ func written(page string, blocks []tourBlock) string {
 func runDev(ctx context.Context, t *testing.T, dir string) string {
 	t.Helper()
 	// The test's context ends before its clean-up, which stops the program as a user does.
-	dev := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(dir, "bin", "progressor"), "dev", "--listen", "127.0.0.1:0")
+	dev := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(dir, "bin", "progressor"), "dev", "--listen", "127.0.0.1:0", "--engine.drain-timeout", "1s")
 	dev.Dir = dir
 	dev.Stderr = os.Stderr
 	dev.Env = append(os.Environ(), "PROGRESSOR_LOG_LEVEL=error")

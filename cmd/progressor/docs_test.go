@@ -1,0 +1,130 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// The metrics that appear with their first event: a scan, a refusal, …
+var silentMetrics = []string{
+	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms", "progressor_zombie_collection_duration_ms",
+	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
+}
+
+// docs/operations.md has every metric that a scrape shows, and no other.
+func TestOperationsNamesEveryMetric(t *testing.T) {
+	page := readPage(t, "docs/operations.md")
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t, storagetest.WithoutInvariants()))
+	d.client.ok(t, "namespace", "put", "echo", "--builtin", "echo")
+	code, scrape := fetch(t, d.url+"/metrics")
+	if code != http.StatusOK {
+		t.Fatalf("/metrics: %d", code)
+	}
+	exposed := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# HELP ((?:progressor|pgxpool)_[a-z_]+) `).FindAllStringSubmatch(scrape, -1) {
+		exposed[m[1]] = true
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`((?:progressor|pgxpool)_[a-z_]+)`").FindAllStringSubmatch(page, -1) {
+		named[m[1]] = true
+	}
+	if len(exposed) < 20 {
+		t.Errorf("only %d metrics in\n%s", len(exposed), scrape)
+	}
+	for name := range exposed {
+		if !named[name] {
+			t.Errorf("docs/operations.md does not name the metric %s", name)
+		}
+	}
+	for name := range named {
+		if !exposed[name] && !slices.Contains(silentMetrics, name) {
+			t.Errorf("docs/operations.md names %s, which /metrics does not show", name)
+		}
+	}
+}
+
+// docs/sql.md has every table, view and column.
+func TestSQLPageNamesEveryColumn(t *testing.T) {
+	page := readPage(t, "docs/sql.md")
+	conn, err := pgx.Connect(t.Context(), storagetest.DSN(t, storagetest.WithoutInvariants()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), `SELECT table_name || '.' || column_name FROM information_schema.columns
+		WHERE table_schema = 'progressor' AND table_name NOT LIKE 'goose%' AND table_name <> 'task_list'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) < 80 {
+		t.Fatalf("%d columns, %v", len(names), err)
+	}
+	for _, name := range names {
+		table, column, _ := strings.Cut(name, ".")
+		_, section, found := strings.Cut(page, "\n### "+table+"\n")
+		section, _, _ = strings.Cut(section, "\n### ")
+		if !found || !strings.Contains(section, "`"+column+"`") {
+			t.Errorf("docs/sql.md does not name %s below the heading %s", column, table)
+		}
+	}
+}
+
+var pageLink = regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
+
+// Links between the pages lead to files, and to headings, that are there.
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := 0
+	for _, file := range append(pages, "../../README.md", "../../CHANGELOG.md") {
+		page := readPage(t, strings.TrimPrefix(file, "../../"))
+		for _, m := range pageLink.FindAllStringSubmatch(page, -1) {
+			looked++
+			target := file
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s leads nowhere", file, m[0])
+				continue
+			}
+			if m[2] != "" && !slices.Contains(anchors(readPage(t, strings.TrimPrefix(target, "../../"))), m[2]) {
+				t.Errorf("%s: %s: there is no such heading", file, m[0])
+			}
+		}
+	}
+	if looked < 50 {
+		t.Errorf("only %d links found", looked)
+	}
+}
+
+// anchors are those that a page's headings get where Markdown is shown.
+func anchors(page string) []string {
+	var found []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		name := strings.ToLower(regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(m[1], ""))
+		found = append(found, "#"+strings.ReplaceAll(name, " ", "-"))
+	}
+	return found
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

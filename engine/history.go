@@ -48,7 +48,8 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 	if h.whole && known != nil && known.whole && int64(len(known.events)) == c.LastEventID {
 		again := *known
 		again.asked = asked
-		return &again, again.fits(c)
+		err := again.fits(c)
+		return &again, err
 	}
 	if h.whole && c.LastEventID > process.MaxHistoryEvents {
 		return nil, &historyTooLargeError{events: c.LastEventID}
@@ -60,7 +61,8 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 	for i := range h.events {
 		h.bytes += len(h.events[i].Payload) + len(h.events[i].Metadata)
 	}
-	return h, h.fits(c)
+	err = h.fits(c)
+	return h, err
 }
 
 func (h *knownHistory) fits(c *storage.Claim) error {

@@ -218,7 +218,7 @@ const (
 	methodSimpleRepair = "repair simple"
 )
 
-// newProcessID is the id of a process whose client leaves the choice to the engine: UUIDv7, so that new rows are neighbours.
+// newProcessID is the id of a process whose client leaves the choice to the engine: UUIDv7, so that new rows stand side by side.
 func newProcessID() (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err

@@ -62,7 +62,6 @@ type waiters struct {
 	order  []*waiter // in the order of registration, for taking turns; those that are gone are dropped in passing
 	kick   chan struct{}
 	stale  map[process.Key]struct{} // to be asked for although the process runs here: something was missed
-	closed bool
 	done   chan struct{}
 }
 

@@ -136,8 +136,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	for n := range cfg.Lanes {
 		l := newLane(s, n, laneConfig)
 		s.lanes = append(s.lanes, l)
-		go l.run() //nolint:contextcheck // the lane outlives Open
+		go l.run()
 	}
+	s.metrics.watchLanes(s.lanes)
 	return s, nil
 }
 

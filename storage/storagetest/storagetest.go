@@ -43,7 +43,15 @@ const (
 // MainOption changes what Main does.
 type MainOption func(*mainOptions)
 
-type mainOptions struct{ everyInvariant bool }
+type mainOptions struct {
+	everyInvariant bool
+	finally        []func()
+}
+
+// Finally has a function called when the tests are over, before the exit, which no deferred call outlives.
+func Finally(f func()) MainOption {
+	return func(o *mainOptions) { o.finally = append(o.finally, f) }
+}
 
 // EveryInvariantLooked fails a run of all the package's tests in which an invariant had no row to look at, at the end of any
 // test: it would hold of empty tables too, and proves nothing. Runs of some tests (-run, -skip, -short, -list) are not judged.
@@ -64,6 +72,9 @@ func Main(m *testing.M, with ...MainOption) {
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "storagetest:", err)
 		code = max(code, 1)
+	}
+	for _, f := range chosen.finally {
+		f()
 	}
 	os.Exit(code)
 }

@@ -92,13 +92,13 @@ func serverConfig(dir string, ephemeral bool) pgembed.Config {
 
 // makeTemplate makes the database that is cloned. Nobody may connect to it afterwards: a connection would stop the clones.
 func makeTemplate(ctx context.Context, server *pgembed.Server) error {
-	if err := execute(server.DSN(), "CREATE DATABASE "+templateName); err != nil { //nolint:contextcheck // bounded by itself
+	if err := execute(server.DSN(), "CREATE DATABASE "+templateName); err != nil {
 		return fmt.Errorf("create the template database: %w", err)
 	}
 	if err := storage.Migrate(ctx, server.DSNFor(templateName)); err != nil {
 		return fmt.Errorf("migrate the template database: %w", err)
 	}
-	if err := execute(server.DSN(), "ALTER DATABASE "+templateName+" ALLOW_CONNECTIONS false IS_TEMPLATE true"); err != nil { //nolint:contextcheck // bounded by itself
+	if err := execute(server.DSN(), "ALTER DATABASE "+templateName+" ALLOW_CONNECTIONS false IS_TEMPLATE true"); err != nil {
 		return fmt.Errorf("close the template database: %w", err)
 	}
 	return nil

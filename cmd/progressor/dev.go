@@ -170,6 +170,14 @@ func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
 	return nil
 }
 
+// invocation is what a shell in the same directory calls this program by.
+func invocation() string {
+	if strings.ContainsRune(os.Args[0], filepath.Separator) {
+		return os.Args[0]
+	}
+	return "progressor"
+}
+
 // banner says where everything is, with commands to paste.
 func banner(address, dir string, postgres int) string {
 	url, flag := "http://"+address, ""
@@ -186,15 +194,15 @@ Progressor ${version} runs. Ctrl-C stops it; the data stays.
 
 To try, in another terminal:
 
-  progressor start demo order-1 --args '{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}'${flag}
-  progressor call demo order-1 --args '{"pay":200}'${flag}
-  progressor get demo order-1${flag}
+  ${program} start demo order-1 --args '{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}'${flag}
+  ${program} call demo order-1 --args '{"pay":200}'${flag}
+  ${program} get demo order-1${flag}
 
   curl ${url}/progressor.v1.ProcessService/GetProcess -H 'Content-Type: application/json' \
     -d '{"namespace":"demo","processId":"order-1"}'
 
 `
 	return strings.NewReplacer(
-		"${version}", buildVersion(), "${url}", url, "${dir}", dir, "${flag}", flag, "${postgres}", fmt.Sprint(postgres),
+		"${program}", invocation(), "${version}", buildVersion(), "${url}", url, "${dir}", dir, "${flag}", flag, "${postgres}", fmt.Sprint(postgres),
 	).Replace(text)
 }

@@ -1,0 +1,195 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// link is the state of a process after n operations, and the answer to the nth: each hash holds all before it, so that two
+// processes which have done different things, or the same in another order, never agree.
+type link struct {
+	n    uint64
+	hash [sha256.Size]byte
+}
+
+func (l link) append(op string) link {
+	return link{n: l.n + 1, hash: sha256.Sum256(append(l.hash[:], op...))}
+}
+
+func (l link) bytes() []byte { return append(binary.BigEndian.AppendUint64(nil, l.n), l.hash[:]...) }
+
+func parseLink(text []byte) (l link, err error) {
+	if len(text) == 0 {
+		return l, nil
+	}
+	if len(text) != 8+sha256.Size {
+		return l, fmt.Errorf("%d bytes are no link of a chain", len(text))
+	}
+	l.n = binary.BigEndian.Uint64(text)
+	copy(l.hash[:], text[8:])
+	return l, nil
+}
+
+// What an operation may ask of the processor, as the end of its text.
+const (
+	askFail   = " fail"
+	askReject = " reject"
+	askTimer  = " timer="
+)
+
+// chain is the processor: an operation appends itself. It journals what it is asked, and can be held, be away and answer twice.
+type chain struct {
+	url string
+
+	mutex sync.Mutex
+	gates []*gate
+	asked map[string]int // times, by operation
+	away  int            // requests that are not taken
+
+	inFlight atomic.Int64
+	repeated atomic.Int64 // operations that were asked for again
+	refused  atomic.Int64
+}
+
+// newChain serves a processor until the test ends.
+func newChain(t testing.TB) *chain {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &chain{url: "http://" + listener.Addr().String(), asked: map[string]int{}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() {
+		served <- processor.ServeOn(ctx, listener, processor.Func(c.process), processor.WithStopTimeout(time.Second))
+	}()
+	t.Cleanup(func() {
+		c.openAll()
+		cancel()
+		<-served // attempts of engines that are dead may be cut off
+	})
+	return c
+}
+
+// gate holds attempts, by their operation and number.
+type gate struct {
+	match   func(op string, attempt int32) bool
+	arrived atomic.Int64
+	open    func()
+	opened  chan struct{}
+}
+
+// hold makes a gate. match nil: everything.
+func (c *chain) hold(match func(op string, attempt int32) bool) *gate {
+	g := &gate{match: match, opened: make(chan struct{})}
+	g.open = sync.OnceFunc(func() { close(g.opened) })
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.gates = append(c.gates, g)
+	return g
+}
+
+func (c *chain) openAll() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, g := range c.gates {
+		g.open()
+	}
+	c.gates = nil
+}
+
+// attemptOf matches one attempt of one operation.
+func attemptOf(op string, attempt int32) func(string, int32) bool {
+	return func(o string, a int32) bool { return o == op && a == attempt }
+}
+
+// refuse has the next n requests answered "not reached".
+func (c *chain) refuse(n int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.away = n
+}
+
+// enter journals an attempt and finds the gates that hold it.
+func (c *chain) enter(op string, attempt int32) ([]*gate, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.away > 0 {
+		c.away--
+		c.refused.Add(1)
+		return nil, &processor.UnreachableError{Err: errors.New("the processor is away")}
+	}
+	c.asked[op]++
+	if c.asked[op] > 1 {
+		c.repeated.Add(1)
+	}
+	var holding []*gate
+	for _, g := range c.gates {
+		if g.match == nil || g.match(op, attempt) {
+			holding = append(holding, g)
+		}
+	}
+	return holding, nil
+}
+
+func opOf(req *progressorv1.ProcessRequest) string {
+	switch req.GetType() {
+	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+		return fmt.Sprintf("timer of task %d", req.GetTaskId())
+	default:
+		return string(req.GetArgs())
+	}
+}
+
+func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	op := opOf(req)
+	gates, err := c.enter(op, req.GetAttempt())
+	if err != nil {
+		return nil, err
+	}
+	c.inFlight.Add(1)
+	defer c.inFlight.Add(-1)
+	for _, g := range gates {
+		g.arrived.Add(1)
+		select {
+		case <-g.opened:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	last, err := parseLink(req.GetProcess().GetAuxState())
+	if err != nil {
+		return nil, processor.Fail("bad_state", "%w", err)
+	}
+	if strings.HasSuffix(op, askFail) {
+		return nil, processor.Fail("asked", "to fail was asked for")
+	}
+	if strings.HasSuffix(op, askReject) {
+		return nil, processor.Reject("asked", "to be rejected was asked for")
+	}
+	next := last.append(op)
+	result := processor.Result().Event([]byte(op)).AuxState(next.bytes()).Response(next.bytes())
+	if _, text, found := strings.Cut(op, askTimer); found {
+		after, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, processor.Fail("bad_args", "%w", err)
+		}
+		result.SetTimerAfter(after)
+	}
+	return result.Done()
+}

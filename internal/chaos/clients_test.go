@@ -1,0 +1,307 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const namespace = "chain"
+
+// fleet is all engines, as their clients see them: where one does not answer, the next is tried.
+type fleet struct {
+	t     testing.TB
+	try   time.Duration // how long one engine is waited for
+	mutex sync.Mutex
+	seats []*client.Client
+}
+
+func newFleet(t testing.TB, nodes ...*node) *fleet {
+	f := &fleet{t: t, try: 2 * time.Second, seats: make([]*client.Client, len(nodes))}
+	for i, n := range nodes {
+		f.seat(i, n)
+	}
+	return f
+}
+
+// one is a client of one engine that does not try again.
+func one(n *node) *client.Client {
+	return client.New(n.url, client.WithRetry(client.Retry{MaxAttempts: 1}), client.WithoutKeys())
+}
+
+// seat puts an engine into the place of another.
+func (f *fleet) seat(i int, n *node) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.seats[i] = one(n)
+}
+
+func (f *fleet) at(i int) *client.Client {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.seats[i%len(f.seats)]
+}
+
+// putChain makes the namespace of a chain. change may be nil.
+func putChain(t testing.TB, n *node, c *chain, change func(*progressorv1.Namespace)) {
+	t.Helper()
+	ns := &progressorv1.Namespace{
+		Namespace: namespace, StepTimeout: durationpb.New(10 * time.Second), HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_NONE,
+		RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(50 * time.Millisecond), MaxAttempts: 100},
+		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
+			Connect: &progressorv1.ConnectProcessor{Url: c.url},
+		}},
+	}
+	if change != nil {
+		change(ns)
+	}
+	if _, err := one(n).Namespace.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outcome is what a client knows of an operation.
+type outcome int
+
+const (
+	unknown outcome = iota // it may have been done
+	acked                  // it was done, and answered
+	refused                // it was not done, and will not be
+)
+
+// entry is one operation in a client's journal.
+type entry struct {
+	process, op  string
+	notify       bool // acknowledged when it was stored
+	begun, ended time.Time
+	outcome      outcome
+	answer       []byte
+}
+
+// request asks one engine once. The operation is its own idempotency key.
+func (e *entry) request(ctx context.Context, c *client.Client) ([]byte, error) {
+	req := &progressorv1.CallRequest{Namespace: namespace, ProcessId: e.process, Args: []byte(e.op), IdempotencyKey: e.op}
+	if e.notify {
+		req.Wait = progressorv1.Wait_WAIT_ACCEPTED
+	}
+	resp, err := c.Call(ctx, req)
+	return resp.GetResponse(), err
+}
+
+// errBroken says that the process takes no calls until it is repaired.
+var errBroken = errors.New("the process is in ERROR")
+
+// verdict is what an answer says: err nil and outcome unknown mean that it says nothing, so another engine is asked.
+func verdict(err error) (outcome, error) {
+	if err == nil {
+		return acked, nil
+	}
+	reason := client.Reason(err)
+	switch connect.CodeOf(err) {
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:
+		return unknown, nil
+	case connect.CodeAborted:
+		return refused, nil
+	case connect.CodeResourceExhausted:
+		if reason == progressorv1.ErrorDetail_REASON_OVERLOADED {
+			return unknown, nil
+		}
+	case connect.CodeFailedPrecondition:
+		switch reason {
+		case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
+			return refused, nil
+		case progressorv1.ErrorDetail_REASON_PROCESS_STATUS:
+			return unknown, errBroken
+		}
+	default:
+		if client.Detail(err) == nil {
+			return unknown, nil // not an engine's answer: the connection broke in the middle of one
+		}
+	}
+	return unknown, err
+}
+
+// do has an operation done, by whichever engine answers.
+func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) error {
+	e.begun = time.Now()
+	defer func() { e.ended = time.Now() }()
+	pause := time.NewTicker(20 * time.Millisecond)
+	defer pause.Stop()
+	for try := first; ; try++ {
+		limit, cancel := context.WithTimeout(ctx, f.try)
+		began := time.Now()
+		answer, err := e.request(limit, f.at(try))
+		cancel()
+		seen.note(err, time.Since(began))
+		said, hard := verdict(err)
+		if hard != nil {
+			return hard
+		}
+		if said != unknown {
+			e.outcome, e.answer = said, answer
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s of %s was never answered: %w", e.op, e.process, err)
+		case <-pause.C:
+		}
+	}
+}
+
+// start starts processes named p0, p1, …
+func (f *fleet) start(processes int) {
+	f.t.Helper()
+	var group sync.WaitGroup
+	for i := range processes {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+			defer cancel()
+			req := &progressorv1.StartRequest{Namespace: namespace, ProcessId: fmt.Sprintf("p%d", i), Args: []byte("init"), IdempotencyKey: "init"}
+			if _, err := f.at(i).Start(ctx, req); err != nil {
+				f.t.Errorf("start process p%d: %v", i, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// sightings counts what clients were answered.
+type sightings struct {
+	mutex sync.Mutex
+	codes map[connect.Code]int
+	worst time.Duration // the longest wait for UNAVAILABLE
+}
+
+func (s *sightings) note(err error, took time.Duration) {
+	if err == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.codes == nil {
+		s.codes = map[connect.Code]int{}
+	}
+	code := connect.CodeOf(err)
+	s.codes[code]++
+	if code == connect.CodeUnavailable {
+		s.worst = max(s.worst, took)
+	}
+}
+
+func (s *sightings) of(code connect.Code) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.codes[code]
+}
+
+func (s *sightings) String() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return fmt.Sprintf("%v, UNAVAILABLE after %s at the longest", s.codes, s.worst.Round(time.Millisecond))
+}
+
+// load is many clients that call without a pause.
+type load struct {
+	fleet   *fleet
+	stop    func()
+	acked   atomic.Int64
+	repairs atomic.Int64
+	seen    sightings
+
+	group   sync.WaitGroup
+	mutex   sync.Mutex
+	entries []*entry
+}
+
+// plan says what the clients of a load do.
+type plan struct {
+	clients, processes int
+	calls              int // of all clients together; 0: until stop
+	seed               uint64
+	vary               func(e *entry, number int, random *rand.Rand) // nil: plain calls
+}
+
+// startLoad starts clients. A client whose operation is not answered within patience fails the test.
+func startLoad(f *fleet, p plan) *load {
+	stopped := make(chan struct{})
+	l := &load{fleet: f, stop: sync.OnceFunc(func() { close(stopped) })}
+	f.t.Cleanup(l.stop)
+	var left atomic.Int64
+	left.Store(int64(p.calls))
+	for i := range p.clients {
+		l.group.Go(func() {
+			random := rand.New(rand.NewPCG(p.seed, uint64(i)))
+			for seq := 0; p.calls == 0 || left.Add(-1) >= 0; seq++ {
+				select {
+				case <-stopped:
+					return
+				default:
+				}
+				number := random.IntN(p.processes)
+				e := &entry{process: fmt.Sprintf("p%d", number), op: fmt.Sprintf("c%d-%d", i, seq)}
+				if p.vary != nil {
+					p.vary(e, number, random)
+				}
+				l.perform(e, i+seq)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) perform(e *entry, first int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.fleet.t.Context()), patience)
+	defer cancel()
+	err := l.fleet.do(ctx, e, first, &l.seen)
+	switch {
+	case errors.Is(err, errBroken):
+		l.repair(ctx, e.process, first)
+	case err != nil:
+		l.fleet.t.Errorf("after %s: %v", time.Since(e.begun).Round(time.Millisecond), err)
+	case e.outcome == acked:
+		l.acked.Add(1)
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.entries = append(l.entries, e)
+}
+
+// repair takes a process out of ERROR; another client may be quicker.
+func (l *load) repair(ctx context.Context, process string, first int) {
+	limit, cancel := context.WithTimeout(ctx, l.fleet.try)
+	defer cancel()
+	_, err := l.fleet.at(first).Process.Repair(limit, &progressorv1.RepairRequest{
+		Namespace: namespace, ProcessId: process, How: &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}},
+	})
+	if err == nil {
+		l.repairs.Add(1)
+	}
+}
+
+// wait waits until the clients have done all their calls and returns their journal.
+func (l *load) wait() []*entry {
+	l.group.Wait()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.entries
+}
+
+// finish ends the load after the operations that are under way.
+func (l *load) finish() []*entry {
+	l.stop()
+	return l.wait()
+}

@@ -1,0 +1,165 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/internal/pgembed"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+var (
+	chaosDuration = flag.Duration("chaos.duration", 4*time.Second, "how long TestChaos breaks things")
+	chaosSeed     = flag.Uint64("chaos.seed", 0, "repeats a run of TestChaos; 0: a new one, which is printed")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	storagetest.Main(m, storagetest.Finally(program.remove))
+}
+
+// patience bounds every wait: long enough for a machine that is busy with other tests.
+const patience = 30 * time.Second
+
+// await waits until something is the case and tells how long that took.
+func await(t testing.TB, limit time.Duration, what string, met func() bool) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !met() {
+		if time.Since(begin) > limit {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+		<-ticker.C
+	}
+	return time.Since(begin)
+}
+
+// executable is the program, built once by the first test that needs it.
+type executable struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+var program executable
+
+func (b *executable) path(t testing.TB) string {
+	t.Helper()
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "progressor-chaos-"); b.err != nil {
+			return
+		}
+		build := exec.Command("go", "build", "-o", b.dir, "github.com/progressor-engine/progressor/cmd/progressor")
+		if out, err := build.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("build the program: %w: %s", err, out)
+		}
+	})
+	if b.err != nil {
+		t.Fatal(b.err)
+	}
+	return filepath.Join(b.dir, "progressor")
+}
+
+func (b *executable) remove() {
+	if b.dir != "" {
+		os.RemoveAll(b.dir)
+	}
+}
+
+// doctor runs `progressor doctor`: every invariant holds of the database.
+func doctor(t testing.TB, dsn string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program.path(t), "doctor", "--db.dsn", dsn)
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("violations: 0")) {
+		t.Errorf("doctor: %v\n%s", err, out)
+	}
+}
+
+// durable starts a PostgreSQL that syncs as one in production does, and may be killed.
+func durable(t testing.TB) *pgembed.Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	server, err := pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: map[string]string{
+		"shared_buffers": "64MB", "max_connections": "200", "min_wal_size": "64MB",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// database makes one with the schema in it on a server of the test's own. At the end its invariants are checked.
+func database(t testing.TB, server *pgembed.Server) string {
+	t.Helper()
+	name := "chaos_" + strings.ToLower(strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()))
+	conn := observe(t, server.DSN())
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close(t.Context())
+	dsn := server.DSNFor(name)
+	if err := storage.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { storagetest.Invariants(t, dsn) })
+	return dsn
+}
+
+// observe opens a connection for the test's own eyes.
+func observe(t testing.TB, dsn string) *pgx.Conn {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams["search_path"] = "progressor"
+	config.RuntimeParams["application_name"] = "observer"
+	config.ConnectTimeout = 5 * time.Second
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// count asks for one number.
+func count(t testing.TB, conn *pgx.Conn, sql string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// terminateBackends cuts every connection of the engines to the database and tells how many there were.
+func terminateBackends(t testing.TB, conn *pgx.Conn) int {
+	t.Helper()
+	return count(t, conn, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		WHERE application_name LIKE 'progressor %' AND datname = current_database()`)
+}

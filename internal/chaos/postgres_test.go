@@ -1,0 +1,146 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/internal/pgembed"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// standing is the longest that a task may stand still after its database connection was lost.
+const standing = 6 * time.Second
+
+func TestPostgres(t *testing.T) {
+	server := durable(t)
+	t.Run("crashes", func(t *testing.T) { postgresCrashes(t, server) })
+	t.Run("terminates backends", func(t *testing.T) { backendsTerminated(t, server) })
+}
+
+// crash ends the server as a crash would, without starting it again.
+func crash(t testing.TB, server *pgembed.Server) {
+	t.Helper()
+	if err := syscall.Kill(server.PID(), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-server.Dead():
+	case <-time.After(patience):
+		t.Fatal("PostgreSQL does not end")
+	}
+}
+
+func restart(t testing.TB, server *pgembed.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := server.Restart(ctx, "immediate"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unavailable makes a new request of an engine whose database is away: it is told so at once.
+func unavailable(t testing.TB, n *node, seen *sightings) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began := time.Now()
+	_, err := one(n).Call(ctx, &progressorv1.CallRequest{Namespace: namespace, ProcessId: "p0", Args: []byte("nobody hears this")})
+	seen.note(err, time.Since(began))
+	if connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Errorf("a call without a database: %v after %s", err, time.Since(began))
+	}
+}
+
+// The database dies under load, twice: while it is away clients are told so and nothing hangs; when it is back the engines go on
+// by themselves.
+func postgresCrashes(t *testing.T, server *pgembed.Server) {
+	dsn := database(t, server)
+	c := newChain(t)
+	a, b := startNode(t, "a", dsn), startNode(t, "b", dsn)
+	putChain(t, a, c, nil)
+	f := newFleet(t, a, b)
+	f.start(20)
+	l := startLoad(f, plan{clients: 16, processes: 20, seed: 4})
+	var away time.Duration
+	for _, long := range []bool{false, true} {
+		before := l.acked.Load()
+		await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
+		began := time.Now()
+		crash(t, server)
+		if long { // so long that the engines give up what they run
+			await(t, patience, "the engines know that they are cut off", func() bool { return !a.isReady() && !b.isReady() })
+			var probes sightings
+			for range 3 {
+				unavailable(t, a, &probes)
+				unavailable(t, b, &probes)
+			}
+			t.Logf("new requests meanwhile: %v", &probes)
+			if probes.worst > 3*time.Second {
+				t.Errorf("UNAVAILABLE after %s", probes.worst)
+			}
+		}
+		restart(t, server)
+		gone := time.Since(began)
+		away = max(away, gone)
+		before = l.acked.Load()
+		first := await(t, patience, "a call is answered", func() bool { return l.acked.Load() > before })
+		ready := await(t, patience, "the engines are ready again", func() bool { return a.isReady() && b.isReady() })
+		t.Logf("PostgreSQL was away for %s; the first call was answered %s after it came back; all engines were ready %s later",
+			gone.Round(time.Millisecond), first.Round(time.Millisecond), ready.Round(time.Millisecond))
+	}
+	before := l.acked.Load()
+	await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
+	entries := l.finish()
+	worst := longest(entries)
+	t.Logf("the longest call took %s; clients saw %v; %v zombies, %v adopted", worst.Round(time.Millisecond), &l.seen,
+		a.metric("progressor_zombies_total")+b.metric("progressor_zombies_total"),
+		a.metric("progressor_tasks_adopted_total")+b.metric("progressor_tasks_adopted_total"))
+	if worst > standing+away {
+		t.Errorf("a call took %s; the database was away for %s", worst, away)
+	}
+	if l.seen.of(connect.CodeUnavailable) == 0 {
+		t.Error("no client noticed anything")
+	}
+	settle(t, dsn)
+	verify(t, dsn, entries)
+	replay(t, f, entries)
+}
+
+// Every connection of the engines is cut again and again, under load.
+func backendsTerminated(t *testing.T, server *pgembed.Server) {
+	dsn := database(t, server)
+	conn := observe(t, dsn)
+	c := newChain(t)
+	a, b := startNode(t, "a", dsn), startNode(t, "b", dsn)
+	putChain(t, a, c, nil)
+	f := newFleet(t, a, b)
+	f.start(20)
+	l := startLoad(f, plan{clients: 16, processes: 20, seed: 6})
+	cut := 0
+	var recovery time.Duration
+	for range 10 {
+		before := l.acked.Load()
+		await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+30 })
+		cut += terminateBackends(t, conn)
+		before = l.acked.Load()
+		recovery = max(recovery, await(t, patience, "calls are answered again", func() bool { return l.acked.Load() >= before+10 }))
+	}
+	entries := l.finish()
+	worst := longest(entries)
+	t.Logf("%d connections were cut; ten more calls were answered within %s; the longest took %s; clients saw %v; %v adopted", cut,
+		recovery.Round(time.Millisecond), worst.Round(time.Millisecond), &l.seen,
+		a.metric("progressor_tasks_adopted_total")+b.metric("progressor_tasks_adopted_total"))
+	if worst > standing {
+		t.Errorf("a call took %s", worst)
+	}
+	settle(t, dsn)
+	verify(t, dsn, entries)
+	replay(t, f, entries)
+}

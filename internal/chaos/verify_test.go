@@ -1,0 +1,185 @@
+//go:build linux
+
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// settle waits until nothing is left to be done, then checks what must hold at rest: no work stands, every invariant holds.
+func settle(t testing.TB, dsn string) {
+	t.Helper()
+	conn := observe(t, dsn)
+	await(t, patience, "all tasks come to their end", func() bool {
+		return count(t, conn, `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule
+			WHERE waits_for IN ('place', 'process') OR (waits_for = 'time' AND scheduled_time <= statement_timestamp() - interval '1 second'))`) == 0
+	})
+	report, err := storage.CheckQuiescent(t.Context(), conn, 10*time.Second, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range report.Violations {
+		t.Errorf("stands: %v", v)
+	}
+	doctor(t, dsn)
+}
+
+// history is what the database holds of one process.
+type history struct {
+	links map[string][]link // by operation
+	times map[uint64]int
+	last  link
+}
+
+// readHistories reads the events of all processes and builds their chains anew.
+func readHistories(t testing.TB, conn *pgx.Conn) map[string]*history {
+	t.Helper()
+	histories := map[string]*history{}
+	rows, err := conn.Query(t.Context(), `SELECT process_id, event_id, payload FROM events WHERE namespace = $1 ORDER BY process_id, event_id`, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id string
+	var eventID int64
+	var payload []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &eventID, &payload}, func() error {
+		h := histories[id]
+		if h == nil {
+			h = &history{links: map[string][]link{}}
+			histories[id] = h
+		}
+		h.last = h.last.append(string(payload))
+		if uint64(eventID) != h.last.n {
+			return fmt.Errorf("event %d of %s is the %dth", eventID, id, h.last.n)
+		}
+		h.links[string(payload)] = append(h.links[string(payload)], h.last)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return histories
+}
+
+// verify compares the journal with the database: every acknowledged operation stands once in its process, every other at most
+// once, one that was refused not at all; answers are what the chain says, and calls of one process are linearizable.
+func verify(t testing.TB, dsn string, entries []*entry) {
+	t.Helper()
+	conn := observe(t, dsn)
+	histories := readHistories(t, conn)
+	counts := map[outcome]int{}
+	for _, e := range entries {
+		counts[e.outcome]++
+		h := histories[e.process]
+		if h == nil {
+			t.Errorf("process %s has no events", e.process)
+			continue
+		}
+		links := h.links[e.op]
+		switch n := len(links); {
+		case n > 1:
+			t.Errorf("%s stands %d times in %s", e.op, n, e.process)
+		case e.outcome == acked && n == 0:
+			t.Errorf("%s was acknowledged and does not stand in %s", e.op, e.process)
+		case e.outcome == refused && n > 0:
+			t.Errorf("%s was refused and stands in %s", e.op, e.process)
+		case e.outcome == acked && !e.notify && !bytes.Equal(e.answer, links[0].bytes()):
+			t.Errorf("%s of %s was answered %x, and what stands is %x", e.op, e.process, e.answer, links[0].bytes())
+		}
+	}
+	for id, h := range histories {
+		for op, links := range h.links {
+			if len(links) > 1 {
+				t.Errorf("%s stands %d times in %s", op, len(links), id)
+			}
+		}
+		var state []byte
+		if err := conn.QueryRow(t.Context(), `SELECT aux_state FROM processes WHERE namespace = $1 AND process_id = $2`, namespace, id).Scan(&state); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(state, h.last.bytes()) {
+			t.Errorf("the state of %s is not that after its last event", id)
+		}
+	}
+	linearizable(t, entries)
+	t.Logf("journal: %d acknowledged, %d refused, %d unknown", counts[acked], counts[refused], counts[unknown])
+}
+
+// linearizable checks that no call took its place before one that had been answered when it began. Answers give the order.
+func linearizable(t testing.TB, entries []*entry) {
+	t.Helper()
+	places := map[string]map[uint64]*entry{}
+	lasts := map[string]uint64{}
+	for _, e := range entries {
+		l, err := parseLink(e.answer)
+		if e.outcome != acked || e.notify || err != nil {
+			continue
+		}
+		if places[e.process] == nil {
+			places[e.process] = map[uint64]*entry{}
+		}
+		places[e.process][l.n] = e
+		lasts[e.process] = max(lasts[e.process], l.n)
+	}
+	for process, byPlace := range places {
+		earliest := time.Unix(math.MaxInt32, 0) // the first end among those with a later place
+		for n := lasts[process]; n > 0; n-- {
+			e := byPlace[n]
+			if e == nil {
+				continue
+			}
+			if e.begun.After(earliest) {
+				t.Errorf("%s of %s has place %d, and a later one was answered before it began", e.op, process, n)
+			}
+			if e.ended.Before(earliest) {
+				earliest = e.ended
+			}
+		}
+	}
+}
+
+// replay asks for everything that was answered once more, with the same keys: the answers are the same.
+func replay(t testing.TB, f *fleet, entries []*entry) {
+	t.Helper()
+	work := make(chan *entry)
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			for e := range work {
+				again := &entry{process: e.process, op: e.op, notify: e.notify}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				err := f.do(ctx, again, i, &sightings{})
+				cancel()
+				if err != nil || again.outcome != e.outcome || !bytes.Equal(again.answer, e.answer) {
+					t.Errorf("%s of %s was answered %d %x, and now %d %x, %v", e.op, e.process, e.outcome, e.answer, again.outcome, again.answer, err)
+				}
+			}
+		})
+	}
+	for _, e := range entries {
+		if e.outcome != unknown {
+			work <- e
+		}
+	}
+	close(work)
+	group.Wait()
+}
+
+// longest is the longest time that a client waited for the end of an operation, over all its tries.
+func longest(entries []*entry) time.Duration {
+	worst := time.Duration(0)
+	for _, e := range entries {
+		worst = max(worst, e.ended.Sub(e.begun))
+	}
+	return worst
+}

@@ -52,7 +52,8 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		notification:   histogram("progressor_notification_duration_ms", "Notification durations in millisecond", "notification_type"),
 
 		timerLateness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "progressor_timer_lateness_ms", Help: "How late timers were claimed after their time, in milliseconds.", Buckets: durationBuckets,
+			Name: "progressor_timer_lateness_seconds", Help: "How late timers were claimed after their time, in seconds.",
+			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 10, 60, 600},
 		}),
 		refused:     counter("progressor_requests_refused_total", "Requests refused for overload, with nothing stored, by the bound that they met.", "bound"),
 		scanErrors:  counter("progressor_scan_errors_total", "Scans for tasks that failed.", "scan"),
@@ -97,7 +98,7 @@ func (m *engineMetrics) zombiesScanned(began time.Time) {
 }
 
 func (m *engineMetrics) timerLate(late time.Duration) {
-	m.timerLateness.Observe(float64(late.Microseconds()) / 1000)
+	m.timerLateness.Observe(late.Seconds())
 }
 
 // namespaceMetrics are the metrics of one namespace, with their labels resolved: looking them up costs more than observing.

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/IBM/pgxpoolprometheus"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -27,8 +26,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "progressor_flush_items", Help: "Operations in one group commit.", Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
 		}),
 		flushTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "progressor_flush_duration_ms", Help: "Time of one group commit in milliseconds, its commit included.",
-			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 50, 100, 250, 1000},
+			Name: "progressor_flush_duration_seconds", Help: "Time of one group commit in seconds, its commit included.",
+			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1},
 		}),
 		flushRetries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_flush_retries_total", Help: "Group commits repeated after a deadlock or a serialization failure.",
@@ -57,7 +56,7 @@ func (m *metrics) register(collectors ...prometheus.Collector) {
 
 func (m *metrics) watchPool(pool *pgxpool.Pool, name string) {
 	if m.registerer != nil {
-		m.register(pgxpoolprometheus.NewCollector(pool, map[string]string{"pool": name}))
+		m.register(&poolCollector{pool: pool, name: name})
 	}
 }
 
@@ -76,5 +75,5 @@ func (m *metrics) watchLanes(lanes []*lane) {
 
 func (m *metrics) flushed(items int, took time.Duration) {
 	m.flushItems.Observe(float64(items))
-	m.flushTime.Observe(float64(took.Microseconds()) / 1000)
+	m.flushTime.Observe(took.Seconds())
 }

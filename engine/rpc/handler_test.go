@@ -115,7 +115,7 @@ func TestPages(t *testing.T) {
 	s.ready = nil
 	for path, want := range map[string]string{
 		"/": "progressor v0.0.0-test", "/livez": "ok", "/readyz": "ok",
-		"/metrics": `progressor_rpc_duration_ms_count{code="ok",method="progressor.v1.ProcessService/Call"} 1`,
+		"/metrics": `progressor_rpc_duration_seconds_count{code="ok",method="progressor.v1.ProcessService/Call"} 1`,
 	} {
 		if status, body := get(t, s.url+path, ""); status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: got %d %s", path, status, body)
@@ -123,7 +123,7 @@ func TestPages(t *testing.T) {
 	}
 	_, metrics := get(t, s.url+"/metrics", "application/openmetrics-text")
 	for _, want := range []string{
-		`progressor_rpc_duration_ms_count{code="invalid_argument",method="progressor.v1.ProcessService/Call"} 1`,
+		`progressor_rpc_duration_seconds_count{code="invalid_argument",method="progressor.v1.ProcessService/Call"} 1`,
 		`progressor_build{version="v0.0.0-test"} 1`, "# EOF",
 	} {
 		if !strings.Contains(metrics, want) {

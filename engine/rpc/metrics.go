@@ -22,9 +22,9 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, version string, services ...string) (*metrics, error) {
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "progressor_rpc_duration_ms",
-			Help:    "Duration of requests in milliseconds, from the decoded request to its answer or error, waiting included.",
-			Buckets: []float64{0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000},
+			Name:    "progressor_rpc_duration_seconds",
+			Help:    "Duration of requests in seconds, from the decoded request to its answer or error, waiting included.",
+			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60},
 		}, []string{"method", "code"}),
 		answered: map[string]prometheus.Observer{},
 	}
@@ -57,14 +57,13 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 }
 
 func (m *metrics) observe(procedure string, err error, took time.Duration) {
-	ms := float64(took) / float64(time.Millisecond)
 	if o, ok := m.answered[procedure]; ok && err == nil {
-		o.Observe(ms)
+		o.Observe(took.Seconds())
 		return
 	}
 	code := codeOK
 	if err != nil {
 		code = connect.CodeOf(err).String()
 	}
-	m.duration.WithLabelValues(procedure[1:], code).Observe(ms)
+	m.duration.WithLabelValues(procedure[1:], code).Observe(took.Seconds())
 }

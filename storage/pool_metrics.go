@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// poolCollector shows one pool of connections. The names of the ready-made collector break the rules of promtool.
+type poolCollector struct {
+	pool *pgxpool.Pool
+	name string
+}
+
+var (
+	poolLabel       = []string{"pool"}
+	poolConnections = prometheus.NewDesc("progressor_pool_connections", "Connections of a pool by what they do.", []string{"pool", "state"}, nil)
+	poolBound       = prometheus.NewDesc("progressor_pool_max_connections", "The most connections that a pool opens.", poolLabel, nil)
+	poolAcquires    = prometheus.NewDesc("progressor_pool_acquires_total", "How often a connection was taken from a pool.", poolLabel, nil)
+	poolWaits       = prometheus.NewDesc("progressor_pool_empty_acquires_total", "How often no connection was free, and one was waited for.", poolLabel, nil)
+	poolWait        = prometheus.NewDesc("progressor_pool_acquire_wait_seconds_total", "How long connections were waited for while none was free, in seconds.", poolLabel, nil)
+	poolOpened      = prometheus.NewDesc("progressor_pool_connections_opened_total", "Connections that a pool has opened.", poolLabel, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{poolConnections, poolBound, poolAcquires, poolWaits, poolWait, poolOpened} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
+	st := c.pool.Stat()
+	gauge := func(d *prometheus.Desc, v int32, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), append([]string{c.name}, labels...)...)
+	}
+	counter := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, c.name)
+	}
+	gauge(poolConnections, st.AcquiredConns(), "acquired")
+	gauge(poolConnections, st.IdleConns(), "idle")
+	gauge(poolConnections, st.ConstructingConns(), "constructing")
+	gauge(poolBound, st.MaxConns())
+	counter(poolAcquires, float64(st.AcquireCount()))
+	counter(poolWaits, float64(st.EmptyAcquireCount()))
+	counter(poolWait, st.EmptyAcquireWaitTime().Seconds())
+	counter(poolOpened, float64(st.NewConnsCount()))
+}

@@ -37,6 +37,9 @@ func TestOperationsNamesEveryMetric(t *testing.T) {
 	for _, m := range regexp.MustCompile("`((?:progressor|pgxpool)_[a-z_]+)`").FindAllStringSubmatch(page, -1) {
 		named[m[1]] = true
 	}
+	for _, m := range regexp.MustCompile(`\((progressor_[a-z_]+?)(?:_bucket|_count|_sum)?[{\[)]`).FindAllStringSubmatch(page, -1) { // of the alerts
+		named[m[1]] = true
+	}
 	if len(exposed) < 20 {
 		t.Errorf("only %d metrics in\n%s", len(exposed), scrape)
 	}

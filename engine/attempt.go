@@ -171,6 +171,8 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		select {
 		case <-ctx.Done():
 			return nil, history, err
+		case <-e.drained:
+			return nil, history, errGivenBack // it has not reached its processor: another node may try at once
 		case <-time.After(wait):
 		}
 	}

@@ -68,8 +68,9 @@ func (c *collector) runOnce(ctx context.Context) error {
 	}
 	if c.passes%30 == 0 {
 		errs = append(errs, c.engine.store.BuryNodes(limit))
-		_, err := c.engine.store.Forget(limit, c.engine.cfg.KeyRetention)
-		errs = append(errs, err)
+	}
+	if c.passes%10 == 0 {
+		errs = append(errs, c.forget(limit))
 	}
 	return errors.Join(errs...)
 }
@@ -135,6 +136,16 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	if saved.Deferred || saved.Lost {
 		e.wakeAll()
 	}
+}
+
+// forget drops what is past its retention, for as long as there is some and the pass may last.
+func (c *collector) forget(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < purgeTime; {
+		if more, err := c.engine.store.Forget(ctx, c.engine.cfg.KeyRetention); err != nil || !more {
+			return err
+		}
+	}
+	return nil
 }
 
 // purge goes on with removals: what one transaction leaves of a long history, and what dead nodes have left.

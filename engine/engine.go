@@ -29,8 +29,9 @@ type Engine struct {
 
 	inFlight atomic.Int64
 	draining atomic.Bool
-	lastBeat atomic.Int64 // when the node last beat, in nanoseconds since started
-	touched  atomic.Int64 // since when it has beaten without a gap, likewise
+	drained  chan struct{} // closed when the drain begins
+	lastBeat atomic.Int64  // when the node last beat, in nanoseconds since started
+	touched  atomic.Int64  // since when it has beaten without a gap, likewise
 	started  time.Time
 	crew     crew
 	doubt    atomic.Int64 // until when the collector looks out for claims whose answer was lost, likewise
@@ -43,7 +44,7 @@ type Engine struct {
 // New registers the node and reads the namespaces. Run must follow.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts()}
+	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{})}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters = newWaiters(e)
@@ -76,6 +77,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	<-ctx.Done()
 	e.log.Info("draining", "running", e.attempts.count())
 	e.draining.Store(true)
+	close(e.drained)
 	e.crew.refuse()
 	err := takers.Wait()
 	e.drain()

@@ -289,7 +289,9 @@ CREATE VIEW task_list AS
          NULL, idempotency_key, args, NULL, NULL, NULL, NULL FROM running
   UNION ALL
   SELECT s.namespace, s.process_id, s.task_id, s.task_type,
-         CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time' AND r.task_id IS NOT NULL THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
+         CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time' AND (r.task_id IS NOT NULL OR EXISTS (
+              SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))
+              THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
          s.attempt, s.scheduled_time, NULL, NULL, s.timer_name, s.waits_for, s.idempotency_key, s.args, NULL, s.failure, NULL, NULL
     FROM schedule s LEFT JOIN running r ON r.namespace = s.namespace AND r.process_id = s.process_id;
 COMMENT ON VIEW task_list IS 'All tasks, waiting, running and ended, as one list. Name namespace and process_id in WHERE: then every part is reached by its primary key.';

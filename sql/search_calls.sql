@@ -29,3 +29,14 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.kind, r.created_time
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
+
+-- CallsLeft tells whether a task still waits for a place that SearchCalls would take: one that it passed over because somebody held
+-- its process at that moment.
+-- name: CallsLeft :one
+SELECT EXISTS (
+  SELECT 1 FROM unnest(@namespaces::text[]) AS n(namespace)
+   CROSS JOIN LATERAL (
+    SELECT 1 FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+     ORDER BY s.priority, s.task_id LIMIT 1) d)::bool AS calls_left;

@@ -32,10 +32,17 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.last_event_id, r.kind, r.created_time
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
--- NextTimes tells, for each namespace, how long it is until its next timer (µs), so that a node can sleep until then.
+-- NextTimes tells, for each namespace, how long it is until its next timer (µs), so that a node can sleep until then, and for how
+-- long the newest of those that are due has been passed over (µs); -1: there is none. It follows SearchTimers in one transaction:
+-- now() is when that began, so that no timer falls between the two.
 -- name: NextTimes :many
-SELECT n.namespace::text AS namespace, (extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000)::bigint AS delay_us
+SELECT n.namespace::text AS namespace,
+       coalesce(greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0), -1)::bigint AS delay_us,
+       coalesce(greatest(extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000, 0), -1)::bigint AS passed_us
   FROM unnest(@namespaces::text[]) AS n(namespace)
- CROSS JOIN LATERAL (
-   SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time > statement_timestamp()
-    ORDER BY s.scheduled_time LIMIT 1) d;
+  LEFT JOIN LATERAL (
+   SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time > now()
+    ORDER BY s.scheduled_time LIMIT 1) d ON true
+  LEFT JOIN LATERAL (
+   SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= now()
+    ORDER BY s.scheduled_time DESC LIMIT 1) o ON true;

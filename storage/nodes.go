@@ -52,12 +52,13 @@ func (s *Store) NodeID() int64 { return s.nodeID.Load() }
 // forgetBatch bounds what one statement of Forget deletes.
 const forgetBatch = 5000
 
-// Forget drops idempotency keys, and the answers of processes that are gone, that are older than their retention.
-func (s *Store) Forget(ctx context.Context, retention time.Duration) (int64, error) {
+// Forget drops idempotency keys, and the answers of processes that are gone, that are older than their retention. more: there are
+// more of them.
+func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool, err error) {
 	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	if err != nil {
-		return 0, mapped("forget requests", err)
+		return false, mapped("forget requests", err)
 	}
 	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
-	return requests + answers, mapped("forget answers", err)
+	return requests == forgetBatch || answers == forgetBatch, mapped("forget answers", err)
 }

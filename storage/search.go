@@ -39,6 +39,19 @@ func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) 
 	return rows, mapped("search calls", err)
 }
 
+// CallsLeft tells whether tasks of these namespaces still wait for a place: SearchCalls passes over a process that somebody holds.
+func (s *Store) CallsLeft(ctx context.Context, namespaces []string) (bool, error) {
+	left, err := s.q.CallsLeft(ctx, s.hot, namespaces)
+	return left, mapped("calls left", err)
+}
+
+// A due timer that SearchTimers passes over is taken by the SaveResult of its process, unless that looked a moment before it was
+// due, or only held the process. So a scan that passed over one which was due lately is followed by another one soon.
+const (
+	passedLately = 500 * time.Millisecond
+	lookAgain    = 20 * time.Millisecond
+)
+
 // SearchTimers claims tasks whose time has come, the longest due first, and tells how long it is until the next one of these
 // namespaces (negative: there is none), in one round trip.
 func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim, next time.Duration, err error) {

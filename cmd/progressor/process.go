@@ -18,7 +18,7 @@ type startCmd struct {
 	rangeFlags
 	clientFlags
 	Metadata  string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
-	StartTime string `placeholder:"TIME|DURATION" help:"Not before this time, or so long from now."`
+	StartTime string `placeholder:"TIME|DURATION" help:"Not before this time, or so long from now. Implies --accepted, unless --timeout says how long to wait."`
 	Priority  int32  `help:"Smaller first, among the waiting processes of the namespace."`
 }
 
@@ -47,6 +47,8 @@ func (c *startCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	// Who starts a process later does not mean to stand and wait for it, unless they say how long.
+	c.Accepted = c.Accepted || startTime != nil && c.timeout() == nil
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	resp, err := c.client().Start(ctx, &progressorv1.StartRequest{

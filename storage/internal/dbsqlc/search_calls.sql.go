@@ -13,6 +13,25 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
+const callsLeft = `-- name: CallsLeft :one
+SELECT EXISTS (
+  SELECT 1 FROM unnest($1::text[]) AS n(namespace)
+   CROSS JOIN LATERAL (
+    SELECT 1 FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+     ORDER BY s.priority, s.task_id LIMIT 1) d)::bool AS calls_left
+`
+
+// CallsLeft tells whether a task still waits for a place that SearchCalls would take: one that it passed over because somebody held
+// its process at that moment.
+func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (bool, error) {
+	row := db.QueryRow(ctx, callsLeft, namespaces)
+	var calls_left bool
+	err := row.Scan(&calls_left)
+	return calls_left, err
+}
+
 const searchCalls = `-- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
   SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]))

@@ -13,3 +13,6 @@ func (e *Engine) ScanNow() { e.wakeAll() }
 
 // Serves tells whether the node has a processor for a namespace.
 func (e *Engine) Serves(namespace string) bool { return e.registry.all()[namespace].processor != nil }
+
+// Waiting tells for how many tasks clients of this node wait.
+func (e *Engine) Waiting() int { return e.waiters.count() }

@@ -33,6 +33,9 @@ type namespace struct {
 	metrics     *namespaceMetrics
 }
 
+// servable tells whether this node runs tasks of the namespace now.
+func (ns *namespace) servable() bool { return !ns.paused && ns.processor != nil }
+
 // registry holds the namespaces that this node knows.
 type registry struct {
 	mu     sync.Mutex

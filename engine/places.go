@@ -170,3 +170,10 @@ func (p *places) force() {
 	p.taken++
 	p.mu.Unlock()
 }
+
+// free tells whether a place is free.
+func (p *places) free() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken < p.max
+}

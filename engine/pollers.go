@@ -28,29 +28,65 @@ func signal(c chan struct{}) {
 	}
 }
 
+// minCallGap is the least time until a scan is repeated that passed over a task; it grows with the time that this goes on.
+const minCallGap = time.Millisecond
+
 // Run polls until ctx ends.
 func (p *callPoller) Run(ctx context.Context) error {
-	ticker := time.NewTicker(p.engine.cfg.ScanInterval)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		if p.runOnce(ctx) {
-			continue
-		}
+	rest := p.engine.cfg.ScanInterval
+	sleep := time.NewTimer(0)
+	defer sleep.Stop()
+	asked := false      // this look is not only the regular one
+	var began time.Time // when scans began to pass over tasks
+	for {
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-p.woken:
-		case <-ticker.C:
+			asked = true
+		case <-sleep.C:
 		}
+		claimed := false
+		for more := true; more && ctx.Err() == nil; {
+			var n int
+			n, more = p.runOnce(ctx)
+			claimed = claimed || n > 0
+		}
+		if claimed || began.IsZero() {
+			began = time.Now()
+		}
+		if (asked || claimed) && p.passedOver(ctx) {
+			sleep.Reset(min(minCallGap+time.Since(began)/8, rest))
+			continue
+		}
+		asked, began = false, time.Time{}
+		sleep.Reset(rest)
 	}
-	return nil
 }
 
-// runOnce claims once for all namespaces; true: there is more that could run now.
-func (p *callPoller) runOnce(ctx context.Context) (more bool) {
+// passedOver tells whether tasks were left for which there was room: a flush held their process at the moment of the scan. Of a
+// process that gets many requests some flush does so most of the time.
+func (p *callPoller) passedOver(ctx context.Context) bool {
+	e := p.engine
+	var names []string
+	for _, ns := range e.registry.all() {
+		if ns.servable() && ns.places.free() {
+			names = append(names, ns.name)
+		}
+	}
+	if len(names) == 0 || !e.inTouch() || ctx.Err() != nil {
+		return false
+	}
+	left, err := e.store.CallsLeft(ctx, names)
+	return err == nil && left
+}
+
+// runOnce claims once for all namespaces. more: there is more that could run now.
+func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool) {
 	e := p.engine
 	rooms := e.rooms((*places).takeUpTo)
 	if len(rooms.rooms) == 0 {
-		return false
+		return 0, false
 	}
 	began := time.Now()
 	limit, cancel := scanContext(ctx)
@@ -67,7 +103,7 @@ func (p *callPoller) runOnce(ctx context.Context) (more bool) {
 			more = true
 		}
 	}
-	return more
+	return len(claims), more
 }
 
 // scanLimit is the most that one scan claims of a namespace.
@@ -88,7 +124,7 @@ func (e *Engine) rooms(take func(*places, int) int) *rooms {
 		return r
 	}
 	for _, ns := range e.registry.all() {
-		if ns.paused || ns.processor == nil {
+		if !ns.servable() {
 			continue
 		}
 		if n := take(ns.places, scanLimit); n > 0 {

@@ -19,8 +19,8 @@ type Answer struct {
 	Response  []byte
 }
 
-// TaskError says what became of a task, where that is not a response. Exactly one of Failure, Rejection, Cancelled and
-// WaitTimeout is set.
+// TaskError says what became of a task, where that is not a response. Exactly one of Failure, Rejection, Cancelled, WaitTimeout
+// and Draining is set.
 type TaskError struct {
 	Key           process.Key
 	TaskID        int64
@@ -28,6 +28,7 @@ type TaskError struct {
 	Rejection     *progressorv1.Rejection // the processor said no
 	Cancelled     bool                    // the task ended with its process, or with what broke it
 	WaitTimeout   bool                    // the wait is over; the task goes on
+	Draining      bool                    // the node stops before the wait is over; the task goes on, and another node can be asked
 	ProcessStatus process.Status          // "": not known
 }
 
@@ -40,6 +41,8 @@ func (e *TaskError) Error() string {
 		return fmt.Sprintf("%s was rejected: %s: %s", task, e.Rejection.GetReason(), e.Rejection.GetMessage())
 	case e.Cancelled:
 		return task + " was cancelled"
+	case e.Draining:
+		return task + " goes on, the node that waited for it stops"
 	default:
 		return task + " goes on, the wait for it is over: AwaitTask can wait for it again"
 	}
@@ -96,7 +99,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 		}
 	}()
 	ns := r.ns
-	if canRun && !ns.paused && ns.processor != nil && e.inTouch() {
+	if canRun && ns.servable() && e.inTouch() {
 		if r.accepted || e.attempts.runs(r.call.Key) {
 			// It need not run now, or will have to wait for its process anyway: without a place it is stored and waits.
 			r.call.Capture = ns.places.tryTake()
@@ -194,19 +197,21 @@ func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration)
 	answers := wt.answers
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
+	var over error = &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, WaitTimeout: true}
 	select {
 	case a := <-answers:
 		return a, nil
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-e.waiters.done:
+		over = &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, Draining: true}
 	}
 	e.waiters.forget(wt)
 	select {
 	case a := <-answers:
 		return a, nil
 	default:
-		return answer{}, &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, WaitTimeout: true}
+		return answer{}, over
 	}
 }
 

@@ -37,8 +37,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
 -- now() is when that began, so that no timer falls between the two.
 -- name: NextTimes :many
 SELECT n.namespace::text AS namespace,
-       coalesce(greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0), -1)::bigint AS delay_us,
-       coalesce(greatest(extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000, 0), -1)::bigint AS passed_us
+       (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
+       (CASE WHEN o.scheduled_time IS NULL THEN -1 ELSE extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000 END)::bigint AS passed_us
   FROM unnest(@namespaces::text[]) AS n(namespace)
   LEFT JOIN LATERAL (
    SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time > now()

@@ -1,0 +1,231 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// journal is what processors write down, outside the database.
+type journal struct {
+	mu      sync.Mutex
+	entries []entry
+	at      map[string]int // attempts at work, by process
+	overlap bool           // two attempts of one process were at work at once
+}
+
+type entry struct {
+	process string
+	task    int64
+	kind    progressorv1.TaskType
+	attempt int32
+	token   int64
+	args    string
+}
+
+func newJournal() *journal { return &journal{at: map[string]int{}} }
+
+// keeps is a processor that writes every task down and then does what p does.
+func (j *journal) keeps(p processor.Processor) processor.Processor {
+	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		id := r.GetProcess().GetProcessId()
+		j.mu.Lock()
+		j.entries = append(j.entries, entry{id, r.GetTaskId(), r.GetType(), r.GetAttempt(), r.GetFencingToken(), string(r.GetArgs())})
+		j.at[id]++
+		j.overlap = j.overlap || j.at[id] > 1
+		j.mu.Unlock()
+		defer func() {
+			j.mu.Lock()
+			j.at[id]--
+			j.mu.Unlock()
+		}()
+		return p.Process(ctx, r)
+	})
+}
+
+// of lists what was written down of a process and a type.
+func (j *journal) of(id string, kind progressorv1.TaskType) []entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var some []entry
+	for _, e := range j.entries {
+		if e.process == id && e.kind == kind {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// inOrder fails the test where tasks of a process ran side by side, or not in task_id order, or a token did not grow.
+func (j *journal) inOrder(t testing.TB, id string, kind progressorv1.TaskType, n int) {
+	t.Helper()
+	entries := j.of(id, kind)
+	if len(entries) != n {
+		t.Errorf("%s ran %d tasks, not %d", id, len(entries), n)
+	}
+	if j.overlap {
+		t.Error("two tasks of one process ran at once")
+	}
+	if !slices.IsSortedFunc(entries, func(a, b entry) int { return int(a.task - b.task) }) {
+		t.Errorf("%s ran its tasks out of order", id)
+	}
+	if !slices.IsSortedFunc(entries, func(a, b entry) int { return int(a.token - b.token) }) {
+		t.Errorf("the fencing tokens of %s do not grow", id)
+	}
+}
+
+// 200 calls of one process at once run one at a time, in the order in which they were accepted, on one node or on three.
+func TestCallsInOrder(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			t.Parallel()
+			dsn := storagetest.DSN(t)
+			j := newJournal()
+			var all []*node
+			for range nodes {
+				all = append(all, start(t, dsn, j.keeps(processor.Echo())))
+			}
+			all[0].started(t, "p")
+			var calls []<-chan result
+			for n := range 200 {
+				calls = append(calls, all[n%nodes].calling("p", fmt.Sprint(n)))
+			}
+			for n, c := range calls {
+				if res := receive(t, "call", c); res.err != nil || string(res.ans.Response) != fmt.Sprint(n) {
+					t.Fatalf("call %d: %+v", n, res)
+				}
+			}
+			j.inOrder(t, "p", callTask, 200)
+		})
+	}
+}
+
+// While others wait for the only place, a busy process leaves it after 16 tasks in a row.
+func TestOthersGetTheirTurn(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	j := newJournal()
+	reg := newRegistry()
+	n := start(t, dsn, j.keeps(by{callTask: g.held(true)}), reg.use)
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	n.started(t, "hot")
+	n.started(t, "other")
+	hot := []<-chan result{n.calling("hot", "0")}
+	receive(t, "the first call runs", g.entered)
+	// Requests of WAIT_ACCEPTED need no place to be stored.
+	for k := range 60 {
+		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("hot"), Args: fmt.Append(nil, k), Accepted: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := n.calling("other", "x") // waits in memory for the place
+	eventually(t, "it waits for the place", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
+	g.release()
+	if res := receive(t, "the other's call", other); res.err != nil {
+		t.Fatal(res.err)
+	}
+	if before := len(j.of("hot", notifyTask)); before > 40 {
+		t.Errorf("the other process waited for %d tasks of the busy one", before)
+	}
+	receive(t, "the first call", hot[0])
+	eventually(t, "the busy process has done its work", func() bool { return len(j.of("hot", notifyTask)) == 60 })
+	j.inOrder(t, "hot", notifyTask, 60)
+}
+
+// A process with a zero timer in a loop leaves its place to the calls of others, too.
+func TestLoopLeavesRoom(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	var stop atomic.Bool
+	loop := func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if stop.Load() || r.GetProcess().GetProcessId() != "loop" {
+			return processor.Result().Response([]byte("done")).Done()
+		}
+		return processor.Result().SetTimerAfter(0).Done()
+	}
+	j := newJournal()
+	n := start(t, dsn, j.keeps(by{initTask: loop, timeoutTask: loop}))
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	n.started(t, "loop")
+	for k := range 5 {
+		id := fmt.Sprint("p", k)
+		// Refused now and then for want of a place: the client comes again.
+		eventually(t, "a place for a start", func() bool {
+			_, err := n.Start(t.Context(), engine.StartParams{Key: key(id)})
+			if err != nil && !errors.Is(err, process.ErrOverloaded) && !errors.Is(err, process.ErrProcessExists) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	n.called(t, "loop", "x") // also of the loop itself
+	stop.Store(true)
+	eventually(t, "the loop ends", func() bool { return n.Attempts() == 0 })
+	if len(j.of("loop", timeoutTask)) < 16 {
+		t.Errorf("the loop ran %d times", len(j.of("loop", timeoutTask)))
+	}
+}
+
+// Two hot processes in one place, with so many requests that some flush holds their rows nearly always: each gets its turn, and
+// none waits for the next round of polling.
+func TestHotProcessesTakeTurns(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	var mu sync.Mutex
+	last, longest, ran := map[string]time.Time{}, map[string]time.Duration{}, map[string]int{}
+	n := start(t, dsn, by{notifyTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		id := r.GetProcess().GetProcessId()
+		mu.Lock()
+		if began, ok := last[id]; ok {
+			longest[id] = max(longest[id], time.Since(began))
+		}
+		last[id] = time.Now()
+		ran[id]++
+		mu.Unlock()
+		return processor.Result().Done()
+	}}, func(c *engine.Config) { c.ScanInterval = 5 * time.Second })
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	n.started(t, "a")
+	n.started(t, "b")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var group sync.WaitGroup
+	for k := range 16 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				_, err := n.Call(ctx, engine.CallParams{Key: key([]string{"a", "b"}[k%2]), Args: []byte("x"), Accepted: true})
+				if err != nil && !errors.Is(err, process.ErrOverloaded) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	eventually(t, "each process has done its part", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return ran["a"] >= 400 && ran["b"] >= 400
+	})
+	cancel()
+	group.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	for id, d := range longest {
+		if d > 2*time.Second {
+			t.Errorf("%s waited %s for its turn", id, d)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// 1,000 clients wait on one node for calls that another node runs: few queries, and soon an answer for each.
+func TestManyWaitersFewQueries(t *testing.T) {
+	t.Parallel()
+	const clients = 1000
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	runs := start(t, dsn, by{initTask: g.held(true)})
+	line, slow := through(t, dsn)
+	waits := start(t, slow, processor.Echo())
+	var ends []time.Time
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for n := range clients {
+		ans, err := runs.Start(t.Context(), engine.StartParams{Key: key(fmt.Sprint("p", n)), Args: []byte("a"), Accepted: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		group.Go(func() {
+			task, err := waits.AwaitTask(t.Context(), engine.AwaitParams{Key: key(ans.ProcessID), TaskID: ans.TaskID, Timeout: time.Minute})
+			mu.Lock()
+			defer mu.Unlock()
+			ends = append(ends, time.Now())
+			if err != nil || string(task.GetResponse()) != "a" {
+				t.Errorf("%v, %v", task, err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return waits.Waiting() == clients && runs.Attempts() == clients })
+	before := line.statements.Load()
+	pass(time.Second)
+	if n := line.statements.Load() - before; n > 20 {
+		t.Errorf("%d queries in a second, of a node with %d waiting clients", n, clients)
+	} else {
+		t.Logf("%d queries in a second", n)
+	}
+	opened := time.Now()
+	g.release()
+	group.Wait()
+	slices.SortFunc(ends, time.Time.Compare)
+	t.Logf("answered: the first after %s, half after %s, all after %s", ends[0].Sub(opened), ends[clients/2].Sub(opened), ends[clients-1].Sub(opened))
+}
+
+// The answer of one call that runs elsewhere comes within 100 ms at the median.
+func TestAnswerFromElsewhereIsQuick(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	a := start(t, dsn, by{initTask: g.held(true)})
+	b := start(t, dsn, by{initTask: g.held(true)})
+	var late []time.Duration
+	for n := range 15 {
+		ended := make(chan time.Time, 1)
+		one := make(chan struct{})
+		id := fmt.Sprint("p", n)
+		ans, err := a.Start(t.Context(), engine.StartParams{Key: key(id), Accepted: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receive(t, "it runs", g.entered)
+		go func() {
+			defer close(one)
+			if _, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key(id), TaskID: ans.TaskID, Timeout: time.Minute}); err != nil {
+				t.Error(err)
+			}
+			ended <- time.Now()
+		}()
+		eventually(t, "b waits", func() bool { return b.Waiting() == 1 })
+		began := time.Now()
+		g.open <- struct{}{}
+		<-one
+		late = append(late, (<-ended).Sub(began))
+	}
+	slices.Sort(late)
+	if median := late[len(late)/2]; median > 150*time.Millisecond {
+		t.Errorf("the median answer takes %s: %v", median, late)
+	}
+}
+
+// At rest a node with ten namespaces asks little, and nothing for answers that nobody waits for.
+func TestIdleQueries(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	line, slow := through(t, dsn)
+	n := start(t, slow, processor.Echo())
+	for k := range 10 {
+		n.put(t, &progressorv1.Namespace{Namespace: fmt.Sprint("ns", k)})
+	}
+	n.started(t, "p")
+	n.called(t, "p", "x")
+	eventually(t, "nobody waits", func() bool { return n.Waiting() == 0 })
+	pass(200 * time.Millisecond) // what was woken by the calls
+	before := line.statements.Load()
+	pass(4 * time.Second)
+	if q := line.statements.Load() - before; q > 4*5 {
+		t.Errorf("%d queries in 4 seconds of rest", q)
+	} else {
+		t.Logf("%d queries in 4 seconds", q)
+	}
+}

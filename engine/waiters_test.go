@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// bare is an engine without a database: enough for what never asks one.
+func bare() *Engine {
+	e := &Engine{log: slog.New(slog.DiscardHandler), attempts: newAttempts(), started: time.Now()}
+	e.cfg.setDefaults()
+	e.waiters = newWaiters(e)
+	return e
+}
+
+func refOf(id string, taskID int64) storage.TaskRef {
+	return storage.TaskRef{Key: process.Key{Namespace: "ns", ProcessID: id}, TaskID: taskID}
+}
+
+// asked are the tasks that the next query would ask for.
+func asked(w *waiters) map[int64]bool {
+	refs, _ := w.due()
+	tasks := map[int64]bool{}
+	for _, r := range refs {
+		tasks[r.TaskID] = true
+	}
+	return tasks
+}
+
+func TestWaitersDeliver(t *testing.T) {
+	t.Parallel()
+	w := bare().waiters
+	a, b, other := w.register(refOf("p", 1), false), w.register(refOf("p", 1), true), w.register(refOf("p", 2), false)
+	left := w.register(refOf("p", 1), false)
+	leftAnswers := left.answers
+	w.forget(left)
+	if w.count() != 2 {
+		t.Errorf("%d tasks are waited for", w.count())
+	}
+	w.deliver(1, answer{response: []byte("x")})
+	w.deliver(1, answer{response: []byte("twice")})
+	for _, wt := range []*waiter{a, b} {
+		if got := <-wt.answers; string(got.response) != "x" {
+			t.Errorf("answer %q", got.response)
+		}
+	}
+	if len(leftAnswers) != 0 || len(other.answers) != 0 {
+		t.Error("an answer went to one who did not wait for it")
+	}
+	w.forget(a) // after its answer
+	w.forget(b)
+	w.forget(other)
+	if w.count() != 0 {
+		t.Errorf("%d tasks are waited for", w.count())
+	}
+	if refs, waiting := w.due(); len(refs) != 0 || waiting != 0 {
+		t.Errorf("%v are asked for, %d wait", refs, waiting)
+	}
+}
+
+// What runs here is not asked for, but for once where it may have ended before its client came.
+func TestWaitersAsk(t *testing.T) {
+	t.Parallel()
+	e := bare()
+	w := e.waiters
+	claim := &storage.Claim{Namespace: "ns", ProcessID: "here", TaskID: 1, FencingToken: 10}
+	e.attempts.begin(claim, nil)
+	w.register(refOf("here", 1), false)
+	w.register(refOf("here", 2), true) // behind it
+	w.register(refOf("elsewhere", 3), false)
+	if got := asked(w); len(got) != 2 || !got[2] || !got[3] {
+		t.Errorf("asked for %v", got)
+	}
+	if got := asked(w); len(got) != 1 || !got[3] {
+		t.Errorf("asked for %v the second time", got)
+	}
+	w.recheck(process.Key{Namespace: "ns", ProcessID: "here"})
+	if got := asked(w); len(got) != 3 {
+		t.Errorf("after a fenced result asked for %v", got)
+	}
+	if got := asked(w); len(got) != 1 {
+		t.Errorf("asked again for %v", got)
+	}
+	// Another node may have had the process in between: now and then all are asked for.
+	for _, wt := range w.order {
+		wt.asked = wt.asked.Add(-maxUnasked)
+	}
+	if got := asked(w); len(got) != 3 {
+		t.Errorf("after a while asked for %v", got)
+	}
+	e.attempts.end(claim)
+	if got := asked(w); len(got) != 3 {
+		t.Errorf("with nothing running here asked for %v", got)
+	}
+}
+
+// More than one query holds take turns.
+func TestWaitersTakeTurns(t *testing.T) {
+	t.Parallel()
+	w := bare().waiters
+	for n := range int64(2*maxPolled + 500) {
+		w.register(refOf("p", n), false)
+	}
+	w.recheck(process.Key{Namespace: "ns", ProcessID: "p"})
+	seen := map[int64]int{}
+	for range 5 {
+		got := asked(w)
+		if len(got) != maxPolled {
+			t.Errorf("one query asks for %d", len(got))
+		}
+		for id := range got {
+			seen[id]++
+		}
+	}
+	for id, n := range seen {
+		if n != 2 {
+			t.Fatalf("task %d was asked for %d times in two turns", id, n)
+		}
+	}
+	if len(seen) != 2*maxPolled+500 {
+		t.Errorf("%d were asked for", len(seen))
+	}
+}

@@ -3,9 +3,11 @@ package client_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +114,36 @@ func TestRetriesKeepOneKey(t *testing.T) {
 		}
 		if _, err := c.Call(t.Context(), req); err != nil || s.keys[3] == s.keys[0] {
 			t.Errorf("the next request has the key of the one before (err %v)", err)
+		}
+	}
+}
+
+// A connection that breaks in the middle of a request is tried again, as UNAVAILABLE is: with a key alone.
+func TestBrokenConnection(t *testing.T) {
+	for name, opts := range map[string][]client.Option{"with key": nil, "without": {client.WithoutKeys()}} {
+		s := &scripted{}
+		handler := http.NewServeMux()
+		handler.Handle(progressorv1connect.NewProcessServiceHandler(s))
+		var requests atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1) > 1 {
+				handler.ServeHTTP(w, r)
+				return
+			}
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				err = conn.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
+				conn.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}))
+		t.Cleanup(server.Close)
+		c := client.New(server.URL, append(opts, client.WithRetry(client.Retry{MaxAttempts: 4, Initial: time.Millisecond, Max: time.Millisecond}))...)
+		_, err := c.Call(t.Context(), &progressorv1.CallRequest{Namespace: "n", ProcessId: "p"})
+		if keyed := opts == nil; (err == nil) != keyed || (requests.Load() == 2) != keyed {
+			t.Errorf("%s: %d requests, %v", name, requests.Load(), err)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -10,8 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Retry says how often, and how fast, a request is sent again after UNAVAILABLE or RESOURCE_EXHAUSTED. The wait before
-// try n is drawn evenly from half to the whole of min(Initial * 2^(n-2), Max).
+// Retry says how often, and how fast, a request is sent again after UNAVAILABLE, RESOURCE_EXHAUSTED or a broken connection.
+// The wait before try n is drawn evenly from half to the whole of min(Initial * 2^(n-2), Max).
 type Retry struct {
 	MaxAttempts int           // the first try counts; below 2: no retries
 	Initial     time.Duration // above 0
@@ -55,6 +57,9 @@ func repeatable(err error, safe bool) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
 		return safe
+	case connect.CodeCanceled:
+		// Connect takes a connection that the other side broke for a client that went away.
+		return safe && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 	case connect.CodeResourceExhausted:
 		// Without a reason it is a message that is too large: it will be so the next time.
 		return Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED

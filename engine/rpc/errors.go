@@ -132,6 +132,9 @@ func taskAnswer(e *engine.TaskError) answer {
 	case e.WaitTimeout:
 		a.code, a.detail.Reason = connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
 		a.text = task + "has not ended in time: it goes on, and AwaitTask can wait for it"
+	case e.Draining:
+		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
+		a.text = task + "goes on, and the engine stops: another one can wait for it"
 	default:
 		a.code, a.detail.Reason = connect.CodeAborted, progressorv1.ErrorDetail_REASON_TASK_CANCELLED
 		a.text = task + "was cancelled"

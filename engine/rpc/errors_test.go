@@ -72,6 +72,11 @@ var errorTable = []struct {
 		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "n", ProcessId: "chosen", TaskId: 10},
 		"AwaitTask",
 	},
+	{
+		&engine.TaskError{Key: errorKey, TaskID: 11, Draining: true}, connect.CodeUnavailable,
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_UNAVAILABLE, Namespace: "n", ProcessId: "p", TaskId: 11},
+		"task 11 of n/p goes on",
+	},
 	{context.Canceled, connect.CodeCanceled, reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "went away"},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT), "deadline"},
 	{errors.New("ERROR: syntax error at SELECT secret"), connect.CodeInternal, reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "internal error"},

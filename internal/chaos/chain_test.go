@@ -57,7 +57,7 @@ type chain struct {
 
 	mutex sync.Mutex
 	gates []*gate
-	asked map[string]int // times, by operation
+	asked map[string]int // times, by process and operation
 	away  int            // requests that are not taken
 
 	inFlight atomic.Int64
@@ -126,7 +126,7 @@ func (c *chain) refuse(n int) {
 }
 
 // enter journals an attempt and finds the gates that hold it.
-func (c *chain) enter(op string, attempt int32) ([]*gate, error) {
+func (c *chain) enter(process, op string, attempt int32) ([]*gate, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.away > 0 {
@@ -134,8 +134,8 @@ func (c *chain) enter(op string, attempt int32) ([]*gate, error) {
 		c.refused.Add(1)
 		return nil, &processor.UnreachableError{Err: errors.New("the processor is away")}
 	}
-	c.asked[op]++
-	if c.asked[op] > 1 {
+	c.asked[process+" "+op]++
+	if c.asked[process+" "+op] > 1 {
 		c.repeated.Add(1)
 	}
 	var holding []*gate
@@ -158,7 +158,7 @@ func opOf(req *progressorv1.ProcessRequest) string {
 
 func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	op := opOf(req)
-	gates, err := c.enter(op, req.GetAttempt())
+	gates, err := c.enter(req.GetProcess().GetProcessId(), op, req.GetAttempt())
 	if err != nil {
 		return nil, err
 	}

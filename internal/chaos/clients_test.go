@@ -170,7 +170,7 @@ func (f *fleet) start(processes int) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 			defer cancel()
-			req := &progressorv1.StartRequest{Namespace: namespace, ProcessId: fmt.Sprintf("p%d", i), Args: []byte("init"), IdempotencyKey: "init"}
+			req := &progressorv1.StartRequest{Namespace: namespace, ProcessId: processID(i), Args: []byte("init"), IdempotencyKey: "init"}
 			if _, err := f.at(i).Start(ctx, req); err != nil {
 				f.t.Errorf("start process p%d: %v", i, err)
 			}
@@ -183,7 +183,8 @@ func (f *fleet) start(processes int) {
 type sightings struct {
 	mutex sync.Mutex
 	codes map[connect.Code]int
-	worst time.Duration // the longest wait for UNAVAILABLE
+	words map[connect.Code]string // of the last one
+	worst time.Duration           // the longest wait for UNAVAILABLE
 }
 
 func (s *sightings) note(err error, took time.Duration) {
@@ -193,10 +194,14 @@ func (s *sightings) note(err error, took time.Duration) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.codes == nil {
-		s.codes = map[connect.Code]int{}
+		s.codes, s.words = map[connect.Code]int{}, map[connect.Code]string{}
 	}
 	code := connect.CodeOf(err)
+	if code == connect.CodeCanceled && client.Detail(err) == nil {
+		code = connect.CodeUnavailable // a connection that broke: Connect takes it for a client that went away
+	}
 	s.codes[code]++
+	s.words[code] = err.Error()
 	if code == connect.CodeUnavailable {
 		s.worst = max(s.worst, took)
 	}
@@ -206,6 +211,18 @@ func (s *sightings) of(code connect.Code) int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.codes[code]
+}
+
+// only fails the test where clients were answered anything but results and UNAVAILABLE, which package client tries again by itself.
+func (s *sightings) only(t testing.TB) {
+	t.Helper()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for code, n := range s.codes {
+		if code != connect.CodeUnavailable {
+			t.Errorf("clients were told %s %d times: %s", code, n, s.words[code])
+		}
+	}
 }
 
 func (s *sightings) String() string {
@@ -252,11 +269,11 @@ func startLoad(f *fleet, p plan) *load {
 				default:
 				}
 				number := random.IntN(p.processes)
-				e := &entry{process: fmt.Sprintf("p%d", number), op: fmt.Sprintf("c%d-%d", i, seq)}
+				e := &entry{process: processID(number), op: fmt.Sprintf("c%d-%d", i, seq)}
 				if p.vary != nil {
 					p.vary(e, number, random)
 				}
-				l.perform(e, i+seq)
+				l.perform(e, i) // each client has an engine of its own, while that answers
 			}
 		})
 	}
@@ -305,3 +322,5 @@ func (l *load) finish() []*entry {
 	l.stop()
 	return l.wait()
 }
+
+func processID(number int) string { return fmt.Sprintf("p%d", number) }

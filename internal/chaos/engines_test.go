@@ -190,8 +190,8 @@ func TestRollingRestart(t *testing.T) {
 	nodes := []*node{startNode(t, "a0", dsn), startNode(t, "b0", dsn)}
 	putChain(t, nodes[0], c, nil)
 	f := newFleet(t, nodes...)
-	f.start(20)
-	l := startLoad(f, plan{clients: 16, processes: 20, seed: 5})
+	f.start(40)
+	l := startLoad(f, plan{clients: 16, processes: 40, seed: 5})
 	for i, n := range nodes {
 		before := l.acked.Load()
 		await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
@@ -211,6 +211,7 @@ func TestRollingRestart(t *testing.T) {
 	await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
 	entries := l.finish()
 	t.Logf("the longest call took %s; clients saw %v", longest(entries).Round(time.Millisecond), &l.seen)
+	l.seen.only(t)
 	settle(t, dsn)
 	verify(t, dsn, entries)
 	if int(l.acked.Load()) != len(entries) {

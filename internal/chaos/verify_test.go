@@ -19,6 +19,8 @@ import (
 // settle waits until nothing is left to be done, then checks what must hold at rest: no work stands, every invariant holds.
 func settle(t testing.TB, dsn string) {
 	t.Helper()
+	began := time.Now()
+	defer func() { t.Logf("settled and examined in %s", time.Since(began).Round(time.Millisecond)) }()
 	conn := observe(t, dsn)
 	await(t, patience, "all tasks come to their end", func() bool {
 		return count(t, conn, `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule

@@ -1,0 +1,200 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// badProcessor serves what is no processor, and gives its URL.
+func badProcessor(t testing.TB, answer http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// refusedURL is one where nobody listens.
+func refusedURL(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return "http://" + listener.Addr().String()
+}
+
+// breakOff ends the connection of a request, after a part of an answer where there is one.
+func breakOff(t testing.TB, part string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, part)
+		conn.Close()
+	}
+}
+
+// A processor that is down, slow, answers garbage or breaks the connection fails the call by a reason that says so; the engine stays
+// well, and the process can be repaired.
+func TestBadProcessors(t *testing.T) {
+	dsn := storagetest.DSN(t)
+	c := newChain(t)
+	a := startNode(t, "a", dsn)
+	point := func(url string) {
+		t.Helper()
+		putChain(t, a, c, func(ns *progressorv1.Namespace) {
+			ns.Processor.GetConnect().Url = url
+			ns.StepTimeout = durationpb.New(500 * time.Millisecond)
+			ns.RetryPolicy.MaxAttempts = 3
+		})
+	}
+	written := func(status int, contentType, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	tests := []struct{ name, url, reason string }{
+		{"down", refusedURL(t), "unavailable"},
+		{"slow", badProcessor(t, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server see that its client goes away
+			<-r.Context().Done()
+		}), "timeout"},
+		{"garbage", badProcessor(t, written(http.StatusOK, "application/proto", "\xff\xff\xffgarbage")), "bad_response"},
+		{"no processor", badProcessor(t, written(http.StatusOK, "text/html", "<html>It works!</html>")), "bad_response"},
+		{"nothing in it", badProcessor(t, written(http.StatusOK, "application/proto", "")), "bad_response"},
+		{"breaks off at once", badProcessor(t, breakOff(t, "")), "unavailable"},
+		{"breaks off in the middle", badProcessor(t, breakOff(t, "HTTP/1.1 200 OK\r\nContent-Type: application/proto\r\nContent-Length: 100\r\n\r\nhalf")), "unavailable"},
+	}
+	point(c.url)
+	putHealthy(t, a)
+	p := one(a)
+	var entries []*entry
+	for i, tt := range tests {
+		process := processID(i)
+		req := &progressorv1.StartRequest{Namespace: namespace, ProcessId: process, Args: []byte("init")}
+		if _, err := p.Start(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		point(tt.url)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		began := time.Now()
+		_, err := p.Call(ctx, &progressorv1.CallRequest{
+			Namespace: namespace, ProcessId: process, Args: []byte("op"), Timeout: durationpb.New(5 * time.Second), // longer than the step
+		})
+		cancel()
+		took := time.Since(began)
+		failure := client.Detail(err).GetFailure()
+		t.Logf("%s: %s: %s (%s)", tt.name, failure.GetReason(), failure.GetMessage(), took.Round(time.Millisecond))
+		if connect.CodeOf(err) != connect.CodeAborted || failure.GetReason() != tt.reason {
+			t.Errorf("%s: %v with reason %q, want %q", tt.name, err, failure.GetReason(), tt.reason)
+		}
+		if took > 5*time.Second {
+			t.Errorf("%s: the call took %s", tt.name, took)
+		}
+		if !a.isReady() {
+			t.Errorf("%s: the engine is not ready", tt.name)
+		}
+		if _, err := p.Call(t.Context(), &progressorv1.CallRequest{Namespace: "healthy", ProcessId: "h", Args: []byte(tt.name)}); err != nil {
+			t.Errorf("%s: another namespace: %v", tt.name, err)
+		}
+		point(c.url)
+		simple := &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}}
+		if _, err := p.Repair(t.Context(), &progressorv1.RepairRequest{Namespace: namespace, ProcessId: process, How: simple}); err != nil {
+			t.Errorf("%s: repair: %v", tt.name, err)
+		}
+		end := <-callAside(t, a, process, "after "+tt.name)
+		if end.err != nil || end.entry.outcome != acked {
+			t.Errorf("%s: after the repair: outcome %d, %v", tt.name, end.entry.outcome, end.err)
+		}
+		entries = append(entries, end.entry)
+	}
+	settle(t, dsn)
+	verify(t, dsn, entries)
+}
+
+// putHealthy makes a namespace with a process that has nothing to do with the chain.
+func putHealthy(t testing.TB, n *node) {
+	t.Helper()
+	echo := &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "echo"}}
+	_, err := one(n).Namespace.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "healthy", Processor: &progressorv1.ProcessorConfig{Transport: echo},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one(n).Start(t.Context(), &progressorv1.StartRequest{Namespace: "healthy", ProcessId: "h"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An engine sets timers and dies at once: another one fires all of them, none early by the database's clock.
+func TestTimersOfADeadEngine(t *testing.T) {
+	const timers = 200
+	dsn := storagetest.DSN(t)
+	conn := observe(t, dsn)
+	c := newChain(t)
+	a, b := startNode(t, "a", dsn), startNode(t, "b", dsn)
+	putChain(t, a, c, nil)
+	f := newFleet(t, a)
+	f.start(timers)
+	load := make(chan error, timers)
+	for i := range timers {
+		go func() {
+			_, err := f.at(0).Call(t.Context(), &progressorv1.CallRequest{
+				Namespace: namespace, ProcessId: processID(i), Args: []byte("set" + askTimer + "2s"),
+			})
+			load <- err
+		}()
+	}
+	for range timers {
+		if err := <-load; err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.kill()
+	if n := count(t, conn, `SELECT count(*) FROM schedule WHERE waits_for = 'time' AND scheduled_time > statement_timestamp()`); n != timers {
+		t.Fatalf("%d of %d timers stand when their engine is dead", n, timers)
+	}
+	await(t, patience, "all timers have fired", func() bool {
+		return count(t, conn, `SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'`) == timers
+	})
+	var earliest, median, latest float64
+	err := conn.QueryRow(t.Context(), `SELECT min(late), percentile_cont(0.5) WITHIN GROUP (ORDER BY late), max(late) FROM (
+		SELECT extract(epoch FROM running_time - scheduled_time)::float8 * 1000 AS late FROM tasks WHERE task_type = 'TIMEOUT') t`).Scan(&earliest, &median, &latest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("timers of the dead engine fired %.1f ms late at the earliest, %.1f ms at the median, %.1f ms at the latest", earliest, median, latest)
+	if earliest < 0 {
+		t.Error("a timer fired early")
+	}
+	// An engine at rest looks every three seconds for timers that others have set: one second after the time of these.
+	if latest > 1250 {
+		t.Error("a timer fired more than a second late")
+	}
+	if n := b.metric("progressor_timer_lateness_seconds_count"); n != timers {
+		t.Errorf("the other engine has counted %v timers", n)
+	}
+	settle(t, dsn)
+	verify(t, dsn, nil)
+}

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,7 @@ const (
 type entry struct {
 	process, op  string
 	notify       bool // acknowledged when it was stored
+	everywhere   bool // asked of all engines at once
 	begun, ended time.Time
 	outcome      outcome
 	answer       []byte
@@ -137,6 +139,9 @@ func verdict(err error) (outcome, error) {
 // do has an operation done, by whichever engine answers.
 func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) error {
 	e.begun = time.Now()
+	if e.everywhere {
+		defer f.ask(ctx, e)()
+	}
 	defer func() { e.ended = time.Now() }()
 	pause := time.NewTicker(20 * time.Millisecond)
 	defer pause.Stop()
@@ -158,6 +163,29 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) er
 		case <-ctx.Done():
 			return fmt.Errorf("%s of %s was never answered: %w", e.op, e.process, err)
 		case <-pause.C:
+		}
+	}
+}
+
+// ask asks all engines at once. The function that it returns waits for them: they answer what the client was told, or nothing.
+func (f *fleet) ask(ctx context.Context, e *entry) (twins func()) {
+	limit, cancel := context.WithTimeout(ctx, f.try)
+	answers := make([][]byte, len(f.seats))
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() {
+			if answer, err := e.request(limit, f.at(i)); err == nil {
+				answers[i] = answer
+			}
+		})
+	}
+	return func() {
+		group.Wait()
+		cancel()
+		for _, answer := range answers {
+			if answer != nil && e.outcome == acked && !bytes.Equal(answer, e.answer) {
+				f.t.Errorf("%s of %s was answered %x, and %x by another engine", e.op, e.process, e.answer, answer)
+			}
 		}
 	}
 }

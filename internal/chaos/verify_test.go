@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -16,15 +17,14 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// settle waits until nothing is left to be done, then checks what must hold at rest: no work stands, every invariant holds.
+// settle waits until nothing is left to be done, timers included, then checks what must hold at rest: no work stands, every invariant holds.
 func settle(t testing.TB, dsn string) {
 	t.Helper()
 	began := time.Now()
 	defer func() { t.Logf("settled and examined in %s", time.Since(began).Round(time.Millisecond)) }()
 	conn := observe(t, dsn)
 	await(t, patience, "all tasks come to their end", func() bool {
-		return count(t, conn, `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule
-			WHERE waits_for IN ('place', 'process') OR (waits_for = 'time' AND scheduled_time <= statement_timestamp() - interval '1 second'))`) == 0
+		return count(t, conn, `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)`) == 0
 	})
 	report, err := storage.CheckQuiescent(t.Context(), conn, 10*time.Second, 10*time.Second)
 	if err != nil {
@@ -150,7 +150,10 @@ func linearizable(t testing.TB, entries []*entry) {
 	}
 }
 
-// replay asks for everything that was answered once more, with the same keys: the answers are the same.
+// maxReplayed bounds what a long run asks for again.
+const maxReplayed = 2000
+
+// replay asks for what was answered once more, with the same keys: the answers are the same.
 func replay(t testing.TB, f *fleet, entries []*entry) {
 	t.Helper()
 	work := make(chan *entry)
@@ -168,9 +171,9 @@ func replay(t testing.TB, f *fleet, entries []*entry) {
 			}
 		})
 	}
-	for _, e := range entries {
-		if e.outcome != unknown {
-			work <- e
+	for _, i := range rand.Perm(len(entries))[:min(len(entries), maxReplayed)] {
+		if entries[i].outcome != unknown {
+			work <- entries[i]
 		}
 	}
 	close(work)

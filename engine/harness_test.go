@@ -167,7 +167,9 @@ func (b by) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progr
 
 // answers is a processor function that always returns the same.
 func answers(b *processor.ResultBuilder) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) { return b.Done() }
+	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return b.Done()
+	}
 }
 
 // gate holds attempts until a test lets them go on.

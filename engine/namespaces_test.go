@@ -68,7 +68,9 @@ func TestUnknownNamespace(t *testing.T) {
 func TestNamespaceOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	fast := func(c *engine.Config) { c.Builtins["fast"] = by{callTask: answers(processor.Result().Response([]byte("fast")))} }
+	fast := func(c *engine.Config) {
+		c.Builtins["fast"] = by{callTask: answers(processor.Result().Response([]byte("fast")))}
+	}
 	a, b := start(t, dsn, processor.Echo(), fast), start(t, dsn, processor.Echo(), fast)
 	a.put(t, &progressorv1.Namespace{Namespace: "new"})
 	if _, err := b.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "new", ProcessID: "p"}}); err != nil {
@@ -166,7 +168,9 @@ func TestPausedAtWork(t *testing.T) {
 func TestServedElsewhere(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
-	able := func(c *engine.Config) { c.Builtins["able"] = by{callTask: answers(processor.Result().Response([]byte("able")))} }
+	able := func(c *engine.Config) {
+		c.Builtins["able"] = by{callTask: answers(processor.Result().Response([]byte("able")))}
+	}
 	b := start(t, dsn, processor.Echo(), able)
 	a := start(t, dsn, processor.Echo())
 	b.put(t, &progressorv1.Namespace{Namespace: "elsewhere", Processor: builtin("able")})

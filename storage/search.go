@@ -76,8 +76,12 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 		func(ctx context.Context, db DB) error {
 			rows, err := s.q.NextTimes(ctx, db, p.namespaces)
 			for _, r := range rows {
-				if d := microseconds(r.DelayUs); next < 0 || d < next {
-					next = d
+				delay, passed := microseconds(r.DelayUs), microseconds(r.PassedUs)
+				if passed >= 0 && passed < passedLately && (delay < 0 || delay > lookAgain) {
+					delay = lookAgain
+				}
+				if delay >= 0 && (next < 0 || delay < next) {
+					next = delay
 				}
 			}
 			return err

@@ -63,6 +63,8 @@ type waiters struct {
 	kick   chan struct{}
 	stale  map[process.Key]struct{} // to be asked for although the process runs here: something was missed
 	done   chan struct{}
+
+	failing bool // the last query failed; Run alone looks at it
 }
 
 func newWaiters(e *Engine) *waiters {
@@ -178,13 +180,18 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	defer cancel()
 	rows, err := w.engine.store.ReadAnswers(limit, refs)
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !w.failing { // not every AnswerPoll while the database is away
+			w.failing = true
 			w.engine.log.Warn("answers not read", "tasks", len(refs), "error", err)
 		}
 		for _, r := range refs {
 			w.recheck(r.Key)
 		}
 		return false
+	}
+	if w.failing {
+		w.failing = false
+		w.engine.log.Info("answers are read again", "tasks", len(refs))
 	}
 	for i := range rows {
 		a, err := answerOfRow(&rows[i])

@@ -116,6 +116,8 @@ func vary(e *entry, number int, random *rand.Rand) {
 		e.op += askFail
 	case kind < 28:
 		e.everywhere = true
+	case kind < 40:
+		e.unkeyed = true
 	}
 }
 

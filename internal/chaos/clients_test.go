@@ -88,14 +88,18 @@ type entry struct {
 	process, op  string
 	notify       bool // acknowledged when it was stored
 	everywhere   bool // asked of all engines at once
+	unkeyed      bool // without an idempotency key, so that it is asked for once
 	begun, ended time.Time
 	outcome      outcome
 	answer       []byte
 }
 
-// request asks one engine once. The operation is its own idempotency key.
+// request asks one engine once. The operation is its own idempotency key, where it has one.
 func (e *entry) request(ctx context.Context, c *client.Client) ([]byte, error) {
 	req := &progressorv1.CallRequest{Namespace: namespace, ProcessId: e.process, Args: []byte(e.op), IdempotencyKey: e.op}
+	if e.unkeyed {
+		req.IdempotencyKey = ""
+	}
 	if e.notify {
 		req.Wait = progressorv1.Wait_WAIT_ACCEPTED
 	}
@@ -157,6 +161,9 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) er
 		}
 		if said != unknown {
 			e.outcome, e.answer = said, answer
+			return nil
+		}
+		if e.unkeyed {
 			return nil
 		}
 		select {

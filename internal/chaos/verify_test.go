@@ -172,7 +172,7 @@ func replay(t testing.TB, f *fleet, entries []*entry) {
 		})
 	}
 	for _, i := range rand.Perm(len(entries))[:min(len(entries), maxReplayed)] {
-		if entries[i].outcome != unknown {
+		if entries[i].outcome != unknown && !entries[i].unkeyed {
 			work <- entries[i]
 		}
 	}

@@ -25,9 +25,9 @@ func words(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.P
 			continue
 		}
 		var d time.Duration
-		if last := word[len(word)-1]; len(word) > 1 && word[0] != "drop" {
+		if slices.Contains([]string{"set", "at", "remove", "name"}, word[0]) {
 			var err error
-			if d, err = time.ParseDuration(last); err != nil {
+			if d, err = time.ParseDuration(word[len(word)-1]); err != nil {
 				return nil, err
 			}
 		}

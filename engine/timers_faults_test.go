@@ -1,0 +1,193 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// Timers belong to no node: those of one that is gone are fired by another.
+func TestTimersOfDeadNode(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	c := &clockwork{}
+	dead := start(t, dsn, c.processor())
+	const timers = 10
+	for k := range timers {
+		id := fmt.Sprint("p", k)
+		dead.started(t, id)
+		dead.called(t, id, fmt.Sprintf("set %dms,name n %dms", 300+k, 400+k))
+	}
+	before := c.count()
+	dead.crash()
+	heir := &clockwork{}
+	start(t, dsn, heir.processor(), func(c *engine.Config) { c.ScanInterval = 100 * time.Millisecond })
+	eventually(t, "all timers have fired", func() bool { return before+heir.count() == 2*timers })
+	for _, f := range heir.all() {
+		if late := f.at.Sub(f.scheduled); late > 2*time.Second {
+			t.Errorf("%s %q: %s late", f.process, f.name, late)
+		}
+	}
+}
+
+// What came due while nothing ran is all run, the longest due first.
+func TestOverdueTimers(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	c := &clockwork{}
+	first := start(t, dsn, c.processor())
+	if _, err := first.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	pass(100 * time.Millisecond) // a scan that was under way does not know of the pause
+	const timers = 300
+	base := time.Now().Add(-time.Hour)
+	for k := range timers {
+		order := k * 7 % timers // not in the order of their making
+		_, err := first.PutProcess(t.Context(), &progressorv1.PutProcessRequest{
+			Namespace: "ns", ProcessId: fmt.Sprint("p", k), Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+			Timers: []*progressorv1.Timer{{FireTime: timestamppb.New(base.Add(time.Duration(order) * time.Second))}},
+		}, process.Actor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.stop()
+	second := start(t, dsn, c.processor())
+	second.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	if _, err := second.SetNamespacePaused(t.Context(), "ns", false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all timers have fired", func() bool { return c.count() == timers })
+	if all := c.all(); !slices.IsSortedFunc(all, func(a, b fired) int { return a.scheduled.Compare(b.scheduled) }) {
+		t.Error("they did not fire soonest first")
+	}
+}
+
+// A flood of due timers leaves room for calls.
+func TestTimersLeaveRoomForCalls(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: words, timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		<-time.After(20 * time.Millisecond) // its work
+		return processor.Result().Done()
+	}})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 4})
+	n.started(t, "caller")
+	rows := look(t, dsn)
+	const fired = "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'"
+	for k := range 100 {
+		_, err := n.PutProcess(t.Context(), &progressorv1.PutProcessRequest{
+			Namespace: "ns", ProcessId: fmt.Sprint("p", k), Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+			Timers: []*progressorv1.Timer{{FireTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))}},
+		}, process.Actor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "timers run", func() bool { return rows.count(t, fired) > 0 })
+	for range 10 {
+		n.called(t, "caller", "while timers run")
+	}
+	if n := rows.count(t, fired); n == 100 {
+		t.Error("the calls waited for all the timers")
+	}
+	eventually(t, "all timers have fired", func() bool { return rows.count(t, fired) == 100 })
+}
+
+// A timer that is far off is left alone, and one beyond every horizon too; a nearer one that comes later is not missed for it.
+func TestTimerHorizon(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	c := &clockwork{}
+	n := start(t, dsn, c.processor(), func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
+	n.started(t, "far")
+	n.called(t, "far", "set 800000h") // 91 years
+	n.started(t, "near")
+	n.called(t, "near", "set 5h")
+	n.called(t, "near", "set 40ms")
+	eventually(t, "the near one fires", func() bool { return c.count() == 1 })
+	if f := c.all()[0]; f.process != "near" || f.at.Sub(f.scheduled) > time.Second {
+		t.Errorf("fired %+v", f)
+	}
+}
+
+// Timers of several namespaces, one of which is full: the others' are on time.
+func TestTimersBesideFullNamespace(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	c := &clockwork{}
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, c.processor(), func(cfg *engine.Config) {
+		cfg.Builtins["held"] = by{timeoutTask: g.held(true)}
+		cfg.ScanInterval = 10 * time.Second
+	})
+	n.put(t, &progressorv1.Namespace{Namespace: "full", MaxRunning: 1, Processor: builtin("held")})
+	for k := range 5 {
+		_, err := n.PutProcess(t.Context(), &progressorv1.PutProcessRequest{
+			Namespace: "full", ProcessId: fmt.Sprint("p", k), Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+			Timers: []*progressorv1.Timer{{FireTime: timestamppb.Now()}},
+		}, process.Actor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive(t, "the full namespace is full", g.entered)
+	n.started(t, "p")
+	n.called(t, "p", "set 60ms")
+	eventually(t, "the timer fires", func() bool { return c.count() == 1 })
+	if late := c.all()[0].at.Sub(c.all()[0].scheduled); late > 2*time.Second {
+		t.Errorf("%s late", late)
+	}
+	g.release()
+	eventually(t, "the full namespace goes on", func() bool {
+		return look(t, dsn).count(t, "SELECT count(*) FROM tasks WHERE namespace = 'full' AND status = 'FINISHED'") == 5
+	})
+}
+
+// A timer that is set while a scan is under way is not forgotten by it.
+func TestTimersSetAllTheTime(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	c := &clockwork{}
+	n := start(t, dsn, c.processor(), func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
+	const processes, rounds = 8, 40
+	done := make(chan error, processes)
+	for k := range processes {
+		id := fmt.Sprint("p", k)
+		n.started(t, id)
+		go func() {
+			for r := range rounds {
+				// After a while that no other timer shares: nobody's scan is this one's luck.
+				_, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: fmt.Appendf(nil, "name t%d %dms", r, 5+(k*7+r*3)%40)})
+				if err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range processes {
+		if err := receive(t, "calls", done); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all timers have fired", func() bool { return c.count() == processes*rounds })
+	for _, f := range c.all() {
+		if late := f.at.Sub(f.scheduled); late > 3*time.Second {
+			t.Errorf("%s %q was %s late", f.process, f.name, late)
+		}
+	}
+}

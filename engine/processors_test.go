@@ -1,0 +1,215 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// Whatever a processor does to a call, its client is told, its process is in ERROR with a name for it, and the engine goes on.
+func TestBadProcessors(t *testing.T) {
+	t.Parallel()
+	unset := &structpb.Struct{Fields: map[string]*structpb.Value{"a": {}}}
+	for name, tt := range map[string]struct {
+		call   func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
+		reason string
+	}{
+		"panics": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			panic("ouch\x00")
+		}, process.ReasonPanic},
+		"panics with nil": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			var r *progressorv1.Result
+			r.Events = nil //nolint:staticcheck // what a bug does
+			return nil, nil
+		}, process.ReasonPanic},
+		"errs": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, errors.New("no\x00t today")
+		}, processor.ReasonError},
+		"says nothing": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, nil
+		}, process.ReasonBadResponse},
+		"is empty":  {answersWith(&progressorv1.ProcessResponse{}), process.ReasonBadResponse},
+		"nil in it": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}), ""},
+		"no JSON": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{
+			Result: &progressorv1.Result{AuxState: []byte("x"), Metadata: unset},
+		}}), process.ReasonBadResponse},
+		"too large": {answers(processor.Result().Response(make([]byte, 2<<20))), process.ReasonBadResponse},
+		"commands":  {answers(processor.Result().Notify("", "q", nil)), process.ReasonBadResponse},
+		"lost": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, &processor.LostError{Err: errors.New("reset")}
+		}, process.ReasonUnavailable},
+		"slow": {func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, process.ReasonTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := start(t, storagetest.DSN(t), by{callTask: tt.call})
+			n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(300 * time.Millisecond)})
+			n.started(t, "p")
+			res := receive(t, "an answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = patience }))
+			te := taskError(t, res.err)
+			if te.Failure == nil || te.Failure.GetReason() != tt.reason {
+				t.Fatalf("%+v", te)
+			}
+			p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
+			if err != nil || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR || p.GetCorruptedBy() != res.ans.TaskID || string(p.GetAuxState()) != "start" {
+				t.Errorf("%v, %v", p, err)
+			}
+			n.started(t, "q")
+		})
+	}
+}
+
+func answersWith(r *progressorv1.ProcessResponse) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return r, nil
+	}
+}
+
+// A processor that hangs and does not heed its context: the attempt is collected after deadline and margin and made again. What it
+// says at last is refused. The client gets the answer of the second attempt.
+func TestHangingProcessor(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	reg := newRegistry()
+	n := start(t, dsn, by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if r.GetAttempt() == 1 {
+			_ = g.pass(ctx, r, false)
+			return processor.Result().Event([]byte("late")).AuxState([]byte("late")).Response([]byte("late")).Done()
+		}
+		return processor.Echo().Process(ctx, r)
+	}}, reg.use, func(c *engine.Config) {
+		c.ZombieAfter, c.ZombieMargin = time.Second, 100*time.Millisecond
+	})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(200 * time.Millisecond)})
+	n.started(t, "p")
+	res := receive(t, "the second attempt's answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = patience }))
+	if res.err != nil || string(res.ans.Response) != "x" {
+		t.Fatalf("%+v", res)
+	}
+	if got := reg.value(t, "progressor_zombies_total", "namespace=ns"); got != 1 {
+		t.Errorf("%v zombies were counted", got)
+	}
+	g.release()
+	eventually(t, "the late result is refused", func() bool { return reg.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
+	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
+	if err != nil || string(p.GetAuxState()) != "x" || p.GetLastEventId() != 2 || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
+		t.Errorf("%v, %v", p, err)
+	}
+	if taken, _ := n.Places("ns"); taken != 0 {
+		t.Errorf("%d places are taken by nobody", taken)
+	}
+}
+
+// A request that never reached its processor is made again in place, by the retry policy; a later call does not overtake it.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	j := newJournal()
+	var down atomic.Bool
+	down.Store(true)
+	n := start(t, storagetest.DSN(t), j.keeps(by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if down.Load() {
+			return nil, &processor.UnreachableError{Err: errors.New("refused")}
+		}
+		return processor.Echo().Process(ctx, r)
+	}}))
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000}})
+	n.started(t, "p")
+	first := n.calling("p", "1")
+	eventually(t, "it was tried a few times", func() bool { return len(j.of("p", callTask)) > 2 })
+	second := n.calling("p", "2")
+	down.Store(false)
+	for _, c := range []<-chan result{first, second} {
+		if res := receive(t, "call", c); res.err != nil {
+			t.Error(res.err)
+		}
+	}
+	tries := j.of("p", callTask)
+	for _, e := range tries[:len(tries)-1] {
+		if e.attempt != 1 || e.args != "1" || e.token != tries[0].token {
+			t.Errorf("%+v", e)
+		}
+	}
+	// Where the policy says so, it is not tried again, or only so often.
+	for _, policy := range []*progressorv1.RetryPolicy{
+		{InitialInterval: durationpb.New(time.Millisecond), NonRetryableErrors: []string{process.ReasonUnavailable}},
+		{InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 1},
+	} {
+		down.Store(true)
+		n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: policy})
+		before := len(j.of("p", callTask))
+		res := receive(t, "the failure", n.calling("p", "3"))
+		if te := taskError(t, res.err); te.Failure.GetReason() != process.ReasonUnavailable || len(j.of("p", callTask)) != before+1 {
+			t.Errorf("%+v after %d tries", te, len(j.of("p", callTask))-before)
+		}
+		if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key("p"), Simple: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Not longer than the step timeout.
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(100 * time.Millisecond), RetryPolicy: &progressorv1.RetryPolicy{
+		InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000,
+	}})
+	res := receive(t, "the failure", n.calling("p", "4", func(p *engine.CallParams) { p.Timeout = patience }))
+	if te := taskError(t, res.err); te.Failure.GetReason() != process.ReasonUnavailable {
+		t.Errorf("%+v", te)
+	}
+}
+
+// An unreachable processor of a timer costs an attempt each time, and the timer waits in the database.
+func TestUnreachableTimer(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: words, timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return nil, &processor.UnreachableError{Err: errors.New("refused")}
+	}})
+	n.put(t, quick())
+	n.started(t, "p")
+	n.called(t, "p", "set 1ms")
+	eventually(t, "the timer is out of attempts", func() bool { return n.status(t, "p") == "ERROR" })
+	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
+	if err != nil || !strings.Contains(p.GetDetail(), "refused") {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// A rejected notification is finished; a timer that is rejected has failed.
+func TestRejections(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	no := func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return nil, processor.Reject("no", "no")
+	}
+	n := start(t, dsn, by{callTask: words, timeoutTask: no, notifyTask: no})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 1}})
+	n.started(t, "p")
+	ans, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Accepted: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: ans.TaskID, Timeout: patience})
+	if err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED || task.GetRejection().GetReason() != "no" || n.status(t, "p") != "RUNNING" {
+		t.Errorf("%v, %v", task, err)
+	}
+	n.called(t, "p", "set 1ms")
+	eventually(t, "the timer has failed", func() bool { return n.status(t, "p") == "ERROR" })
+	if got := look(t, dsn).texts(t, "SELECT failure->>'reason' FROM tasks WHERE task_type = 'TIMEOUT'"); len(got) != 1 || got[0] != process.ReasonBadResponse {
+		t.Errorf("%v", got)
+	}
+}

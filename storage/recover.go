@@ -134,6 +134,8 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 			arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
 			arg.TaskIds = append(arg.TaskIds, c.TaskID)
 			arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
+			arg.Outcomes = append(arg.Outcomes, string(c.Outcome))
+			arg.Failures = append(arg.Failures, string(c.Failure))
 			completions = append(completions, op)
 		case op.base().repeatable:
 			if r, remove := op.(*removeItem); remove {

@@ -77,11 +77,17 @@ func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParam
 const readApplied = `-- name: ReadApplied :many
 SELECT k.ord::int AS ord,
        EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)::bool AS holds,
-       (EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id AND t.fencing_token = k.fencing_token)
-        OR EXISTS (SELECT 1 FROM answers a WHERE a.namespace = ANY (ARRAY[k.namespace]) AND a.process_id = k.process_id AND a.task_id = k.task_id AND a.fencing_token = k.fencing_token)
-        OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id AND s.fencing_token = k.fencing_token))::bool AS applied
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]))
-       AS k(ord, namespace, process_id, task_id, fencing_token)
+       CASE k.outcome WHEN 'retry' THEN
+         EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id AND s.fencing_token = k.fencing_token)
+       ELSE
+         EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id AND t.fencing_token = k.fencing_token
+                    AND t.status = CASE k.outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status AND t.failure IS NOT DISTINCT FROM NULLIF(k.failure, '')::jsonb)
+         OR EXISTS (SELECT 1 FROM answers a WHERE a.namespace = ANY (ARRAY[k.namespace]) AND a.process_id = k.process_id AND a.task_id = k.task_id AND a.fencing_token = k.fencing_token
+                    AND a.status = CASE k.outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status AND a.failure IS NOT DISTINCT FROM NULLIF(k.failure, '')::jsonb)
+       END::bool AS applied
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]),
+                  unnest($6::text[]), unnest($7::text[]))
+       AS k(ord, namespace, process_id, task_id, fencing_token, outcome, failure)
 `
 
 type ReadAppliedParams struct {
@@ -90,6 +96,8 @@ type ReadAppliedParams struct {
 	ProcessIds    []string
 	TaskIds       []int64
 	FencingTokens []int64
+	Outcomes      []string
+	Failures      []string
 }
 
 type ReadAppliedRow struct {
@@ -98,8 +106,10 @@ type ReadAppliedRow struct {
 	Applied bool
 }
 
-// ReadApplied tells, after a commit whose answer was lost, which Saves were applied: the token stands in tasks or answers, or the
-// task went back to schedule. A Save that was not applied finds its token in running still.
+// ReadApplied tells, after a commit whose answer was lost, which Saves were applied: their end of the task stands in tasks or
+// answers under their token, or the task went back to schedule. The token alone does not say so: who collects a zombie, gives a task
+// back or removes the process ends the attempt under its token too, in another way. A Save that was not applied finds its token in
+// running still.
 func (q *Queries) ReadApplied(ctx context.Context, db DBTX, arg ReadAppliedParams) ([]ReadAppliedRow, error) {
 	rows, err := db.Query(ctx, readApplied,
 		arg.Ords,
@@ -107,6 +117,8 @@ func (q *Queries) ReadApplied(ctx context.Context, db DBTX, arg ReadAppliedParam
 		arg.ProcessIds,
 		arg.TaskIds,
 		arg.FencingTokens,
+		arg.Outcomes,
+		arg.Failures,
 	)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// link is the state of a process after n operations, and the answer to the nth: each hash holds all before it, so that two
+// link is the state of a process after n operations: each hash holds all before it, so that two
 // processes which have done different things, or the same in another order, never agree.
 type link struct {
 	n    uint64
@@ -31,6 +31,11 @@ func (l link) append(op string) link {
 }
 
 func (l link) bytes() []byte { return append(binary.BigEndian.AppendUint64(nil, l.n), l.hash[:]...) }
+
+// answer tells by which attempt the link was added too: a result that was told but not stored would be told apart from the one that was.
+func (l link) answer(attempt int32) []byte {
+	return binary.BigEndian.AppendUint32(l.bytes(), uint32(attempt))
+}
 
 func parseLink(text []byte) (l link, err error) {
 	if len(text) == 0 {
@@ -183,7 +188,7 @@ func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (
 		return nil, processor.Reject("asked", "to be rejected was asked for")
 	}
 	next := last.append(op)
-	result := processor.Result().Event([]byte(op)).AuxState(next.bytes()).Response(next.bytes())
+	result := processor.Result().Event([]byte(op)).AuxState(next.bytes()).Response(next.answer(req.GetAttempt()))
 	if _, text, found := strings.Cut(op, askTimer); found {
 		after, err := time.ParseDuration(text)
 		if err != nil {

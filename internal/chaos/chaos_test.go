@@ -29,6 +29,7 @@ type siege struct {
 	nodes   []*node
 	proxies []*proxy
 	started int
+	old     *pgx.Conn // holds a snapshot
 
 	fired    map[string]int
 	recovery map[string]time.Duration // the longest, by fault, until calls were answered again
@@ -46,6 +47,7 @@ var faults = []struct {
 	strike func(*siege, int) // the number of an engine
 }{
 	{"kill an engine", (*siege).kill},
+	{"kill an engine that is cut off", (*siege).killDumb},
 	{"stop an engine past its lease", (*siege).stop},
 	{"restart an engine", (*siege).roll},
 	{"crash PostgreSQL", (*siege).crash},
@@ -53,6 +55,7 @@ var faults = []struct {
 	{"lose answers of PostgreSQL", (*siege).deafen},
 	{"swallow an engine's connections", (*siege).swallow},
 	{"cut an engine's connections", func(s *siege, i int) { s.proxies[i].cut() }},
+	{"an old snapshot stays open", (*siege).remember},
 	{"slow processor", (*siege).slow},
 	{"processor away", (*siege).away},
 }
@@ -85,7 +88,7 @@ func TestChaos(t *testing.T) {
 
 func newSiege(t testing.TB, seed uint64) *siege {
 	s := &siege{
-		t: t, random: rand.New(rand.NewPCG(seed, 0)), server: durable(t),
+		t: t, random: rand.New(rand.NewPCG(seed, 0)), server: durable.get(t),
 		fired: map[string]int{}, recovery: map[string]time.Duration{}, counters: map[string]float64{},
 	}
 	s.dsn = database(t, s.server)
@@ -170,6 +173,19 @@ func (s *siege) kill(i int) {
 	s.open(i)
 }
 
+// killDumb kills an engine while nothing that it wants to store gets through: what it has told by then must stand.
+func (s *siege) killDumb(i int) {
+	g, _ := s.busy(i)
+	s.harvest(s.nodes[i])
+	s.proxies[i].swallow()
+	s.chain.openAll()
+	await(s.t, patience, "the processor has answered", func() bool { return g.arrived.Load() > 0 && s.chain.inFlight.Load() < 10 })
+	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() })
+	s.nodes[i].kill()
+	s.proxies[i].pass()
+	s.open(i)
+}
+
 func (s *siege) stop(i int) {
 	s.busy(i)
 	n := s.nodes[i]
@@ -215,6 +231,19 @@ func (s *siege) terminate(int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	terminateBackends(s.t, conn)
+}
+
+// remember opens a snapshot and leaves it open until its next turn: nothing that is deleted meanwhile can be vacuumed.
+func (s *siege) remember(int) {
+	if s.old != nil {
+		s.old.Close(s.t.Context())
+	}
+	s.old = observe(s.t, s.dsn)
+	for _, sql := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM running"} {
+		if _, err := s.old.Exec(s.t.Context(), sql); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 func (s *siege) deafen(i int) {

@@ -23,13 +23,13 @@ import (
 )
 
 var (
-	chaosDuration = flag.Duration("chaos.duration", 4*time.Second, "how long TestChaos breaks things")
+	chaosDuration = flag.Duration("chaos.duration", 3*time.Second, "how long TestChaos breaks things")
 	chaosSeed     = flag.Uint64("chaos.seed", 0, "repeats a run of TestChaos; 0: a new one, which is printed")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	storagetest.Main(m, storagetest.Finally(program.remove))
+	storagetest.Main(m, storagetest.Finally(program.remove), storagetest.Finally(durable.stop))
 }
 
 // patience bounds every wait: long enough for a machine that is busy with other tests.
@@ -62,6 +62,7 @@ var program executable
 func (b *executable) path(t testing.TB) string {
 	t.Helper()
 	b.once.Do(func() {
+		sweep()
 		if b.dir, b.err = os.MkdirTemp("", "progressor-chaos-"); b.err != nil {
 			return
 		}
@@ -74,6 +75,16 @@ func (b *executable) path(t testing.TB) string {
 		t.Fatal(b.err)
 	}
 	return filepath.Join(b.dir, "progressor")
+}
+
+// sweep removes what runs that were killed have left.
+func sweep() {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "progressor-chaos-*"))
+	for _, dir := range left {
+		if found, statErr := os.Stat(dir); err == nil && statErr == nil && time.Since(found.ModTime()) > time.Hour {
+			os.RemoveAll(dir)
+		}
+	}
 }
 
 func (b *executable) remove() {
@@ -93,23 +104,36 @@ func doctor(t testing.TB, dsn string) {
 	}
 }
 
-// durable starts a PostgreSQL that syncs as one in production does, and may be killed.
-func durable(t testing.TB) *pgembed.Server {
+// postgres is a PostgreSQL that syncs as one in production does, and may be crashed: started once by the first test that needs it.
+// Tests that use it do not run in parallel.
+type postgres struct {
+	once   sync.Once
+	server *pgembed.Server
+	err    error
+}
+
+var durable postgres
+
+func (p *postgres) get(t testing.TB) *pgembed.Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	server, err := pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: map[string]string{
-		"shared_buffers": "64MB", "max_connections": "200", "min_wal_size": "64MB",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
+	p.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		p.server, p.err = pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: map[string]string{
+			"shared_buffers": "64MB", "max_connections": "200", "min_wal_size": "64MB",
+		}})
 	})
-	return server
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	return p.server
+}
+
+// stop ends the server. It removes what it has kept; an error leaves that behind, and it goes with this process.
+func (p *postgres) stop() {
+	if p.server != nil {
+		_ = p.server.Stop(context.Background())
+	}
 }
 
 // database makes one with the schema in it on a server of the test's own. At the end its invariants are checked.
@@ -125,7 +149,18 @@ func database(t testing.TB, server *pgembed.Server) string {
 	if err := storage.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { storagetest.Invariants(t, dsn) })
+	t.Cleanup(func() {
+		storagetest.Invariants(t, dsn)
+		ctx := context.WithoutCancel(t.Context())
+		conn, err := pgx.Connect(ctx, server.DSN())
+		if err == nil {
+			_, err = conn.Exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+			conn.Close(ctx)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	return dsn
 }
 

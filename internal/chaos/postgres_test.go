@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 const standing = 6 * time.Second
 
 func TestPostgres(t *testing.T) {
-	server := durable(t)
+	server := durable.get(t)
 	t.Run("crashes", func(t *testing.T) { postgresCrashes(t, server) })
 	t.Run("terminates backends", func(t *testing.T) { backendsTerminated(t, server) })
 }
@@ -77,10 +78,12 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		if long { // so long that the engines give up what they run
 			await(t, patience, "the engines know that they are cut off", func() bool { return !a.isReady() && !b.isReady() })
 			var probes sightings
-			for range 3 {
-				unavailable(t, a, &probes)
-				unavailable(t, b, &probes)
+			var group sync.WaitGroup
+			for range 8 {
+				group.Go(func() { unavailable(t, a, &probes) })
+				group.Go(func() { unavailable(t, b, &probes) })
 			}
+			group.Wait()
 			t.Logf("new requests meanwhile: %v", &probes)
 			if probes.worst > 3*time.Second {
 				t.Errorf("UNAVAILABLE after %s", probes.worst)

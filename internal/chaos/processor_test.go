@@ -55,6 +55,7 @@ func breakOff(t testing.TB, part string) http.HandlerFunc {
 // A processor that is down, slow, answers garbage or breaks the connection fails the call by a reason that says so; the engine stays
 // well, and the process can be repaired.
 func TestBadProcessors(t *testing.T) {
+	t.Parallel()
 	dsn := storagetest.DSN(t)
 	c := newChain(t)
 	a := startNode(t, "a", dsn)
@@ -149,6 +150,7 @@ func putHealthy(t testing.TB, n *node) {
 
 // An engine sets timers and dies at once: another one fires all of them, none early by the database's clock.
 func TestTimersOfADeadEngine(t *testing.T) {
+	t.Parallel()
 	const timers = 200
 	dsn := storagetest.DSN(t)
 	conn := observe(t, dsn)

@@ -38,33 +38,33 @@ func settle(t testing.TB, dsn string) {
 
 // history is what the database holds of one process.
 type history struct {
-	links map[string][]link // by operation
-	times map[uint64]int
-	last  link
+	answers map[string][][]byte // by operation: one, if all is well
+	last    link
 }
 
 // readHistories reads the events of all processes and builds their chains anew.
 func readHistories(t testing.TB, conn *pgx.Conn) map[string]*history {
 	t.Helper()
 	histories := map[string]*history{}
-	rows, err := conn.Query(t.Context(), `SELECT process_id, event_id, payload FROM events WHERE namespace = $1 ORDER BY process_id, event_id`, namespace)
+	rows, err := conn.Query(t.Context(), `SELECT process_id, event_id, attempt, payload FROM events WHERE namespace = $1 ORDER BY process_id, event_id`, namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var id string
 	var eventID int64
+	var attempt int32
 	var payload []byte
-	_, err = pgx.ForEachRow(rows, []any{&id, &eventID, &payload}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &eventID, &attempt, &payload}, func() error {
 		h := histories[id]
 		if h == nil {
-			h = &history{links: map[string][]link{}}
+			h = &history{answers: map[string][][]byte{}}
 			histories[id] = h
 		}
 		h.last = h.last.append(string(payload))
 		if uint64(eventID) != h.last.n {
 			return fmt.Errorf("event %d of %s is the %dth", eventID, id, h.last.n)
 		}
-		h.links[string(payload)] = append(h.links[string(payload)], h.last)
+		h.answers[string(payload)] = append(h.answers[string(payload)], h.last.answer(attempt))
 		return nil
 	})
 	if err != nil {
@@ -87,22 +87,22 @@ func verify(t testing.TB, dsn string, entries []*entry) {
 			t.Errorf("process %s has no events", e.process)
 			continue
 		}
-		links := h.links[e.op]
-		switch n := len(links); {
+		answers := h.answers[e.op]
+		switch n := len(answers); {
 		case n > 1:
 			t.Errorf("%s stands %d times in %s", e.op, n, e.process)
 		case e.outcome == acked && n == 0:
 			t.Errorf("%s was acknowledged and does not stand in %s", e.op, e.process)
 		case e.outcome == refused && n > 0:
 			t.Errorf("%s was refused and stands in %s", e.op, e.process)
-		case e.outcome == acked && !e.notify && !bytes.Equal(e.answer, links[0].bytes()):
-			t.Errorf("%s of %s was answered %x, and what stands is %x", e.op, e.process, e.answer, links[0].bytes())
+		case e.outcome == acked && !e.notify && !bytes.Equal(e.answer, answers[0]):
+			t.Errorf("%s of %s was answered %x, and what stands is %x", e.op, e.process, e.answer, answers[0])
 		}
 	}
 	for id, h := range histories {
-		for op, links := range h.links {
-			if len(links) > 1 {
-				t.Errorf("%s stands %d times in %s", op, len(links), id)
+		for op, answers := range h.answers {
+			if len(answers) > 1 {
+				t.Errorf("%s stands %d times in %s", op, len(answers), id)
 			}
 		}
 		var state []byte
@@ -123,8 +123,12 @@ func linearizable(t testing.TB, entries []*entry) {
 	places := map[string]map[uint64]*entry{}
 	lasts := map[string]uint64{}
 	for _, e := range entries {
-		l, err := parseLink(e.answer)
-		if e.outcome != acked || e.notify || err != nil {
+		if e.outcome != acked || e.notify {
+			continue
+		}
+		l, err := parseLink(e.answer[:len(e.answer)-4]) // without the attempt
+		if err != nil {
+			t.Errorf("%s of %s: %v", e.op, e.process, err)
 			continue
 		}
 		if places[e.process] == nil {

@@ -140,12 +140,12 @@ func (s *siege) harvest(n *node) {
 	}
 }
 
-// busy holds the processor until an engine runs tasks, and tells whether it does.
-func (s *siege) busy(i int) (*gate, bool) {
+// busy holds the processor until an engine runs tasks, if it comes to that: its clients may all wait for others.
+func (s *siege) busy(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	g := s.chain.hold(nil)
-	return g, soon(2*time.Second, func() bool { return running(s.t, conn, s.nodes[i]) >= 2 })
+	soon(2*time.Second, func() bool { return g.arrived.Load() >= 2 && running(s.t, conn, s.nodes[i]) >= 2 })
 }
 
 // soon waits for something that may not come.
@@ -165,22 +165,20 @@ func soon(limit time.Duration, met func() bool) bool {
 }
 
 func (s *siege) kill(i int) {
-	g, _ := s.busy(i)
+	s.busy(i)
 	s.harvest(s.nodes[i])
 	s.nodes[i].kill()
 	s.chain.openAll()
-	g.open()
 	s.open(i)
 }
 
 // killDumb kills an engine while nothing that it wants to store gets through: what it has told by then must stand.
 func (s *siege) killDumb(i int) {
-	g, _ := s.busy(i)
+	s.busy(i)
 	s.harvest(s.nodes[i])
 	s.proxies[i].swallow()
 	s.chain.openAll()
-	await(s.t, patience, "the processor has answered", func() bool { return g.arrived.Load() > 0 && s.chain.inFlight.Load() < 10 })
-	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() })
+	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() }) // the answers of the processor come meanwhile
 	s.nodes[i].kill()
 	s.proxies[i].pass()
 	s.open(i)

@@ -38,6 +38,7 @@ func (p *callPoller) Run(ctx context.Context) error {
 	defer sleep.Stop()
 	asked := false      // this look is not only the regular one
 	var began time.Time // when scans began to pass over tasks
+	failures := 0       // of scans in a row
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,8 +50,16 @@ func (p *callPoller) Run(ctx context.Context) error {
 		claimed := false
 		for more := true; more && ctx.Err() == nil; {
 			var n int
-			n, more = p.runOnce(ctx)
+			var err error
+			n, more, err = p.runOnce(ctx)
 			claimed = claimed || n > 0
+			if failures++; err == nil {
+				failures = 0
+			}
+		}
+		if failures > 0 {
+			sleep.Reset(min(pauseAfter(failures), rest))
+			continue
 		}
 		if claimed || began.IsZero() {
 			began = time.Now()
@@ -82,11 +91,11 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 }
 
 // runOnce claims once for all namespaces. more: there is more that could run now.
-func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool) {
+func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err error) {
 	e := p.engine
 	rooms := e.rooms((*places).takeUpTo)
 	if len(rooms.rooms) == 0 {
-		return 0, false
+		return 0, false, nil
 	}
 	began := time.Now()
 	limit, cancel := scanContext(ctx)
@@ -103,7 +112,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool) {
 			more = true
 		}
 	}
-	return len(claims), more
+	return len(claims), more, err
 }
 
 // scanLimit is the most that one scan claims of a namespace.
@@ -156,6 +165,11 @@ func (r *rooms) start(claims []storage.Claim) map[string]int {
 // with its poller: what it has claimed has to be known.
 const scanTimeout = 12 * time.Second
 
+// pauseAfter is how long a scan waits after so many that failed: the first ones may only have met connections that were dead.
+func pauseAfter(failures int) time.Duration {
+	return 10 * time.Millisecond << min(3*(failures-1), 20)
+}
+
 func scanContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), scanTimeout)
 }
@@ -175,6 +189,8 @@ type timerPoller struct {
 	woken  chan struct{}
 	mu     sync.Mutex
 	next   time.Time // zero: none known
+
+	failures int // of scans in a row; Run alone looks at it
 }
 
 // minTimerGap is the least time between two scans: timers that are due within it are claimed together.
@@ -260,7 +276,10 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	e.metrics.timersScanned(began)
 	if err != nil {
 		e.scanFailed(ctx, "timers", err)
-		p.alarm(e.cfg.ScanInterval)
+		p.failures++
+		p.alarm(min(pauseAfter(p.failures), e.cfg.ScanInterval))
+	} else {
+		p.failures = 0
 	}
 	for n := range claims {
 		e.metrics.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))

@@ -89,6 +89,9 @@ func (s *Store) readBatch(reads []*historyRead) {
 		arg.Backwards = append(arg.Backwards, r.rng.Backward)
 	}
 	rows, err := s.q.ReadHistories(ctx, s.hot, arg)
+	for try := 1; err != nil && lost(err) && try <= int(s.hot.Config().MaxConns) && ctx.Err() == nil; try++ {
+		rows, err = s.q.ReadHistories(ctx, s.hot, arg) // each connection of the pool may be one that broke while it rested
+	}
 	for i := range rows {
 		r := &rows[i]
 		read := reads[r.Ord]

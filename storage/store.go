@@ -116,7 +116,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		{&s.hot, 3, hotSettings, "hot"}, {&s.general, cfg.MaxConns, calmSettings, "general"}, {&s.kept, 2, hotSettings, "kept"},
 	}
 	for _, p := range pools {
-		pool, err := openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name)
+		pool, err := openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name, p.into == &s.general)
 		if err != nil {
 			s.closePools()
 			return nil, fmt.Errorf("open pool %s: %w", p.name, err)
@@ -196,15 +196,19 @@ func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 	}
 }
 
-func openPool(ctx context.Context, dsn string, size int, settings map[string]string, name string) (*pgxpool.Pool, error) {
+// openPool opens a pool. pings: a connection that has not been used for a while is tried before it is: after a restart of the
+// database nobody's read fails for a connection that broke while it rested.
+func openPool(ctx context.Context, dsn string, size int, settings map[string]string, name string, pings bool) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("dsn: %w", redact(err))
 	}
 	tune(&cfg.ConnConfig.Config, settings, name)
 	cfg.MaxConns = int32(size) //nolint:gosec // a handful of connections
-	// No pings before use: at rest they would double the queries of the pollers. A dead connection shows at its next query.
-	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
+		// At rest pings would double the queries of the pollers. A dead connection shows at their next query, which comes again.
+		return pings && p.IdleDuration > 50*time.Millisecond
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, err

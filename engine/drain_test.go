@@ -1,0 +1,206 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// drains is a node whose drain lasts so long at most.
+func drains(d time.Duration) func(*engine.Config) {
+	return func(c *engine.Config) { c.DrainTimeout = d }
+}
+
+// What runs comes to its end, and its clients get their answers; new requests are refused.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{callTask: g.held(true)}, drains(patience))
+	n.started(t, "p")
+	n.started(t, "q")
+	running := n.calling("p", "1")
+	receive(t, "it runs", g.entered)
+	waiting := n.calling("p", "2")
+	rows := look(t, dsn)
+	eventually(t, "a call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 1 })
+	stopped := make(chan struct{})
+	go func() {
+		n.stop()
+		close(stopped)
+	}()
+	eventually(t, "it drains", func() bool { return n.Ready() != nil })
+	if err := n.Ready(); !strings.Contains(err.Error(), "draining") {
+		t.Error(err)
+	}
+	if res := <-n.calling("q", "3"); !errors.Is(res.err, process.ErrUnavailable) {
+		t.Errorf("%+v", res)
+	}
+	eventually(t, "others see that it drains", func() bool { return rows.count(t, "SELECT count(*) FROM nodes WHERE draining") <= 1 })
+	g.release()
+	receive(t, "the end of the drain", stopped)
+	if res := receive(t, "the running call", running); res.err != nil || string(res.ans.Response) != "1" {
+		t.Errorf("%+v", res)
+	}
+	// The second call belongs to other nodes.
+	if te := taskError(t, receive(t, "the waiting call", waiting).err); !te.Draining {
+		t.Errorf("%+v", te)
+	}
+	if got := rows.texts(t, "SELECT task_type || ' ' || waits_for || ' ' || attempt FROM schedule"); strings.Join(got, ",") != "CALL place 0" {
+		t.Errorf("left are %q", got)
+	}
+	if rows.count(t, "SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM running)") != 0 {
+		t.Error("the node has left rows behind")
+	}
+	next := start(t, dsn, processor.Echo())
+	eventually(t, "the waiting call runs on another node", func() bool {
+		return rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND attempt = 1") == 2
+	})
+	next.called(t, "p", "4")
+}
+
+// What hangs is given back without counting as an attempt, once its processor has let go of it; another node runs it.
+func TestDrainGivesBack(t *testing.T) {
+	t.Parallel()
+	for name, heeds := range map[string]bool{"heeds": true, "hangs": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := storagetest.DSN(t)
+			g := newGate()
+			defer g.release()
+			j := newJournal()
+			reg := newRegistry()
+			hang := g.held(heeds)
+			n := start(t, dsn, j.keeps(by{callTask: hang, initTask: hang, notifyTask: hang}), drains(50*time.Millisecond), reg.use)
+			n.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
+			const processes = 20
+			for k := range processes {
+				if _, err := n.Start(t.Context(), engine.StartParams{Key: key(fmt.Sprint("p", k)), Args: []byte("a"), Accepted: true}); err != nil {
+					t.Fatal(err)
+				}
+				receive(t, "it runs", g.entered)
+			}
+			n.stop()
+			rows := look(t, dsn)
+			if got := rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place' AND attempt = 0 AND failure IS NULL"); got != processes {
+				t.Errorf("%d of %d tasks were given back", got, processes)
+			}
+			heir := start(t, dsn, j.keeps(processor.Echo()))
+			heir.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
+			eventually(t, "all have started", func() bool {
+				return rows.count(t, "SELECT count(*) FROM processes WHERE status = 'RUNNING'") == processes
+			})
+			if got := rows.count(t, "SELECT count(*) FROM tasks WHERE attempt <> 1"); got != 0 {
+				t.Errorf("%d tasks have another attempt than the first", got)
+			}
+			if heeds && j.overlap {
+				t.Error("a task began on the second node before its first attempt had ended")
+			}
+		})
+	}
+}
+
+// Work of every kind arrives while nodes come and go: all of it is done, once, and nothing counts as a zombie or an attempt.
+func TestRollingRestarts(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	j := newJournal()
+	p := j.keeps(by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		select {
+		case <-time.After(time.Duration(r.GetTaskId()%7) * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.New("interrupted") // it does not say by what
+		}
+		return processor.Echo().Process(ctx, r)
+	}})
+	var mu sync.Mutex
+	nodes := []*node{start(t, dsn, p, drains(20*time.Millisecond)), start(t, dsn, p, drains(20*time.Millisecond))}
+	pick := func(k int) *node {
+		mu.Lock()
+		defer mu.Unlock()
+		return nodes[k%2]
+	}
+	nodes[0].put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
+	const processes, calls = 6, 60
+	var group sync.WaitGroup
+	for k := range processes {
+		id := fmt.Sprint("p", k)
+		nodes[0].started(t, id)
+		group.Go(func() {
+			for c := range calls {
+				op := engine.CallParams{Key: key(id), Args: fmt.Append(nil, c), IdempotencyKey: fmt.Sprint("k", c), Timeout: 5 * time.Second}
+				for try := range 200 {
+					_, err := pick(k+try).Call(context.Background(), op)
+					if err == nil {
+						break
+					}
+					var te *engine.TaskError
+					if errors.As(err, &te) && !te.WaitTimeout && !te.Draining || try == 199 {
+						t.Errorf("%s, call %d: %v", id, c, err)
+						return
+					}
+					pass(5 * time.Millisecond)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	restarts := 0
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		case <-time.After(100 * time.Millisecond):
+			fresh := start(t, dsn, p, drains(20*time.Millisecond))
+			mu.Lock()
+			old := nodes[restarts%2]
+			nodes[restarts%2] = fresh
+			mu.Unlock()
+			old.stop()
+			restarts++
+		}
+	}
+	rows := look(t, dsn)
+	if got := rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND status = 'FINISHED' AND attempt = 1"); got != processes*calls {
+		t.Errorf("%d of %d calls were finished by their first attempt", got, processes*calls)
+	}
+	if got := rows.count(t, "SELECT count(*) FROM events WHERE task_id > 0"); got != processes*(calls+1) {
+		t.Errorf("%d events", got)
+	}
+	if restarts == 0 {
+		t.Error("nothing was restarted")
+	}
+	t.Logf("%d restarts", restarts)
+}
+
+// The database is away when the node is told to stop: it stops all the same.
+func TestDrainWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	line, slow := through(t, dsn)
+	n := start(t, slow, by{callTask: g.held(true)}, drains(100*time.Millisecond))
+	n.started(t, "p")
+	n.calling("p", "x")
+	receive(t, "it runs", g.entered)
+	line.away()
+	stopped := make(chan struct{})
+	go func() {
+		n.stop()
+		close(stopped)
+	}()
+	receive(t, "the node stops", stopped)
+}

@@ -60,7 +60,7 @@ func (n *node) run(ctx context.Context) error {
 	eng, err := engine.New(ctx, engine.Config{
 		Store: store, Logger: n.log, Registerer: registry, Builtins: builtins(), Dial: remote.Dial,
 		Address: n.address(), Version: buildVersion(), MaxInFlight: n.engine.MaxInFlight,
-		ZombieAfter: n.engine.ZombieAfter, DrainTimeout: n.engine.DrainTimeout,
+		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
 	})
 	if err != nil {
 		return err

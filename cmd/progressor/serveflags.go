@@ -49,6 +49,7 @@ type engineFlags struct {
 	Address      string        `placeholder:"ADDR" setting:"" help:"How this node is called in the table nodes. Default: host name and port."`
 	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Requests at a time, the ones that wait included; past it RESOURCE_EXHAUSTED. Default: ${default}."`
 	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node that has not beaten for so long is dead. The same on every node. Default: ${default}."`
+	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long past its deadline a node that lives may hold a task before others take it. Default: ${default}."`
 	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for what runs. Default: ${default}."`
 }
 
@@ -107,6 +108,8 @@ func (e engineFlags) check() error {
 	switch {
 	case e.ZombieAfter < time.Second:
 		return errors.New("--engine.zombie-after: want at least 1s")
+	case e.ZombieMargin <= 0:
+		return errors.New("--engine.zombie-margin: want more than 0s")
 	case e.DrainTimeout <= 0:
 		return errors.New("--engine.drain-timeout: want more than 0s")
 	case e.MaxInFlight < 1:

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -54,9 +53,9 @@ func (m *metrics) register(collectors ...prometheus.Collector) {
 	}
 }
 
-func (m *metrics) watchPool(pool *pgxpool.Pool, name string) {
+func (m *metrics) watchPools(pools []namedPool) {
 	if m.registerer != nil {
-		m.register(&poolCollector{pool: pool, name: name})
+		m.register(&poolCollector{pools: pools})
 	}
 }
 

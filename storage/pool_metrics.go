@@ -5,11 +5,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// poolCollector shows one pool of connections. The names of the ready-made collector break the rules of promtool.
-type poolCollector struct {
+// namedPool is a pool and what the metrics call it.
+type namedPool struct {
 	pool *pgxpool.Pool
 	name string
 }
+
+// poolCollector shows the pools of connections. It is one collector for all of them: a registry takes two of the same names for one.
+// The names of the ready-made collector break the rules of promtool.
+type poolCollector struct{ pools []namedPool }
 
 var (
 	poolLabel       = []string{"pool"}
@@ -30,6 +34,12 @@ func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, p := range c.pools {
+		p.collect(ch)
+	}
+}
+
+func (c namedPool) collect(ch chan<- prometheus.Metric) {
 	st := c.pool.Stat()
 	gauge := func(d *prometheus.Desc, v int32, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), append([]string{c.name}, labels...)...)

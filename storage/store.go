@@ -115,6 +115,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}{
 		{&s.hot, 3, hotSettings, "hot"}, {&s.general, cfg.MaxConns, calmSettings, "general"}, {&s.kept, 2, hotSettings, "kept"},
 	}
+	var watched []namedPool
 	for _, p := range pools {
 		pool, err := openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name, p.into == &s.general)
 		if err != nil {
@@ -122,8 +123,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("open pool %s: %w", p.name, err)
 		}
 		*p.into = pool
-		s.metrics.watchPool(pool, p.name)
+		watched = append(watched, namedPool{pool, p.name})
 	}
+	s.metrics.watchPools(watched)
 	if err := checkSchema(ctx, s.general); err != nil {
 		s.closePools()
 		return nil, err

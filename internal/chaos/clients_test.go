@@ -269,6 +269,7 @@ func (s *sightings) String() string {
 // load is many clients that call without a pause.
 type load struct {
 	fleet   *fleet
+	ctx     context.Context // of all operations
 	stop    func()
 	acked   atomic.Int64
 	repairs atomic.Int64
@@ -291,7 +292,13 @@ type plan struct {
 func startLoad(f *fleet, p plan) *load {
 	stopped := make(chan struct{})
 	l := &load{fleet: f, stop: sync.OnceFunc(func() { close(stopped) })}
-	f.t.Cleanup(l.stop)
+	var giveUp context.CancelFunc
+	l.ctx, giveUp = context.WithCancel(context.WithoutCancel(f.t.Context()))
+	f.t.Cleanup(func() { // of a test that has ended well, nothing is left by then
+		l.stop()
+		giveUp()
+		l.group.Wait()
+	})
 	var left atomic.Int64
 	left.Store(int64(p.calls))
 	for i := range p.clients {
@@ -316,12 +323,13 @@ func startLoad(f *fleet, p plan) *load {
 }
 
 func (l *load) perform(e *entry, first int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.fleet.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
 	err := l.fleet.do(ctx, e, first, &l.seen)
 	switch {
 	case errors.Is(err, errBroken):
 		l.repair(ctx, e.process, first)
+	case l.ctx.Err() != nil:
 	case err != nil:
 		l.fleet.t.Errorf("after %s: %v", time.Since(e.begun).Round(time.Millisecond), err)
 	case e.outcome == acked:

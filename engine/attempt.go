@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -46,19 +47,8 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 		return nil, nil, false
 	}
 	defer e.attempts.end(c)
-	began := time.Now()
-	response, history, err := e.attempt(ctx, ns, c, known)
-	ns.metrics.processed(c.TaskType, began)
+	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
-	var d decision
-	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
-	given := interrupted || errors.Is(err, errGivenBack)
-	if given {
-		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
-		d = decision{completion: giveBack(c)}
-	} else {
-		d = decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}) //nolint:gosec // jitter
-	}
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.Promote = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
 	saved, ok := e.save(ns, c, d)
@@ -66,6 +56,28 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 		return nil, nil, false
 	}
 	return following(c, &d.completion, saved.Next), history.with(&d.completion, saved.Next), true
+}
+
+// decided makes the attempt and decides what follows from it. given: it was not made, and its task is given back. A panic, which only
+// a fault of the engine or an odd row can cause here, ends this one task.
+func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (d decision, history *knownHistory, given bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			e.log.Error("attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
+			failure := processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)
+			d, history, given = decide(attemptEnd{claim: c, err: failure, retry: ns.retry}), nil, false
+		}
+	}()
+	began := time.Now()
+	response, history, err := e.attempt(ctx, ns, c, known)
+	ns.metrics.processed(c.TaskType, began)
+	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
+	if interrupted || errors.Is(err, errGivenBack) {
+		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
+		return decision{completion: giveBack(c)}, history, true
+	}
+	ns = e.current(ns)
+	return decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}), history, false //nolint:gosec // jitter
 }
 
 // save stores a decision and tells everybody whom it concerns.
@@ -117,8 +129,11 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 	if saved.TimerDelay >= 0 && (saved.Next == nil || saved.TimerDelay > 0) {
 		e.timers.alarm(saved.TimerDelay)
 	}
-	for _, t := range d.completion.NamedTimers {
-		e.timers.alarm(max(untilTimer(t), 0))
+	if len(d.completion.NamedTimers) > 0 {
+		e.timers.wake() // a scan says how far off they are by the database's clock
+	}
+	if next := saved.Next; next != nil && next.TaskType.Timer() {
+		e.metrics.timerLate(next.RunningTime.Sub(next.ScheduledTime))
 	}
 	if d.completion.Outcome == storage.Retry {
 		if d.completion.RetryAfter > 0 {
@@ -130,13 +145,6 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 	if c.TaskType == process.TaskRepair && d.completion.Outcome == storage.Finished {
 		e.timers.wake() // timers may be due that the error had cancelled
 	}
-}
-
-func untilTimer(t storage.SetTimer) time.Duration {
-	if t.At.IsZero() {
-		return t.After
-	}
-	return time.Until(t.At)
 }
 
 // attempt asks the processor. A request that surely never reached it is made again by the retry policy while the step timeout

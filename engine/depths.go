@@ -43,8 +43,10 @@ func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	if time.Since(c.looked) > depthAge {
 		names := make([]string, 0, len(c.engine.registry.all()))
-		for name := range c.engine.registry.all() {
-			names = append(names, name)
+		for name, ns := range c.engine.registry.all() {
+			if !ns.paused { // what is paused is not meant to run
+				names = append(names, name)
+			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
 		defer cancel()

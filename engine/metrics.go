@@ -61,6 +61,9 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		zombieTasks: counter("progressor_zombies_total", "Tasks collected from dead nodes, or past their deadline.", "namespace"),
 		adopted:     counter("progressor_tasks_adopted_total", "Tasks that turned up in the database after a commit whose answer was lost.", "namespace"),
 	}
+	// Nothing observes it before there is a notifier; its name and HELP are shown all the same.
+	m.notification.WithLabelValues("", "event")
+	m.notification.WithLabelValues("", "lifecycle")
 	if registerer == nil {
 		return m
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,11 +103,21 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 			continue
 		}
 		next[row.Namespace] = e.configure(row, old[row.Namespace])
+		if replaced, ok := old[row.Namespace]; ok {
+			closeIdle(replaced.processor)
+		}
 		changed = true
 	}
 	if changed {
 		e.registry.byName.Store(&next)
 		e.wakeAll()
+	}
+}
+
+// closeIdle lets go of the idle connections of a processor that no new attempt will use.
+func closeIdle(p processor.Processor) {
+	if c, ok := p.(io.Closer); ok {
+		_ = c.Close() // it only lets idle connections go
 	}
 }
 
@@ -205,9 +216,11 @@ func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunn
 
 // PutNamespace makes a namespace or replaces its configuration. Other nodes take it over within a second.
 func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace) (*progressorv1.Namespace, error) {
-	if _, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning); err != nil {
+	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
+	if err != nil {
 		return nil, err
 	}
+	closeIdle(tried)
 	stored := &progressorv1.Namespace{
 		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
 		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(),

@@ -60,11 +60,10 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		in.Call = r.call
 		prepared, err := e.prepareInit(ctx, in)
 		if err == nil && prepared.Outcome == storage.Postponed {
-			// It waits for its time, or for a place.
-			if p.StartTime.IsZero() {
-				e.calls.wake()
-			} else {
-				e.timers.alarm(max(time.Until(p.StartTime), 0))
+			// It waits for a place, or for its time: a scan says how far off that is by the database's clock.
+			e.calls.wake()
+			if !p.StartTime.IsZero() {
+				e.timers.wake()
 			}
 		}
 		return prepared, err

@@ -22,8 +22,8 @@ func Check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error
 	case *progressorv1.ProcessResponse_Rejection:
 		if !rejectable(task) {
 			err = invalid("rejection", "a task of type %s cannot be rejected", task)
-		} else {
-			err = checkBytes("rejection.details", outcome.Rejection.GetDetails())
+		} else if size := proto.Size(outcome.Rejection); size > process.MaxPayloadBytes {
+			err = tooLarge("rejection", size, process.MaxPayloadBytes)
 		}
 	case *progressorv1.ProcessResponse_Failure:
 		if size := proto.Size(outcome.Failure); size > process.MaxPayloadBytes {

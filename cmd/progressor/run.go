@@ -66,18 +66,22 @@ func (n *node) run(ctx context.Context) error {
 		return err
 	}
 	if err := n.prepare(ctx, eng); err != nil {
-		return err
+		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })
-	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, n.log, n.engine.DrainTimeout) })
+	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, n.log, n.engine.DrainTimeout+drainMargin) })
 	group.Go(func() error { return n.debug.serve(ctx, n.log) })
 	group.Go(func() error { return awaitReady(ctx, eng, n.ready) })
 	return group.Wait()
 }
+
+// drainMargin is how much longer than the engine's drain connections live: their clients are to be told what became of their
+// requests, after the engine has given back what did not end (1 s of grace, and at most twice 5 s for the database).
+const drainMargin = 12 * time.Second
 
 // address is how this node is called in the table nodes.
 func (n *node) address() string {

@@ -8,9 +8,9 @@ import (
 
 // An item is one operation in a lane. Each kind is a struct that embeds it, in the file of its operation.
 type item struct {
-	key process.Key
-	// requestID of a keyed request; two items of one request never share a flush: the second has to see the first.
-	requestID uuid.UUID
+	key       process.Key
+	requestID uuid.UUID // of a keyed request
+	twin      bool      // it was held back once, behind an item of the same request or of the same new process
 	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
 	repeatable bool
 	bytes      int

@@ -100,8 +100,9 @@ func (l *lane) run() {
 	}
 }
 
-// collect waits for the first item and takes what has arrived with it. An item that must not share a flush with another one is
-// held for the next.
+// collect waits for the first item and takes what has arrived with it. The twin of a request, or a second Start of a process, has to
+// see what became of the first: it is held for the next flush, where all twins go together. (If the first was refused, two of them
+// collide there, and the flush is repeated item by item.)
 func (l *lane) collect() ([]operation, bool) {
 	var ops []operation
 	bytes := 0
@@ -114,20 +115,17 @@ func (l *lane) collect() ([]operation, bool) {
 			return
 		}
 		_, isInit := op.(*initItem)
+		_, sameInit := initKeys[i.key]
+		_, sameRequest := requests[i.requestID]
+		if (isInit && sameInit || i.requestID != uuid.Nil && sameRequest) && !i.twin {
+			i.twin = true
+			l.held = append(l.held, op)
+			return
+		}
 		if isInit {
-			if _, twice := initKeys[i.key]; twice {
-				l.held = append(l.held, op)
-				return
-			}
 			initKeys[i.key] = struct{}{}
 		}
-		if i.requestID != uuid.Nil {
-			if _, twice := requests[i.requestID]; twice {
-				l.held = append(l.held, op)
-				return
-			}
-			requests[i.requestID] = struct{}{}
-		}
+		requests[i.requestID] = struct{}{}
 		bytes += i.bytes
 		ops = append(ops, op)
 	}

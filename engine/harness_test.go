@@ -250,6 +250,21 @@ func (n *node) calling(id, args string, change ...func(*engine.CallParams)) <-ch
 	return c
 }
 
+// persisting calls a process until there is a place for it, and does not wait: with few places a scan alone may hold them.
+func (n *node) persisting(id, args string) <-chan result {
+	c := make(chan result, 1)
+	go func() {
+		for {
+			res := <-n.calling(id, args)
+			if !errors.Is(res.err, process.ErrOverloaded) {
+				c <- res
+				return
+			}
+		}
+	}()
+	return c
+}
+
 // status is the status of a process; "" where there is none.
 func (n *node) status(t testing.TB, id string) string {
 	t.Helper()

@@ -94,10 +94,10 @@ func TestGauges(t *testing.T) {
 	defer g.release()
 	reg := newRegistry()
 	n := start(t, dsn, by{callTask: g.held(true)}, reg.use)
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	n.started(t, "p")
 	n.started(t, "q")
-	first := n.calling("p", "1")
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	first := n.persisting("p", "1")
 	receive(t, "it runs", g.entered)
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("q"), Accepted: true}); err != nil {
 		t.Fatal(err)

@@ -233,8 +233,8 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	reg := newRegistry()
 	n := start(t, dsn, processor.Echo(), reg.use)
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	n.started(t, "p")
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	_, err := look(t, dsn).Exec(t.Context(), `INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline,
 		scheduled_time, running_time, args) VALUES ('ns', 'p', nextval('task_ids'), 'CALL', 1, nextval('fencing_tokens'), $1, now() + interval '1 minute', now(), now() - interval '10 s', 'x')`, n.store.NodeID())
 	if err != nil {
@@ -245,8 +245,8 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 		p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
 		return err == nil && string(p.GetAuxState()) == "x"
 	})
-	n.called(t, "p", "goes on")
-	if taken, _ := n.Places("ns"); taken != 0 {
-		t.Errorf("%d places are taken by nobody", taken)
+	if res := receive(t, "a call", n.persisting("p", "goes on")); res.err != nil {
+		t.Error(res.err)
 	}
+	eventually(t, "no place is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
 }

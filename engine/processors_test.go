@@ -112,9 +112,7 @@ func TestHangingProcessor(t *testing.T) {
 	if err != nil || string(p.GetAuxState()) != "x" || p.GetLastEventId() != 2 || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
 		t.Errorf("%v, %v", p, err)
 	}
-	if taken, _ := n.Places("ns"); taken != 0 {
-		t.Errorf("%d places are taken by nobody", taken)
-	}
+	eventually(t, "no place is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
 }
 
 // A request that never reached its processor is made again in place, by the retry policy; a later call does not overtake it.

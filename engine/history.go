@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,9 +23,14 @@ type knownHistory struct {
 type historyTooLargeError struct {
 	events int64
 	bytes  int
+	slow   bool // the database gave the read up
 }
 
 func (e *historyTooLargeError) Error() string {
+	if e.slow {
+		return fmt.Sprintf("the history has %d events and takes the database too long to read: ask for a range (Call.range, "+
+			"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or LAST", e.events)
+	}
 	return fmt.Sprintf("the history has %d events (%d bytes read), more than %d events or %d bytes: ask for a range (Call.range, "+
 		"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or LAST",
 		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
@@ -55,8 +61,14 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 		return nil, &historyTooLargeError{events: c.LastEventID}
 	}
 	if h.events, err = e.store.ReadHistory(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, rng); err != nil {
-		// Not the processor's doing, and it has seen nothing of the task: another attempt is made when the database is back.
-		return nil, fmt.Errorf("%w: %w", errGivenBack, err)
+		switch {
+		case errors.Is(err, process.ErrUnavailable):
+			// Not the processor's doing, and it has seen nothing of the task: another attempt is made when the database is back.
+			return nil, fmt.Errorf("%w: %w", errGivenBack, err)
+		case errors.Is(err, storage.ErrSlowHistory):
+			return nil, &historyTooLargeError{events: c.LastEventID, slow: true} // the next read would be as slow
+		}
+		return nil, err
 	}
 	for i := range h.events {
 		h.bytes += len(h.events[i].Payload) + len(h.events[i].Metadata)

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"sync"
@@ -33,9 +35,14 @@ type histories struct {
 	mu      sync.Mutex
 	waiting []*historyRead
 	reading bool
+	alone   sync.Mutex // held while readers are read one by one
 }
 
-// ReadHistory reads a part of a history.
+// ErrSlowHistory answers a read that PostgreSQL has given up at the statement_timeout.
+var ErrSlowHistory = errors.New("the history takes too long to read")
+
+// ReadHistory reads a part of a history: at most process.MaxHistoryEvents+1 events, which end with the one whose payload and
+// metadata make more than process.MaxHistoryBytes of them. More than either limit: the range holds more.
 func (s *Store) ReadHistory(key process.Key, rng HistoryRange) ([]Event, error) {
 	r := &historyRead{key: key, rng: rng, done: make(chan struct{})}
 	h := &s.histories
@@ -69,36 +76,120 @@ func (s *Store) readHistories() {
 	}
 }
 
+// The bounds of one read.
+const (
+	// historyTimeout is more than the statement_timeout, so that a slow read and a database that does not answer are told apart.
+	historyTimeout = 15 * time.Second
+	// One read for many is sent at most so much (each reader's share is not less than minShare). Who wants more is read alone.
+	maxBatchBytes = 64 << 20
+	minShare      = 256 << 10
+)
+
+// readBatch reads for many by one statement. Those whose history is larger than their share, and everybody of a read that failed
+// while its connection lives, are read alone: one bad reader costs the others a moment. It does not wait for these.
 func (s *Store) readBatch(reads []*historyRead) {
-	ctx, cancel := context.WithTimeout(s.stopped, 10*time.Second)
-	defer cancel()
-	var arg dbsqlc.ReadHistoriesParams
+	share := process.MaxHistoryBytes
+	if len(reads) > 1 {
+		share = min(share, max(maxBatchBytes/len(reads), minShare))
+	}
+	err := s.read(reads, share)
+	if err != nil && !lost(err) && len(reads) > 1 {
+		go s.readAlone(reads)
+		return
+	}
+	var large []*historyRead
+	for _, r := range reads {
+		if err == nil && share < process.MaxHistoryBytes && r.bytes() > share {
+			large = append(large, r)
+			continue
+		}
+		r.finish(historyError(r.key, err))
+	}
+	if len(large) > 0 {
+		go s.readAlone(large)
+	}
+}
+
+func (s *Store) readAlone(reads []*historyRead) {
+	s.histories.alone.Lock() // the other connections of the pool are for scans and batches
+	defer s.histories.alone.Unlock()
 	for n, r := range reads {
-		bound, limit := r.rng.Offset, r.rng.Limit
-		if r.rng.Backward && bound == 0 {
-			bound = math.MaxInt64
-		}
-		if limit < 0 || limit > process.MaxHistoryEvents+1 {
-			limit = process.MaxHistoryEvents + 1
-		}
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
-		arg.Namespaces = append(arg.Namespaces, r.key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, r.key.ProcessID)
-		arg.Bounds = append(arg.Bounds, bound)
-		arg.Limits = append(arg.Limits, int32(limit)) //nolint:gosec // bounded above
-		arg.Backwards = append(arg.Backwards, r.rng.Backward)
+		r.finish(historyError(r.key, s.read(reads[n:n+1], process.MaxHistoryBytes)))
+	}
+}
+
+// read reads once for all, each to so many bytes and the event that passes them.
+func (s *Store) read(reads []*historyRead, maxBytes int) error {
+	ctx, cancel := context.WithTimeout(s.stopped, historyTimeout)
+	defer cancel()
+	arg := dbsqlc.ReadHistoriesParams{MaxBytes: int64(maxBytes)}
+	for n, r := range reads {
+		addRange(&arg, n, r.key, r.rng)
+		r.events = nil
 	}
 	rows, err := s.q.ReadHistories(ctx, s.hot, arg)
 	for try := 1; err != nil && lost(err) && try <= int(s.hot.Config().MaxConns) && ctx.Err() == nil; try++ {
 		rows, err = s.q.ReadHistories(ctx, s.hot, arg) // each connection of the pool may be one that broke while it rested
 	}
+	if err != nil {
+		return err
+	}
 	for i := range rows {
-		r := &rows[i]
-		read := reads[r.Ord]
-		read.events = append(read.events, Event{EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload})
+		read := reads[rows[i].Ord]
+		read.events = append(read.events, eventOf(&rows[i]))
 	}
-	for _, r := range reads {
-		r.err = mapped("read history of "+r.key.String(), err)
-		close(r.done)
+	return nil
+}
+
+func addRange(arg *dbsqlc.ReadHistoriesParams, ord int, key process.Key, rng HistoryRange) {
+	bound, limit := rng.Offset, rng.Limit
+	if rng.Backward && bound == 0 {
+		bound = math.MaxInt64
 	}
+	if limit < 0 || limit > process.MaxHistoryEvents+1 {
+		limit = process.MaxHistoryEvents + 1
+	}
+	arg.Ords = append(arg.Ords, int32(ord)) //nolint:gosec // at most maxFlushItems
+	arg.Namespaces = append(arg.Namespaces, key.Namespace)
+	arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
+	arg.Bounds = append(arg.Bounds, bound)
+	arg.Limits = append(arg.Limits, int32(limit)) //nolint:gosec // bounded above
+	arg.Backwards = append(arg.Backwards, rng.Backward)
+}
+
+func eventOf(r *dbsqlc.ReadHistoriesRow) Event {
+	return Event{EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload}
+}
+
+// historyError is what a reader is told. Of a database that does not answer in time nothing is known, least of all of the history.
+func historyError(key process.Key, err error) error {
+	op := "read history of " + key.String()
+	switch state := sqlState(err); {
+	case err == nil:
+		return nil
+	case state == stateLockNotAvailable || state == stateDeadlock || state == stateSerialization:
+		return unavailable(op, err) // somebody alters the table
+	case state == stateQueryCanceled:
+		return fmt.Errorf("%s: %w (%w)", op, ErrSlowHistory, err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return unavailable(op, err)
+	}
+	return mapped(op, err)
+}
+
+func (r *historyRead) bytes() int {
+	n := 0
+	for i := range r.events {
+		n += len(r.events[i].Payload) + len(r.events[i].Metadata)
+	}
+	return n
+}
+
+// finish answers a reader. It is called once.
+func (r *historyRead) finish(err error) {
+	if err != nil {
+		r.events = nil
+	}
+	r.err = err
+	close(r.done)
 }

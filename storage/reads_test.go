@@ -180,3 +180,58 @@ func TestPutProcessOfNothing(t *testing.T) {
 	equal(t, "the row", []any{must(t, row, err).LastEventID, row.AuxState == nil, row.Metadata == nil}, "[0 true true]")
 	b.is("p", "RUNNING e0")
 }
+
+// Of a history that no message can hold a reader is sent no more than tells it so, and those who read at the same time are not harmed.
+func TestReadHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("small", events("a", "b"))
+	b.process("heavy")
+	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload, metadata)
+		SELECT namespace, process_id, n, 0, now(), convert_to(repeat('x', 1 << 20), 'UTF8'), '{"a":1}' FROM processes, generate_series(1, 40) n WHERE process_id = 'heavy'`)
+	b.exec("UPDATE processes SET last_event_id = 40 WHERE process_id = 'heavy'")
+	read := func(id string, rng storage.HistoryRange) string {
+		got, err := b.ReadHistory(key(id), rng)
+		if err != nil {
+			return err.Error()
+		}
+		if len(got) == 0 {
+			return "none"
+		}
+		return fmt.Sprintf("%d from %d", len(got), got[0].EventID)
+	}
+	for rng, want := range map[storage.HistoryRange]string{
+		{Limit: -1}:                           "8 from 1", // the eighth passes the limit, by the metadata
+		{Limit: -1, Backward: true}:           "8 from 40",
+		{Limit: 3, Offset: 5}:                 "3 from 6",
+		{Limit: 2, Offset: 9, Backward: true}: "2 from 8",
+	} {
+		equal(t, fmt.Sprintf("%+v", rng), read("heavy", rng), want)
+	}
+	all(40, func(i int) {
+		id, want := "small", "2 from 1"
+		if i%8 == 0 {
+			id, want = "heavy", "8 from 1"
+		}
+		if got := read(id, storage.HistoryRange{Limit: -1}); got != want {
+			t.Errorf("reader %d of %s: %s, want %s", i, id, got, want)
+		}
+	})
+}
+
+// A read that PostgreSQL refuses fails for whoever asked, not for those who read by the same statement.
+func TestReadHistoryOfABadReader(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", events("a", "b"))
+	all(40, func(i int) {
+		id := "p"
+		if i%10 == 0 {
+			id = "\x00"
+		}
+		got, err := b.ReadHistory(key(id), storage.HistoryRange{Limit: -1})
+		if bad := i%10 == 0; bad != (err != nil) || !bad && len(got) != 2 || errors.Is(err, process.ErrUnavailable) {
+			t.Errorf("reader %d: %d events, %v", i, len(got), err)
+		}
+	})
+}

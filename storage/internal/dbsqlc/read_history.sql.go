@@ -17,13 +17,23 @@ SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp", x.metadata, x.pa
                   unnest($5::int[]), unnest($6::bool[]))
        AS k(ord, namespace, process_id, bound, lim, backward)
  CROSS JOIN LATERAL (
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload FROM events e
-     WHERE NOT k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.bound
-     ORDER BY e.namespace, e.process_id, e.event_id LIMIT k.lim)
+   (SELECT s.event_id, s.task_id, s."timestamp", s.metadata, s.payload FROM (
+      SELECT r.event_id, r.task_id, r."timestamp", r.metadata, r.payload, r.size,
+             sum(r.size) OVER (ORDER BY r.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+        SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+               octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
+         WHERE NOT k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.bound
+         ORDER BY e.namespace, e.process_id, e.event_id LIMIT k.lim) r) s
+     WHERE s.total - s.size <= $7::bigint)
    UNION ALL
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload FROM events e
-     WHERE k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id < k.bound
-     ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim)) x
+   (SELECT s.event_id, s.task_id, s."timestamp", s.metadata, s.payload FROM (
+      SELECT r.event_id, r.task_id, r."timestamp", r.metadata, r.payload, r.size,
+             sum(r.size) OVER (ORDER BY r.event_id DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+        SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+               octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
+         WHERE k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id < k.bound
+         ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim) r) s
+     WHERE s.total - s.size <= $7::bigint)) x
 `
 
 type ReadHistoriesParams struct {
@@ -33,6 +43,7 @@ type ReadHistoriesParams struct {
 	Bounds     []int64
 	Limits     []int32
 	Backwards  []bool
+	MaxBytes   int64
 }
 
 type ReadHistoriesRow struct {
@@ -45,7 +56,8 @@ type ReadHistoriesRow struct {
 }
 
 // ReadHistories reads the events that attempts show their processors, for all attempts that wait for one by one statement.
-// Forward: event_id > bound, ascending; backward: event_id < bound, descending.
+// Forward: event_id > bound, ascending; backward: event_id < bound, descending. Of each reader it gives rows until their payloads
+// and metadata have passed max_bytes, and the row that passes it: nobody is sent gigabytes to learn that they are too many.
 func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesParams) ([]ReadHistoriesRow, error) {
 	rows, err := db.Query(ctx, readHistories,
 		arg.Ords,
@@ -54,6 +66,7 @@ func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesP
 		arg.Bounds,
 		arg.Limits,
 		arg.Backwards,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err

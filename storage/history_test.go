@@ -1,0 +1,34 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// Only a read that found no database may be made again as if nothing had happened; one that PostgreSQL gave up is named.
+func TestHistoryErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err               error
+		unavailable, slow bool
+	}{
+		{&pgconn.PgError{Code: stateQueryCanceled}, false, true},
+		{&pgconn.PgError{Code: stateLockNotAvailable}, true, false},
+		{&pgconn.PgError{Code: "57P01"}, true, false},
+		{&pgconn.PgError{Code: "53300"}, true, false},
+		{&pgconn.PgError{Code: "XX001"}, false, false},
+		{fmt.Errorf("acquire: %w", context.DeadlineExceeded), true, false},
+		{context.Canceled, true, false},
+		{errors.New("broken pipe"), true, false},
+	} {
+		err := historyError(process.Key{Namespace: "n", ProcessID: "p"}, tt.err)
+		if errors.Is(err, process.ErrUnavailable) != tt.unavailable || errors.Is(err, ErrSlowHistory) != tt.slow || !errors.Is(err, tt.err) {
+			t.Errorf("%v: %v", tt.err, err)
+		}
+	}
+}

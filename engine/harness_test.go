@@ -353,8 +353,8 @@ func (p *proxy) serve() {
 	}
 }
 
-func (p *proxy) pipe(from, to net.Conn, copy func(io.Writer, io.Reader) error) {
-	_ = copy(to, from)
+func (p *proxy) pipe(from, to net.Conn, hand func(io.Writer, io.Reader) error) {
+	_ = hand(to, from)
 	from.Close()
 	to.Close()
 	p.mu.Lock()

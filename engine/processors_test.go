@@ -29,10 +29,8 @@ func TestBadProcessors(t *testing.T) {
 		"panics": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			panic("ouch\x00")
 		}, process.ReasonPanic},
-		"panics with nil": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-			var r *progressorv1.Result
-			r.Events = nil //nolint:staticcheck // what a bug does
-			return nil, nil
+		"has a bug": {func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, []error{}[len(r.GetArgs())]
 		}, process.ReasonPanic},
 		"errs": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, errors.New("no\x00t today")

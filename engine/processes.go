@@ -20,40 +20,35 @@ func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, err
 	}
-	row, err := e.store.GetProcess(ctx, key)
-	if err == nil && row.Status == process.StatusInit && awaitInit > 0 {
+	rng := wire.RangeOf(r)
+	view, err := e.store.ViewProcess(ctx, key, rng)
+	if err == nil && view.Process.Status == process.StatusInit && awaitInit > 0 {
 		if err = e.awaitInit(ctx, key, awaitInit); err == nil {
-			row, err = e.store.GetProcess(ctx, key)
+			view, err = e.store.ViewProcess(ctx, key, rng)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	rng := wire.RangeOf(r)
-	var events []storage.Event
-	if rng.Limit != 0 && row.LastEventID > 0 {
-		if events, err = e.store.ReadHistory(key, rng); err != nil {
-			return nil, err
-		}
-		if len(events) > process.MaxHistoryEvents {
-			return nil, &process.InvalidError{Field: "range.limit", TooLarge: true, Message: fmt.Sprintf(
-				"the range holds more than %d events: set a limit, and go on from the last event_id as offset", process.MaxHistoryEvents)}
-		}
+	size := 0
+	for i := range view.Events {
+		size += len(view.Events[i].Payload) + len(view.Events[i].Metadata)
 	}
-	timers, err := e.store.GetTimers(ctx, key)
-	if err != nil {
-		return nil, err
+	if len(view.Events) > process.MaxHistoryEvents || size > process.MaxHistoryBytes {
+		return nil, &process.InvalidError{Field: "range.limit", TooLarge: true, Message: fmt.Sprintf(
+			"the range holds more than %d events or %d bytes: set a smaller limit (%d passes them), and go on from the last event_id as offset",
+			process.MaxHistoryEvents, process.MaxHistoryBytes, len(view.Events))}
 	}
-	return wire.Process(&row, events, timers, r)
+	return wire.Process(&view.Process, view.Events, view.Timers, r)
 }
 
 // awaitInit waits for the end of the INIT task of a process.
 func (e *Engine) awaitInit(ctx context.Context, key process.Key, timeout time.Duration) error {
-	tasks, _, err := e.store.TraceTasks(ctx, key, 0, 1)
-	if err != nil || len(tasks) == 0 {
+	trace, err := e.store.TraceTasks(ctx, key, 0, 1)
+	if err != nil || len(trace.Tasks) == 0 {
 		return err
 	}
-	_, err = e.AwaitTask(ctx, AwaitParams{Key: key, TaskID: tasks[0].TaskID, Timeout: timeout})
+	_, err = e.AwaitTask(ctx, AwaitParams{Key: key, TaskID: trace.Tasks[0].TaskID, Timeout: timeout})
 	return err
 }
 
@@ -64,8 +59,11 @@ const (
 	OrderChanged = "status_changed_time desc" // with a status that is neither INIT nor RUNNING
 )
 
-// maxListed bounds what one page of a list reads; a page that found less says where to go on.
-const maxListed = 20_000
+// The bounds of what one page of a list reads, in rows and in bytes; a page that found less says where to go on.
+const (
+	maxListed      = 20_000
+	maxListedBytes = 64 << 20
+)
 
 // ListParams is a page of a list of processes.
 type ListParams struct {
@@ -152,11 +150,13 @@ func readToken(text string, want listToken) (listToken, error) {
 	return t, nil
 }
 
-// listPage reads on in the order asked for until the page is full, the list ends, or maxListed rows were read.
+// listPage reads on in the order asked for until the page is full (of processes, or of bytes), the list ends, or
+// enough was read.
 func (e *Engine) listPage(ctx context.Context, p ListParams, order string, page storage.Page, size int) (found []storage.Process, last storage.Page, more bool, err error) {
 	filtered := p.Status != "" && order != OrderChanged
 	last = page
-	for read := 0; read < maxListed; {
+	full := 0 // bytes in the page
+	for read, bytes := 0, 0; read < maxListed && bytes < maxListedBytes; {
 		limit := size + 1
 		if filtered {
 			limit = max(limit, 1000)
@@ -174,20 +174,35 @@ func (e *Engine) listPage(ctx context.Context, p ListParams, order string, page 
 			return nil, last, false, err
 		}
 		read += len(rows)
+		chunk := 0
 		for _, row := range rows {
-			if len(found) == size {
+			if len(found) == size || full > storage.ListBytes {
 				return found, last, true, nil
 			}
 			last = pageOf(row, order)
+			chunk += rowBytes(row)
 			if !filtered || row.Status == p.Status {
 				found = append(found, row)
+				full += rowBytes(row)
 			}
 		}
-		if len(rows) < limit {
+		bytes += chunk
+		if len(rows) < limit && chunk <= storage.ListBytes {
 			return found, last, false, nil
+		}
+		if full > storage.ListBytes {
+			break
 		}
 	}
 	return found, last, true, nil
+}
+
+func rowBytes(row storage.Process) int {
+	n := len(row.AuxState) + len(row.Metadata)
+	if row.Detail != nil {
+		n += len(*row.Detail)
+	}
+	return n
 }
 
 func pageOf(row storage.Process, order string) storage.Page {
@@ -200,7 +215,8 @@ func pageOf(row storage.Process, order string) storage.Page {
 	return storage.Page{Time: row.CreatedTime, ID: row.ProcessID}
 }
 
-// TraceProcess lists the tasks of a process in task_id order, each with its events. PageSize: default 100, at most 1,000.
+// TraceProcess lists the tasks of a process in task_id order, each with its events. PageSize: default 100, at most 1,000. A page
+// ends at about 8 MiB, but holds a task at least.
 func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) ([]*progressorv1.Task, string, error) {
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, "", err
@@ -219,23 +235,23 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 	if _, err := e.store.GetProcess(ctx, key); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", key, err)
 	}
-	rows, events, err := e.store.TraceTasks(ctx, key, after, pageSize)
+	trace, err := e.store.TraceTasks(ctx, key, after, pageSize)
 	if err != nil {
 		return nil, "", err
 	}
 	byTask := map[int64][]storage.Event{}
-	for _, ev := range events {
+	for _, ev := range trace.Events {
 		byTask[ev.TaskID] = append(byTask[ev.TaskID], ev)
 	}
-	tasks := make([]*progressorv1.Task, len(rows))
-	for n := range rows {
-		if tasks[n], err = wire.Task(&rows[n], byTask[rows[n].TaskID]); err != nil {
+	tasks := make([]*progressorv1.Task, len(trace.Tasks))
+	for n := range trace.Tasks {
+		if tasks[n], err = wire.Task(&trace.Tasks[n], byTask[trace.Tasks[n].TaskID]); err != nil {
 			return nil, "", err
 		}
 	}
 	next := ""
-	if len(rows) == pageSize {
-		next = strconv.FormatInt(rows[len(rows)-1].TaskID, 10)
+	if trace.More {
+		next = strconv.FormatInt(trace.Tasks[len(trace.Tasks)-1].TaskID, 10)
 	}
 	return tasks, next, nil
 }

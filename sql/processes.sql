@@ -8,23 +8,39 @@ SELECT s.timer_name, s.scheduled_time, s.task_type,
   FROM schedule s WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.timer_name IS NOT NULL
  ORDER BY s.scheduled_time, s.task_id;
 
--- Lists are read in the order asked for, from a key on: no page depends on how many pages went before it.
+-- Lists are read in the order asked for, from a key on: no page depends on how many pages went before it. They give rows until
+-- what these hold has passed max_bytes, and the row that passes it.
 -- name: ListByCreated :many
-SELECT * FROM processes
- WHERE namespace COLLATE "POSIX" = @namespace::text AND removed_time IS NULL
-   AND (created_time, process_id COLLATE "POSIX") < (@before_time::timestamptz, @before_id::text)
- ORDER BY created_time DESC, process_id COLLATE "POSIX" DESC LIMIT @lim::int;
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+  SELECT r.*, sum(r.size) OVER (ORDER BY r.created_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.*, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+      FROM processes p
+     WHERE p.namespace COLLATE "POSIX" = @namespace::text AND p.removed_time IS NULL
+       AND (p.created_time, p.process_id COLLATE "POSIX") < (@before_time::timestamptz, @before_id::text)
+     ORDER BY p.created_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT @lim::int) r) q
+ WHERE q.total - q.size <= @max_bytes::bigint
+ ORDER BY q.created_time DESC, q.process_id COLLATE "POSIX" DESC;
 
 -- name: ListByID :many
-SELECT * FROM processes
- WHERE namespace = @namespace AND removed_time IS NULL AND process_id > @after_id::text
- ORDER BY namespace, process_id LIMIT @lim::int;
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+  SELECT r.*, sum(r.size) OVER (ORDER BY r.namespace, r.process_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.*, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+      FROM processes p
+     WHERE p.namespace = @namespace AND p.removed_time IS NULL AND p.process_id > @after_id::text
+     ORDER BY p.namespace, p.process_id LIMIT @lim::int) r) q
+ WHERE q.total - q.size <= @max_bytes::bigint
+ ORDER BY q.namespace, q.process_id;
 
 -- name: ListAttention :many
-SELECT * FROM processes
- WHERE namespace COLLATE "POSIX" = @namespace::text AND removed_time IS NULL AND attention = @status::process_status
-   AND (attention_time, process_id COLLATE "POSIX") < (@before_time::timestamptz, @before_id::text)
- ORDER BY attention_time DESC, process_id COLLATE "POSIX" DESC LIMIT @lim::int;
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+  SELECT r.*, sum(r.size) OVER (ORDER BY r.attention_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.*, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+      FROM processes p
+     WHERE p.namespace COLLATE "POSIX" = @namespace::text AND p.removed_time IS NULL AND p.attention = @status::process_status
+       AND (p.attention_time, p.process_id COLLATE "POSIX") < (@before_time::timestamptz, @before_id::text)
+     ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT @lim::int) r) q
+ WHERE q.total - q.size <= @max_bytes::bigint
+ ORDER BY q.attention_time DESC, q.process_id COLLATE "POSIX" DESC;
 
 -- PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
 -- imported as what its error has cancelled, so that a repair sets them; corrupted_by 0 stands for the error.

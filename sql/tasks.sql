@@ -18,11 +18,15 @@ SELECT namespace, process_id, task_id, task_type, status, 0, 0, ended_time, NULL
   FROM answers a WHERE a.namespace = @namespace AND a.process_id = @process_id AND a.task_id = @task_id) x
 LIMIT 1;
 
--- TraceTasks lists the tasks of one process in task_id order: the ended, the one that runs, the waiting.
+-- TraceTasks lists the tasks of one process in task_id order: the ended, the one that runs, the waiting. It gives rows until what
+-- these hold has passed max_bytes, and the row that passes it.
 -- name: TraceTasks :many
 SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
        coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
        x.response, x.failure, x.rejection FROM (
+ SELECT w.*, sum(w.size) OVER (ORDER BY w.task_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+ SELECT u.*, coalesce(octet_length(u.args), 0) + coalesce(octet_length(u.context), 0) + coalesce(octet_length(u.response), 0)
+             + coalesce(octet_length(u.failure::text), 0) + coalesce(octet_length(u.rejection::text), 0) AS size FROM (
   (SELECT namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time, running_time, finished_time, retry_interval, timer_name,
           idempotency_key, args, context, response, failure, rejection
      FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id AND t.task_id > @after_task_id
@@ -39,11 +43,18 @@ SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x
           s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
      FROM schedule s LEFT JOIN running r ON r.namespace = s.namespace AND r.process_id = s.process_id
     WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.task_id > @after_task_id
-    ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int)) x
- ORDER BY x.task_id LIMIT @lim::int;
+    ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int)) u
+  ORDER BY u.task_id LIMIT @lim::int) w) x
+ WHERE x.total - x.size <= @max_bytes::bigint
+ ORDER BY x.task_id;
 
--- TraceEvents reads the events of the tasks of one page of a trace.
+-- TraceEvents reads the events of the tasks of one page of a trace: all of the first of them, and of the others until all of it has
+-- passed max_bytes, with the event that passes it.
 -- name: TraceEvents :many
-SELECT event_id, task_id, "timestamp", metadata, payload FROM events
- WHERE namespace = @namespace AND process_id = @process_id AND task_id = ANY (@task_ids::bigint[])
- ORDER BY event_id;
+SELECT x.event_id, x.task_id, x."timestamp", x.metadata, x.payload FROM (
+  SELECT w.*, sum(w.size) OVER (ORDER BY w.task_id, w.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+           octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
+     WHERE e.namespace = @namespace AND e.process_id = @process_id AND e.task_id = ANY (@task_ids::bigint[])) w) x
+ WHERE x.task_id = @first_task_id::bigint OR x.total - x.size <= @max_bytes::bigint
+ ORDER BY x.task_id, x.event_id;

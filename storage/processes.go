@@ -17,6 +17,41 @@ func (s *Store) GetProcess(ctx context.Context, key process.Key) (Process, error
 	return row, noRow(mapped("get process "+key.String(), err), process.ErrProcessNotFound)
 }
 
+// View is a process with a part of its history and its pending timers, as they were at one moment.
+type View struct {
+	Process Process
+	Events  []Event
+	Timers  []Timer
+}
+
+// ViewProcess reads a process, or answers process.ErrProcessNotFound. Its events are bounded as ReadHistory bounds them. It does not
+// read with the attempts: whoever looks at a process does not hold up those who run it.
+func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRange) (View, error) {
+	var v View
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) (err error) {
+		v = View{}
+		v.Process, err = s.q.GetProcess(ctx, tx, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+		if err != nil {
+			return err
+		}
+		if rng.Limit != 0 && v.Process.LastEventID > 0 {
+			arg := dbsqlc.ReadHistoriesParams{MaxBytes: process.MaxHistoryBytes}
+			addRange(&arg, 0, key, rng)
+			rows, err := s.q.ReadHistories(ctx, tx, arg)
+			if err != nil {
+				return err
+			}
+			for i := range rows {
+				v.Events = append(v.Events, eventOf(&rows[i]))
+			}
+		}
+		v.Timers, err = s.q.GetTimers(ctx, tx, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+		return err
+	})
+	return v, noRow(mapped("view process "+key.String(), err), process.ErrProcessNotFound)
+}
+
 // GetTimers reads the pending timers of a process, soonest first.
 func (s *Store) GetTimers(ctx context.Context, key process.Key) ([]Timer, error) {
 	rows, err := s.q.GetTimers(ctx, s.general, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
@@ -42,11 +77,14 @@ func (p Page) before() (time.Time, string) {
 	return p.Time, p.ID
 }
 
-// ListByCreated lists processes, the newest first.
+// ListBytes is how much a list or a trace reads at a time: it ends with the row that passes it, even if more were asked for.
+const ListBytes = process.MaxHistoryBytes
+
+// ListByCreated lists processes, the newest first. Fewer than limit: these were all, or they passed ListBytes.
 func (s *Store) ListByCreated(ctx context.Context, namespace string, page Page, limit int) ([]Process, error) {
 	t, id := page.before()
 	rows, err := s.q.ListByCreated(ctx, s.general, dbsqlc.ListByCreatedParams{
-		Namespace: namespace, BeforeTime: t, BeforeID: id, Lim: int32(limit), //nolint:gosec // a page
+		Namespace: namespace, BeforeTime: t, BeforeID: id, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
 	})
 	return rows, mapped("list processes", err)
 }
@@ -54,7 +92,7 @@ func (s *Store) ListByCreated(ctx context.Context, namespace string, page Page, 
 // ListByID lists processes in the order of their ids.
 func (s *Store) ListByID(ctx context.Context, namespace string, page Page, limit int) ([]Process, error) {
 	rows, err := s.q.ListByID(ctx, s.general, dbsqlc.ListByIDParams{
-		Namespace: namespace, AfterID: page.ID, Lim: int32(limit), //nolint:gosec // a page
+		Namespace: namespace, AfterID: page.ID, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
 	})
 	return rows, mapped("list processes", err)
 }
@@ -63,7 +101,7 @@ func (s *Store) ListByID(ctx context.Context, namespace string, page Page, limit
 func (s *Store) ListAttention(ctx context.Context, namespace string, status process.Status, page Page, limit int) ([]Process, error) {
 	t, id := page.before()
 	rows, err := s.q.ListAttention(ctx, s.general, dbsqlc.ListAttentionParams{
-		Namespace: namespace, Status: status, BeforeTime: t, BeforeID: id, Lim: int32(limit), //nolint:gosec // a page
+		Namespace: namespace, Status: status, BeforeTime: t, BeforeID: id, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
 	})
 	return rows, mapped("list processes", err)
 }

@@ -72,17 +72,18 @@ func TestGetTaskAndTrace(t *testing.T) {
 	b.process("p", events("a", "b"), timer(time.Hour))
 	c := b.claim("p", keyed("k", "x"))
 	w := b.call("p")
-	tasks, evs, err := b.TraceTasks(t.Context(), key("p"), 0, 10)
+	trace, err := b.TraceTasks(t.Context(), key("p"), 0, 10)
+	tasks, evs := must(t, trace, err).Tasks, trace.Events
 	text := ""
-	for _, task := range must(t, tasks, err) {
+	for _, task := range tasks {
 		text += fmt.Sprintf("%s %s#%d ", task.TaskType, task.Status, task.Attempt)
 	}
 	equal(t, "the trace", text, "INIT FINISHED#1 TIMEOUT BLOCKED#0 CALL RUNNING#1 CALL WAITING#0 ")
 	equal(t, "its events", []any{len(evs), evs[1].TaskID == tasks[0].TaskID, string(evs[1].Payload)}, "[2 true b]")
-	page, evs, err := b.TraceTasks(t.Context(), key("p"), tasks[1].TaskID, 1)
-	equal(t, "a page", []any{len(must(t, page, err)), page[0].TaskID, len(evs)}, []any{1, c.TaskID, 0})
-	page, _, err = b.TraceTasks(t.Context(), key("p"), w.TaskID, 1)
-	equal(t, "behind the end", len(must(t, page, err)), 0)
+	page, err := b.TraceTasks(t.Context(), key("p"), tasks[1].TaskID, 1)
+	equal(t, "a page", []any{len(must(t, page, err).Tasks), page.Tasks[0].TaskID, len(page.Events), page.More}, []any{1, c.TaskID, 0, true})
+	page, err = b.TraceTasks(t.Context(), key("p"), w.TaskID, 1)
+	equal(t, "behind the end", len(must(t, page, err).Tasks), 0)
 	for id, want := range map[int64]process.TaskStatus{tasks[0].TaskID: "FINISHED", c.TaskID: "RUNNING", w.TaskID: "WAITING"} {
 		task, err := b.GetTask(t.Context(), key("p"), id)
 		equal(t, "a task", must(t, task, err).Status, want)

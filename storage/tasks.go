@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -15,21 +16,57 @@ func (s *Store) GetTask(ctx context.Context, key process.Key, taskID int64) (Tas
 	return row, noRow(mapped("get task of "+key.String(), err), process.ErrTaskNotFound)
 }
 
-// TraceTasks lists the tasks of a process behind one of them, in task_id order, and the events of these tasks.
-func (s *Store) TraceTasks(ctx context.Context, key process.Key, after int64, limit int) ([]Task, []Event, error) {
+// Trace is a page of the tasks of a process in task_id order, with all the events of these tasks.
+type Trace struct {
+	Tasks  []Task
+	Events []Event
+	More   bool // there may be more tasks behind the last of these
+}
+
+// minTraceEvents is how much of a page is left to events, in bytes, where its tasks fill it.
+const minTraceEvents = 1 << 20
+
+// TraceTasks lists the tasks of a process behind one of them. A page ends at limit, or at about ListBytes.
+func (s *Store) TraceTasks(ctx context.Context, key process.Key, after int64, limit int) (Trace, error) {
 	rows, err := s.q.TraceTasks(ctx, s.general, dbsqlc.TraceTasksParams{
-		Namespace: key.Namespace, ProcessID: key.ProcessID, AfterTaskID: after, Lim: int32(limit), //nolint:gosec // a page
+		Namespace: key.Namespace, ProcessID: key.ProcessID, AfterTaskID: after, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
+	})
+	if err != nil || len(rows) == 0 {
+		return Trace{}, mapped("trace "+key.String(), err)
+	}
+	t := Trace{Tasks: make([]Task, len(rows))}
+	ids := make([]int64, len(rows))
+	size := 0
+	for n, r := range rows {
+		t.Tasks[n], ids[n] = Task(r), r.TaskID
+		size += len(r.Args) + len(r.Context) + len(r.Response) + len(r.Failure) + len(r.Rejection)
+	}
+	t.More = len(rows) == limit || size > ListBytes
+	budget := max(ListBytes-size, minTraceEvents)
+	t.Events, err = s.q.TraceEvents(ctx, s.general, dbsqlc.TraceEventsParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, TaskIds: ids, FirstTaskID: ids[0], MaxBytes: int64(budget),
 	})
 	if err != nil {
-		return nil, nil, mapped("trace "+key.String(), err)
+		return Trace{}, mapped("trace "+key.String(), err)
 	}
-	tasks := make([]Task, len(rows))
-	ids := make([]int64, len(rows))
-	for n, r := range rows {
-		tasks[n], ids[n] = Task(r), r.TaskID
+	t.cut(budget)
+	return t, nil
+}
+
+// cut drops the tasks whose events may not have been read to the end. Those of the first one have.
+func (t *Trace) cut(budget int) {
+	size := 0
+	for _, e := range t.Events {
+		size += len(e.Payload) + len(e.Metadata)
 	}
-	events, err := s.q.TraceEvents(ctx, s.general, dbsqlc.TraceEventsParams{Namespace: key.Namespace, ProcessID: key.ProcessID, TaskIds: ids})
-	return tasks, events, mapped("trace "+key.String(), err)
+	if size <= budget {
+		return
+	}
+	end := max(t.Events[len(t.Events)-1].TaskID, t.Tasks[0].TaskID+1)
+	before := func(id int64) bool { return id < end }
+	t.More = t.More || !before(t.Tasks[len(t.Tasks)-1].TaskID)
+	t.Tasks = slices.DeleteFunc(t.Tasks, func(task Task) bool { return !before(task.TaskID) })
+	t.Events = slices.DeleteFunc(t.Events, func(e Event) bool { return !before(e.TaskID) })
 }
 
 // TaskRef names a task whose end somebody waits for.

@@ -91,10 +91,15 @@ func (q *Queries) GetTimers(ctx context.Context, db DBTX, arg GetTimersParams) (
 }
 
 const listAttention = `-- name: ListAttention :many
-SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM processes
- WHERE namespace COLLATE "POSIX" = $1::text AND removed_time IS NULL AND attention = $2::process_status
-   AND (attention_time, process_id COLLATE "POSIX") < ($3::timestamptz, $4::text)
- ORDER BY attention_time DESC, process_id COLLATE "POSIX" DESC LIMIT $5::int
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.size, sum(r.size) OVER (ORDER BY r.attention_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+      FROM processes p
+     WHERE p.namespace COLLATE "POSIX" = $1::text AND p.removed_time IS NULL AND p.attention = $2::process_status
+       AND (p.attention_time, p.process_id COLLATE "POSIX") < ($3::timestamptz, $4::text)
+     ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT $5::int) r) q
+ WHERE q.total - q.size <= $6::bigint
+ ORDER BY q.attention_time DESC, q.process_id COLLATE "POSIX" DESC
 `
 
 type ListAttentionParams struct {
@@ -103,6 +108,7 @@ type ListAttentionParams struct {
 	BeforeTime time.Time
 	BeforeID   string
 	Lim        int32
+	MaxBytes   int64
 }
 
 func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionParams) ([]Process, error) {
@@ -112,6 +118,7 @@ func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionP
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.Lim,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err
@@ -148,10 +155,15 @@ func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionP
 }
 
 const listByCreated = `-- name: ListByCreated :many
-SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM processes
- WHERE namespace COLLATE "POSIX" = $1::text AND removed_time IS NULL
-   AND (created_time, process_id COLLATE "POSIX") < ($2::timestamptz, $3::text)
- ORDER BY created_time DESC, process_id COLLATE "POSIX" DESC LIMIT $4::int
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.size, sum(r.size) OVER (ORDER BY r.created_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+      FROM processes p
+     WHERE p.namespace COLLATE "POSIX" = $1::text AND p.removed_time IS NULL
+       AND (p.created_time, p.process_id COLLATE "POSIX") < ($2::timestamptz, $3::text)
+     ORDER BY p.created_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT $4::int) r) q
+ WHERE q.total - q.size <= $5::bigint
+ ORDER BY q.created_time DESC, q.process_id COLLATE "POSIX" DESC
 `
 
 type ListByCreatedParams struct {
@@ -159,15 +171,18 @@ type ListByCreatedParams struct {
 	BeforeTime time.Time
 	BeforeID   string
 	Lim        int32
+	MaxBytes   int64
 }
 
-// Lists are read in the order asked for, from a key on: no page depends on how many pages went before it.
+// Lists are read in the order asked for, from a key on: no page depends on how many pages went before it. They give rows until
+// what these hold has passed max_bytes, and the row that passes it.
 func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedParams) ([]Process, error) {
 	rows, err := db.Query(ctx, listByCreated,
 		arg.Namespace,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.Lim,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err
@@ -204,19 +219,30 @@ func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedP
 }
 
 const listByID = `-- name: ListByID :many
-SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM processes
- WHERE namespace = $1 AND removed_time IS NULL AND process_id > $2::text
- ORDER BY namespace, process_id LIMIT $3::int
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.size, sum(r.size) OVER (ORDER BY r.namespace, r.process_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+      FROM processes p
+     WHERE p.namespace = $1 AND p.removed_time IS NULL AND p.process_id > $2::text
+     ORDER BY p.namespace, p.process_id LIMIT $3::int) r) q
+ WHERE q.total - q.size <= $4::bigint
+ ORDER BY q.namespace, q.process_id
 `
 
 type ListByIDParams struct {
 	Namespace string
 	AfterID   string
 	Lim       int32
+	MaxBytes  int64
 }
 
 func (q *Queries) ListByID(ctx context.Context, db DBTX, arg ListByIDParams) ([]Process, error) {
-	rows, err := db.Query(ctx, listByID, arg.Namespace, arg.AfterID, arg.Lim)
+	rows, err := db.Query(ctx, listByID,
+		arg.Namespace,
+		arg.AfterID,
+		arg.Lim,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}

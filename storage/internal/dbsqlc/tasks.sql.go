@@ -88,15 +88,21 @@ func (q *Queries) GetTask(ctx context.Context, db DBTX, arg GetTaskParams) (GetT
 }
 
 const traceEvents = `-- name: TraceEvents :many
-SELECT event_id, task_id, "timestamp", metadata, payload FROM events
- WHERE namespace = $1 AND process_id = $2 AND task_id = ANY ($3::bigint[])
- ORDER BY event_id
+SELECT x.event_id, x.task_id, x."timestamp", x.metadata, x.payload FROM (
+  SELECT w.event_id, w.task_id, w.timestamp, w.metadata, w.payload, w.size, sum(w.size) OVER (ORDER BY w.task_id, w.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+           octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
+     WHERE e.namespace = $1 AND e.process_id = $2 AND e.task_id = ANY ($3::bigint[])) w) x
+ WHERE x.task_id = $4::bigint OR x.total - x.size <= $5::bigint
+ ORDER BY x.task_id, x.event_id
 `
 
 type TraceEventsParams struct {
-	Namespace string
-	ProcessID string
-	TaskIds   []int64
+	Namespace   string
+	ProcessID   string
+	TaskIds     []int64
+	FirstTaskID int64
+	MaxBytes    int64
 }
 
 type TraceEventsRow struct {
@@ -107,9 +113,16 @@ type TraceEventsRow struct {
 	Payload   []byte
 }
 
-// TraceEvents reads the events of the tasks of one page of a trace.
+// TraceEvents reads the events of the tasks of one page of a trace: all of the first of them, and of the others until all of it has
+// passed max_bytes, with the event that passes it.
 func (q *Queries) TraceEvents(ctx context.Context, db DBTX, arg TraceEventsParams) ([]TraceEventsRow, error) {
-	rows, err := db.Query(ctx, traceEvents, arg.Namespace, arg.ProcessID, arg.TaskIds)
+	rows, err := db.Query(ctx, traceEvents,
+		arg.Namespace,
+		arg.ProcessID,
+		arg.TaskIds,
+		arg.FirstTaskID,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +151,9 @@ const traceTasks = `-- name: TraceTasks :many
 SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
        coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
        x.response, x.failure, x.rejection FROM (
+ SELECT w.namespace, w.process_id, w.task_id, w.task_type, w.status, w.attempt, w.priority, w.scheduled_time, w.running_time, w.finished_time, w.retry_interval, w.timer_name, w.idempotency_key, w.args, w.context, w.response, w.failure, w.rejection, w.size, sum(w.size) OVER (ORDER BY w.task_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+ SELECT u.namespace, u.process_id, u.task_id, u.task_type, u.status, u.attempt, u.priority, u.scheduled_time, u.running_time, u.finished_time, u.retry_interval, u.timer_name, u.idempotency_key, u.args, u.context, u.response, u.failure, u.rejection, coalesce(octet_length(u.args), 0) + coalesce(octet_length(u.context), 0) + coalesce(octet_length(u.response), 0)
+             + coalesce(octet_length(u.failure::text), 0) + coalesce(octet_length(u.rejection::text), 0) AS size FROM (
   (SELECT namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time, running_time, finished_time, retry_interval, timer_name,
           idempotency_key, args, context, response, failure, rejection
      FROM tasks t WHERE t.namespace = $1 AND t.process_id = $2 AND t.task_id > $3
@@ -154,8 +170,10 @@ SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x
           s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
      FROM schedule s LEFT JOIN running r ON r.namespace = s.namespace AND r.process_id = s.process_id
     WHERE s.namespace = $1 AND s.process_id = $2 AND s.task_id > $3
-    ORDER BY s.namespace, s.process_id, s.task_id LIMIT $4::int)) x
- ORDER BY x.task_id LIMIT $4::int
+    ORDER BY s.namespace, s.process_id, s.task_id LIMIT $4::int)) u
+  ORDER BY u.task_id LIMIT $4::int) w) x
+ WHERE x.total - x.size <= $5::bigint
+ ORDER BY x.task_id
 `
 
 type TraceTasksParams struct {
@@ -163,6 +181,7 @@ type TraceTasksParams struct {
 	ProcessID   string
 	AfterTaskID int64
 	Lim         int32
+	MaxBytes    int64
 }
 
 type TraceTasksRow struct {
@@ -186,13 +205,15 @@ type TraceTasksRow struct {
 	Rejection      json.RawMessage
 }
 
-// TraceTasks lists the tasks of one process in task_id order: the ended, the one that runs, the waiting.
+// TraceTasks lists the tasks of one process in task_id order: the ended, the one that runs, the waiting. It gives rows until what
+// these hold has passed max_bytes, and the row that passes it.
 func (q *Queries) TraceTasks(ctx context.Context, db DBTX, arg TraceTasksParams) ([]TraceTasksRow, error) {
 	rows, err := db.Query(ctx, traceTasks,
 		arg.Namespace,
 		arg.ProcessID,
 		arg.AfterTaskID,
 		arg.Lim,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err

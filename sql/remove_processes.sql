@@ -29,7 +29,8 @@ an AS (
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL, NULL FROM ds)
 SELECT i.ord::int AS ord FROM i;
 
--- PurgeHistory deletes up to lim events and tasks of each removed process; the answers to keyed requests stay in answers.
+-- PurgeHistory deletes up to lim events and tasks of each removed process. Of requests answers keeps the answers to those that have
+-- a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 -- It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
 -- name: PurgeHistory :one
 WITH k AS MATERIALIZED (
@@ -50,7 +51,8 @@ t AS (
 an AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, failure, rejection)
   SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection
-    FROM t WHERE idempotency_key IS NOT NULL
+    FROM t WHERE task_type IN ('CALL', 'NOTIFY', 'INIT', 'REPAIR')
+     AND (idempotency_key IS NOT NULL OR finished_time > statement_timestamp() - interval '1 minute')
   ON CONFLICT DO NOTHING)
 SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t))::bigint AS deleted;
 

@@ -24,6 +24,7 @@ func TestRemoveAnswersEverybody(t *testing.T) {
 	b.save(end(ended, storage.Finished, func(c *storage.Completion) { c.Response = []byte("kept") }))
 	forgotten := b.claim("p")
 	b.save(end(forgotten, storage.Finished))
+	b.exec("UPDATE tasks SET finished_time = now() - interval '2 minutes' WHERE task_id = $1", forgotten.TaskID)
 	runs, waits := b.claim("p"), b.call("p")
 	b.remove("p")
 	b.is("p", "none")
@@ -106,7 +107,20 @@ func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
 	b.exec("UPDATE processes SET last_event_id = 5000")
 	b.remove("p")
 	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
-	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers"), 3000)
+	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers WHERE task_type = 'CALL'"), 3000)
+}
+
+// Of a removed process the answers stay to keyed requests, and to what ended a moment ago; timers have no answers.
+func TestPurgeKeepsAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, idempotency_key, timer_name)
+		SELECT namespace, process_id, nextval('task_ids'), x.task_type::task_type, 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now() - x.ago * interval '1 second', x.k, x.timer FROM tasks,
+		(VALUES ('CALL', 0, NULL, NULL), ('CALL', 90, NULL, NULL), ('CALL', 90, 'k', NULL), ('NOTIFY', 30, NULL, NULL), ('TIMEOUT', 0, NULL, ''), ('REPAIR', 30, NULL, NULL)) x(task_type, ago, k, timer)`)
+	b.remove("p")
+	equal(t, "answers", ask[string](b, "SELECT string_agg(task_type::text || extract(epoch FROM now() - ended_time)::int / 30, ' ' ORDER BY task_id) FROM answers"),
+		"INIT0 CALL0 CALL3 NOTIFY1 REPAIR1")
 }
 
 // Operators that remove one process at once, beside its own end: one wins, the others are told.

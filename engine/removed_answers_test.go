@@ -1,0 +1,54 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// Who waits on another node is answered although the process goes right after the call, with its history.
+func TestAnswerOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	p := by{initTask: words, callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if err := g.pass(ctx, r, true); err != nil {
+			return nil, err
+		}
+		return words(ctx, r)
+	}}
+	a, b := start(t, dsn, p), start(t, dsn, p)
+	a.started(t, "p")
+	call := a.calling("p", "remove 0s")
+	task := receive(t, "the call runs", g.entered).GetTaskId()
+	type awaited struct {
+		task *progressorv1.Task
+		err  error
+	}
+	got := make(chan awaited, 1)
+	go func() {
+		task, err := b.AwaitTask(context.Background(), engine.AwaitParams{Key: key("p"), TaskID: task, Timeout: patience})
+		got <- awaited{task, err}
+	}()
+	rows := look(t, dsn)
+	g.release()
+	if res := receive(t, "the answer on a", call); res.err != nil {
+		t.Fatalf("%+v", res)
+	}
+	eventually(t, "the process is gone", func() bool { return rows.count(t, "SELECT count(*) FROM processes") == 0 })
+	if w := receive(t, "the answer on b", got); w.err != nil || string(w.task.GetResponse()) != "remove 0s" {
+		t.Errorf("%v, %v", w.task, w.err)
+	}
+	// One that comes later is told too; timers keep no answers.
+	if w, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: task}); err != nil || w.GetFinishedTime() == nil {
+		t.Errorf("%v, %v", w, err)
+	}
+	if got := rows.count(t, "SELECT count(*) FROM answers WHERE task_type NOT IN ('INIT', 'CALL') AND status <> $1", process.TaskStatusFinished); got != 0 {
+		t.Errorf("%d other answers", got)
+	}
+}

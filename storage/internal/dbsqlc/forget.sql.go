@@ -32,7 +32,10 @@ func (q *Queries) ForgetAnswers(ctx context.Context, db DBTX, arg ForgetAnswersP
 
 const forgetRequests = `-- name: ForgetRequests :execrows
 DELETE FROM requests WHERE request_id = ANY (ARRAY(
-  SELECT r.request_id FROM requests r WHERE r.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond' LIMIT $2::int))
+  SELECT r.request_id FROM requests r WHERE r.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
+     AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[r.namespace]) AND s.process_id = r.process_id AND s.task_id = r.task_id)
+     AND NOT EXISTS (SELECT 1 FROM running u WHERE u.namespace = ANY (ARRAY[r.namespace]) AND u.process_id = r.process_id AND u.task_id = r.task_id)
+   LIMIT $2::int))
 `
 
 type ForgetRequestsParams struct {
@@ -40,7 +43,8 @@ type ForgetRequestsParams struct {
 	Lim         int32
 }
 
-// ForgetRequests drops idempotency keys that are older than their retention, lim at a time.
+// ForgetRequests drops idempotency keys that are older than their retention, lim at a time; never that of a task which waits or runs
+// still: who repeats such a request would start it twice.
 func (q *Queries) ForgetRequests(ctx context.Context, db DBTX, arg ForgetRequestsParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetRequests, arg.RetentionUs, arg.Lim)
 	if err != nil {

@@ -1,3 +1,4 @@
+-- GetTask reads a task at any point of its life. A timer that waits while its process is busy is BLOCKED.
 -- name: GetTask :one
 SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
        coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
@@ -10,7 +11,12 @@ SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority, 
        idempotency_key, args, context, NULL, NULL, NULL
   FROM running r WHERE r.namespace = @namespace AND r.process_id = @process_id AND r.task_id = @task_id
 UNION ALL
-SELECT s.namespace, s.process_id, s.task_id, s.task_type, 'WAITING', s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
+SELECT s.namespace, s.process_id, s.task_id, s.task_type,
+       CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time'
+                 AND (EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
+                      OR EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))
+            THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
+       s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
        s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
   FROM schedule s WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.task_id = @task_id
 UNION ALL

@@ -84,7 +84,7 @@ func TestGetTaskAndTrace(t *testing.T) {
 	equal(t, "a page", []any{len(must(t, page, err).Tasks), page.Tasks[0].TaskID, len(page.Events), page.More}, []any{1, c.TaskID, 0, true})
 	page, err = b.TraceTasks(t.Context(), key("p"), w.TaskID, 1)
 	equal(t, "behind the end", len(must(t, page, err).Tasks), 0)
-	for id, want := range map[int64]process.TaskStatus{tasks[0].TaskID: "FINISHED", c.TaskID: "RUNNING", w.TaskID: "WAITING"} {
+	for id, want := range map[int64]process.TaskStatus{tasks[0].TaskID: "FINISHED", tasks[1].TaskID: "BLOCKED", c.TaskID: "RUNNING", w.TaskID: "WAITING"} {
 		task, err := b.GetTask(t.Context(), key("p"), id)
 		equal(t, "a task", must(t, task, err).Status, want)
 		equal(t, "its end", task.FinishedTime.Unix() == 0, want != "FINISHED")

@@ -25,7 +25,12 @@ SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority, 
        idempotency_key, args, context, NULL, NULL, NULL
   FROM running r WHERE r.namespace = $1 AND r.process_id = $2 AND r.task_id = $3
 UNION ALL
-SELECT s.namespace, s.process_id, s.task_id, s.task_type, 'WAITING', s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
+SELECT s.namespace, s.process_id, s.task_id, s.task_type,
+       CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time'
+                 AND (EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
+                      OR EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))
+            THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
+       s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
        s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
   FROM schedule s WHERE s.namespace = $1 AND s.process_id = $2 AND s.task_id = $3
 UNION ALL
@@ -61,6 +66,7 @@ type GetTaskRow struct {
 	Rejection      json.RawMessage
 }
 
+// GetTask reads a task at any point of its life. A timer that waits while its process is busy is BLOCKED.
 func (q *Queries) GetTask(ctx context.Context, db DBTX, arg GetTaskParams) (GetTaskRow, error) {
 	row := db.QueryRow(ctx, getTask, arg.Namespace, arg.ProcessID, arg.TaskID)
 	var i GetTaskRow

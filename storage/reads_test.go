@@ -236,3 +236,17 @@ func TestReadHistoryOfABadReader(t *testing.T) {
 		}
 	})
 }
+
+// The connections for heartbeats and answers serve nothing that may wait.
+func TestKeptConnections(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	_, err := b.QueueDepths(t.Context(), []string{ns}, 10)
+	_, err2 := b.ReadRequests(t.Context(), process.RequestID(ns, "p", "k"))
+	must(t, 0, errors.Join(err, err2))
+	equal(t, "queries", ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor kept'
+		AND (query LIKE '%QueueDepths%' OR query LIKE '%ReadRequests%')`), 0)
+	equal(t, "where they are", ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor general'
+		AND query LIKE '%ReadRequests%'`), 1)
+}

@@ -132,7 +132,7 @@ type Depth struct {
 
 // QueueDepths tells how many tasks of each namespace could run now, counted to limit, and how long the oldest has waited.
 func (s *Store) QueueDepths(ctx context.Context, namespaces []string, limit int) ([]Depth, error) {
-	rows, err := s.q.QueueDepths(ctx, s.kept, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)}) //nolint:gosec // a bound
+	rows, err := s.q.QueueDepths(ctx, s.general, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)}) //nolint:gosec // a bound
 	depths := make([]Depth, len(rows))
 	for n, r := range rows {
 		depths[n] = Depth{Namespace: r.Namespace, Waiting: r.Waiting, Oldest: time.Duration(r.OldestUs) * time.Microsecond}

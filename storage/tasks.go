@@ -93,6 +93,6 @@ func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) ([]Answer, erro
 
 // ReadRequests finds what idempotent requests were accepted as. Unknown ones are missing.
 func (s *Store) ReadRequests(ctx context.Context, ids ...uuid.UUID) ([]Request, error) {
-	rows, err := s.q.ReadRequests(ctx, s.kept, ids)
+	rows, err := s.q.ReadRequests(ctx, s.general, ids)
 	return rows, mapped("read requests", err)
 }

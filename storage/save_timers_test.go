@@ -136,3 +136,29 @@ func TestTimerInBackOffIsReplaced(t *testing.T) {
 	b.save(end(&c[0], storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, broken("x")))
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT waits for time#0, CALL FINISHED, TIMEOUT n waits for time#1")
 }
+
+// A timer whose turn has come already, and that waits like a call, does not run if the result before it cancels it.
+func TestTimerWithATurnIsCancelled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, waits := range []string{"process", "place"} {
+		for action, change := range map[string]func(*storage.Completion){
+			"set": timer(time.Hour), "unset": func(c *storage.Completion) { c.UnsetTimers = true },
+		} {
+			id := waits + action
+			left := map[string]string{"set": ", TIMEOUT waits for time#0"}[action]
+			b.process(id, timer(time.Hour))
+			c := b.claim(id)
+			b.exec("UPDATE schedule SET waits_for = $2::text::waits_for, scheduled_time = now() WHERE process_id = $1", id, waits)
+			equal(t, id, b.save(end(c, storage.Finished, change)).Next == nil, true)
+			b.is(id, "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED"+left)
+
+			b.process(id+"+", timer(time.Hour))
+			c = b.claim(id + "+")
+			b.exec("UPDATE schedule SET waits_for = $2::text::waits_for, scheduled_time = now() WHERE process_id = $1", id+"+", waits)
+			b.call(id + "+")
+			b.save(end(c, storage.Finished, change, parked))
+			b.is(id+"+", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, CALL waits for place#0"+left)
+		}
+	}
+}

@@ -101,3 +101,23 @@ func TestLargeReads(t *testing.T) {
 	exec("DELETE FROM events")
 	exec("UPDATE processes SET last_event_id = 0")
 }
+
+// Timers over the limit of a process are an answer that cannot be stored, by name.
+func TestTooManyTimers(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})
+	n.started(t, "p")
+	set := func(letter string) string {
+		var b strings.Builder
+		for k := range 60 {
+			fmt.Fprintf(&b, "name %s%d 1h,", letter, k)
+		}
+		return b.String()
+	}
+	n.called(t, "p", set("a"))
+	n.called(t, "p", set("a"))
+	te := taskError(t, (<-n.calling("p", set("b"))).err)
+	if te.Failure.GetReason() != process.ReasonBadResponse || !strings.Contains(te.Failure.GetMessage(), "120 timers pending, at most 100") {
+		t.Errorf("%+v", te)
+	}
+}

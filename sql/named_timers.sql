@@ -22,3 +22,14 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, 
                   unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@ats::timestamptz[]), unnest(@afters_us::bigint[]))
        AS t(namespace, process_id, fencing_token, timer_name, timer_type, at, after_us)
   JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token;
+
+-- CheckTimers refuses the transaction where a process has more than max_timers pending after SetTimers; extra: 1 where SaveResult adds
+-- the default timer. There is no RAISE in plain SQL: the refusal is a number that is none, and says why.
+-- name: CheckTimers :exec
+SELECT CASE WHEN x.pending + t.extra > @max_timers::int
+            THEN (x.pending + t.extra)::text || ' timers pending, at most ' || @max_timers::int ELSE '0' END::int
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]), unnest(@extras::int[]))
+       AS t(namespace, process_id, fencing_token, extra)
+  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
+ CROSS JOIN LATERAL (SELECT count(*) AS pending FROM schedule s
+   WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.timer_name IS NOT NULL) x;

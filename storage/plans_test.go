@@ -61,6 +61,7 @@ func hotStatements() map[string]string {
 		"RetryTasks":      text(func(db dbsqlc.DBTX) error { return q.RetryTasks(ctx, db, dbsqlc.RetryTasksParams{}) }),
 		"DropTimers":      text(func(db dbsqlc.DBTX) error { return q.DropTimers(ctx, db, dbsqlc.DropTimersParams{}) }),
 		"SetTimers":       text(func(db dbsqlc.DBTX) error { return q.SetTimers(ctx, db, dbsqlc.SetTimersParams{}) }),
+		"CheckTimers":     text(func(db dbsqlc.DBTX) error { return q.CheckTimers(ctx, db, dbsqlc.CheckTimersParams{}) }),
 		"RestoreTimers":   text(func(db dbsqlc.DBTX) error { return q.RestoreTimers(ctx, db, dbsqlc.RestoreTimersParams{}) }),
 		"CancelScheduled": text(func(db dbsqlc.DBTX) error { return second(q.CancelScheduled(ctx, db, dbsqlc.CancelScheduledParams{})) }),
 		"PrepareInit":     text(func(db dbsqlc.DBTX) error { return second(q.PrepareInit(ctx, db, dbsqlc.PrepareInitParams{})) }),

@@ -2,6 +2,10 @@ package storage
 
 import (
 	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -15,15 +19,26 @@ type saveItem struct {
 }
 
 // SaveResult stores what an attempt leaves, under its fencing token. process.ErrFenced: another attempt has taken its place, and
-// nothing was stored. It returns when the result is durable.
+// nothing was stored. A *process.InvalidError: more timers would be pending than process.MaxTimers; nothing was stored either. It
+// returns when the result is durable.
 func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if c.removes() {
 		return s.saveRemoval(c)
 	}
 	it := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	err := s.submit(it)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return it.saved, err
+	}
+	if _, text, ok := strings.Cut(pg.Message, `"`); ok && strings.Contains(text, tooManyTimers) {
+		return it.saved, &process.InvalidError{Field: "result.named_timers", Message: strings.TrimSuffix(text, `"`)}
+	}
 	return it.saved, err
 }
+
+// tooManyTimers is what CheckTimers says.
+const tooManyTimers = " timers pending, at most "
 
 // saveStages are the statements of the saves of a flush. What an ordinary result does not need is not sent.
 func saveStages(s *Store, items []*saveItem) []stage {
@@ -43,6 +58,7 @@ func saveStages(s *Store, items []*saveItem) []stage {
 	}
 	if len(b.set.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.SetTimers(ctx, db, b.set) })
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.CheckTimers(ctx, db, b.check) })
 	}
 	if len(b.retry.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RetryTasks(ctx, db, b.retry) })
@@ -63,6 +79,7 @@ type saveBatch struct {
 	restore dbsqlc.RestoreTimersParams
 	drop    dbsqlc.DropTimersParams
 	set     dbsqlc.SetTimersParams
+	check   dbsqlc.CheckTimersParams
 	cancel  dbsqlc.CancelScheduledParams
 }
 
@@ -136,6 +153,9 @@ func (b *saveBatch) addTimers(c *Completion) {
 	for _, name := range c.UnsetNames {
 		b.addDrop(c, name, false)
 	}
+	if len(c.NamedTimers) > 0 {
+		b.addCheck(c)
+	}
 	for _, t := range lastOfEachName(c.NamedTimers) {
 		b.addDrop(c, t.Name, false)
 		at, after := t.when()
@@ -147,6 +167,19 @@ func (b *saveBatch) addTimers(c *Completion) {
 		b.set.Ats = append(b.set.Ats, at)
 		b.set.AftersUs = append(b.set.AftersUs, after)
 	}
+}
+
+// addCheck has the timers counted of a process that gets named ones: on every other way there is at most the default timer more.
+func (b *saveBatch) addCheck(c *Completion) {
+	extra := int32(0)
+	if c.Timer != nil {
+		extra = 1
+	}
+	b.check.MaxTimers = process.MaxTimers
+	b.check.Namespaces = append(b.check.Namespaces, c.Key.Namespace)
+	b.check.ProcessIds = append(b.check.ProcessIds, c.Key.ProcessID)
+	b.check.FencingTokens = append(b.check.FencingTokens, c.FencingToken)
+	b.check.Extras = append(b.check.Extras, extra)
 }
 
 // lastOfEachName drops timers that a later one of the same name replaces.

@@ -1,6 +1,8 @@
 package storage_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -161,4 +163,37 @@ func TestTimerWithATurnIsCancelled(t *testing.T) {
 			b.is(id+"+", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, CALL waits for place#0"+left)
 		}
 	}
+}
+
+// A process has at most so many timers: a result that sets one more is refused, and nothing of it is stored; others of its flush are.
+func TestTooManyTimers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	names := func(from, to int) (list []string) {
+		for n := from; n < to; n++ {
+			list = append(list, fmt.Sprint(n))
+		}
+		return list
+	}
+	b.process("p", named(time.Hour, names(0, process.MaxTimers-1)...))
+	b.process("q")
+	c, other := b.claim("p"), b.claim("q")
+	timers := func() int { return ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = 'p'") }
+	all(2, func(i int) {
+		if i == 0 {
+			b.save(end(other, storage.Finished, named(time.Hour, "n")))
+			return
+		}
+		_, err := b.SaveResult(end(c, storage.Finished, events("a"), timer(time.Hour), named(time.Hour, "new")))
+		var invalid *process.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != "result.named_timers" || invalid.Message != "101 timers pending, at most 100" {
+			t.Errorf("one too many: %v", err)
+		}
+	})
+	equal(t, "nothing of it", []any{timers(), ask[int](b, "SELECT count(*) FROM events")}, []any{process.MaxTimers - 1, 0})
+	b.is("q", "RUNNING e0: INIT FINISHED, CALL FINISHED, TIMEOUT n waits for time#0")
+	b.save(end(c, storage.Finished, timer(time.Hour), named(2*time.Hour, "0", "1")))
+	equal(t, "as many as may be", timers(), process.MaxTimers)
+	b.save(end(b.claim("p"), storage.Finished, named(time.Hour, "new"), func(c *storage.Completion) { c.UnsetNames = []string{"5"} }))
+	equal(t, "one for another", timers(), process.MaxTimers)
 }

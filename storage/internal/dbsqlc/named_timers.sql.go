@@ -10,6 +10,37 @@ import (
 	"time"
 )
 
+const checkTimers = `-- name: CheckTimers :exec
+SELECT CASE WHEN x.pending + t.extra > $1::int
+            THEN (x.pending + t.extra)::text || ' timers pending, at most ' || $1::int ELSE '0' END::int
+  FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::int[]))
+       AS t(namespace, process_id, fencing_token, extra)
+  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
+ CROSS JOIN LATERAL (SELECT count(*) AS pending FROM schedule s
+   WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.timer_name IS NOT NULL) x
+`
+
+type CheckTimersParams struct {
+	MaxTimers     int32
+	Namespaces    []string
+	ProcessIds    []string
+	FencingTokens []int64
+	Extras        []int32
+}
+
+// CheckTimers refuses the transaction where a process has more than max_timers pending after SetTimers; extra: 1 where SaveResult adds
+// the default timer. There is no RAISE in plain SQL: the refusal is a number that is none, and says why.
+func (q *Queries) CheckTimers(ctx context.Context, db DBTX, arg CheckTimersParams) error {
+	_, err := db.Exec(ctx, checkTimers,
+		arg.MaxTimers,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.FencingTokens,
+		arg.Extras,
+	)
+	return err
+}
+
 const dropTimers = `-- name: DropTimers :exec
 WITH i AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.fencing_token, t.timer_name, t.drop_all FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),

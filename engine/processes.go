@@ -17,6 +17,10 @@ import (
 // GetProcess reads a process with the events in a range (nil: all). awaitInit: while it is in INIT, wait for the end of that, at
 // most so long.
 func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration) (*progressorv1.Process, error) {
+	if err := e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, err
 	}
@@ -84,6 +88,10 @@ type listToken struct {
 
 // ListProcesses lists processes without their histories. A page may hold fewer than asked for, or none, and still have a next.
 func (e *Engine) ListProcesses(ctx context.Context, p ListParams) ([]*progressorv1.Process, string, error) {
+	if err := e.admit(); err != nil {
+		return nil, "", err
+	}
+	defer e.leave()
 	if _, err := e.namespace(ctx, p.Namespace); err != nil {
 		return nil, "", err
 	}
@@ -218,6 +226,10 @@ func pageOf(row storage.Process, order string) storage.Page {
 // TraceProcess lists the tasks of a process in task_id order, each with its events. PageSize: default 100, at most 1,000. A page
 // ends at about 8 MiB, but holds a task at least.
 func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) ([]*progressorv1.Task, string, error) {
+	if err := e.admit(); err != nil {
+		return nil, "", err
+	}
+	defer e.leave()
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, "", err
 	}
@@ -258,6 +270,10 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 
 // PutProcess imports a process with its history and timers; no processor runs.
 func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest, _ process.Actor) (*progressorv1.Process, error) {
+	if err := e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
 	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetProcessId()}
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, err
@@ -280,6 +296,10 @@ func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessReque
 
 // RemoveProcess deletes a process with everything it has, in whatever status, at once.
 func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, _ process.Actor) error {
+	if err := e.admit(); err != nil {
+		return err
+	}
+	defer e.leave()
 	ns, err := e.namespace(ctx, key.Namespace)
 	if err != nil {
 		return err

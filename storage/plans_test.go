@@ -105,7 +105,8 @@ func (n planNode) faults(statement string) (list []string) {
 	case "Hash Join", "Merge Join":
 		list = append(list, "has a "+n.Type)
 	case "Index Scan", "Index Only Scan", "Bitmap Index Scan":
-		if !strings.Contains(n.Condition, "process_id") && !slices.Contains(scanIndexes[n.Index], statement) {
+		whole := strings.Contains(n.Condition, "(namespace =") && strings.Contains(n.Condition, "(process_id =")
+		if !whole && !slices.Contains(scanIndexes[n.Index], statement) {
 			list = append(list, fmt.Sprintf("reads %s by %s where %q", n.Relation, n.Index, n.Condition))
 		}
 	case "Nested Loop":
@@ -186,6 +187,20 @@ func TestHotPlans(t *testing.T) {
 		b.exec("ANALYZE " + table)
 	}
 	look("analyzed")
+	// As autovacuum finds a busy database: hardly a row runs or waits, and their tables are full of dead ones.
+	b.exec("DELETE FROM running")
+	b.exec("DELETE FROM schedule WHERE process_id <> 'p1'")
+	for _, run := range []string{"ANALYZE", "VACUUM (TRUNCATE false, ANALYZE)"} {
+		b.exec(run + " running")
+		b.exec(run + " schedule")
+		b.exec(run + " processes")
+		look("drained, after " + run)
+	}
+	for _, table := range []string{"tasks", "processes"} {
+		b.exec("DELETE FROM " + table + " WHERE process_id <> ALL ('{p1,p2,p3}')")
+	}
+	b.exec("VACUUM ANALYZE processes")
+	look("few processes")
 }
 
 // A plan that reads too much is seen as one.

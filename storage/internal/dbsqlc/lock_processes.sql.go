@@ -29,7 +29,9 @@ type LockProcessesParams struct {
 // Here and in all statements of the hot path a table is joined by "namespace = ANY (ARRAY[x])", never by "namespace = x". The two
 // mean the same, but the first is no key of a merge join, so the planner has no use for a full index scan and reaches the table by
 // its primary key whatever its statistics say. With "= x" a plan made while running was empty read all of running in every flush:
-// 254 us a result instead of 50.
+// 254 us a result instead of 50. The third table of a join is a lateral read with LIMIT 1: joined plainly, the planner may join it
+// by process_id alone, from the second table, and leave its namespace for later. With that, a flush of 12 results read the whole
+// index of processes 12 times, and calls to 10,000 processes took half as much time again.
 func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) (int64, error) {
 	row := db.QueryRow(ctx, lockProcesses, arg.Namespaces, arg.ProcessIds)
 	var count int64

@@ -15,7 +15,7 @@ SELECT x.namespace, x.process_id, nextval('task_ids'), x.task_type, 'time', x.pr
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bool[]))
        AS t(namespace, process_id, fencing_token, keep_default)
   JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token AND r.task_type = 'REPAIR'
-  JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id AND p.status = 'ERROR'
+ CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.corrupted_by FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id AND p.status = 'ERROR' LIMIT 1) p
  CROSS JOIN LATERAL (
    SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.priority, k.scheduled_time, k.timer_name, coalesce(r.context, k.context) AS context
      FROM tasks k WHERE k.namespace = p.namespace AND k.process_id = p.process_id AND k.task_id = p.corrupted_by AND k.task_type IN ('TIMEOUT', 'REMOVE')

@@ -28,7 +28,7 @@ WITH i AS MATERIALIZED (
          AS t(ord, namespace, process_id, task_id, fencing_token, outcome, aux_state, metadata, event_count, response, failure, rejection,
               detail, timer_action, timer_type, timer_at, timer_after_us, promote, step_timeout_us)
     JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
-    JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id),
+   CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
 g AS (
   SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.old_status, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id,
          coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,

@@ -1,5 +1,7 @@
 -- name: GetProcess :one
-SELECT * FROM processes WHERE namespace = @namespace AND process_id = @process_id AND removed_time IS NULL;
+SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
+       created_time, removed_time, aux_state, metadata
+  FROM processes WHERE namespace = @namespace AND process_id = @process_id AND removed_time IS NULL;
 
 -- name: GetTimers :many
 SELECT s.timer_name, s.scheduled_time, s.task_type,
@@ -66,4 +68,6 @@ tc AS (
   SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'CANCELLED', 0, 0, t.at, statement_timestamp(), t.name, @context
     FROM p, ROWS FROM (unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[])) AS t(name, timer_type, at)
    WHERE p.status = 'ERROR')
-SELECT * FROM p;
+SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
+       created_time, removed_time, aux_state, metadata
+  FROM p;

@@ -86,7 +86,16 @@ func (s *Store) ListByCreated(ctx context.Context, namespace string, page Page, 
 	rows, err := s.q.ListByCreated(ctx, s.general, dbsqlc.ListByCreatedParams{
 		Namespace: namespace, BeforeTime: t, BeforeID: id, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
 	})
-	return rows, mapped("list processes", err)
+	return processesOf(rows), mapped("list processes", err)
+}
+
+// processesOf gives the rows of the lists, which are alike, one name.
+func processesOf[R dbsqlc.ListByCreatedRow | dbsqlc.ListByIDRow | dbsqlc.ListAttentionRow](rows []R) []Process {
+	list := make([]Process, len(rows))
+	for n := range rows {
+		list[n] = Process(rows[n])
+	}
+	return list
 }
 
 // ListByID lists processes in the order of their ids.
@@ -94,7 +103,7 @@ func (s *Store) ListByID(ctx context.Context, namespace string, page Page, limit
 	rows, err := s.q.ListByID(ctx, s.general, dbsqlc.ListByIDParams{
 		Namespace: namespace, AfterID: page.ID, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
 	})
-	return rows, mapped("list processes", err)
+	return processesOf(rows), mapped("list processes", err)
 }
 
 // ListAttention lists processes of a status that is neither INIT nor RUNNING, the last to come into it first.
@@ -103,7 +112,7 @@ func (s *Store) ListAttention(ctx context.Context, namespace string, status proc
 	rows, err := s.q.ListAttention(ctx, s.general, dbsqlc.ListAttentionParams{
 		Namespace: namespace, Status: status, BeforeTime: t, BeforeID: id, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
 	})
-	return rows, mapped("list processes", err)
+	return processesOf(rows), mapped("list processes", err)
 }
 
 // Import is a process with its history, to be stored as it is.

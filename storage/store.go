@@ -21,7 +21,7 @@ import (
 // Rows of the tables are handed out as sqlc generates them.
 type (
 	// Process is a row of processes.
-	Process = dbsqlc.Process
+	Process = dbsqlc.GetProcessRow
 	// Task is a task at any point of its life.
 	Task = dbsqlc.GetTaskRow
 	// Event is a row of events as a trace shows it.

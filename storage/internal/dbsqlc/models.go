@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/progressor-engine/progressor/process"
 )
 
 // Units of isolation and policy: which processor, how to retry, how much at a time. Every node reads changes within a second.
@@ -40,40 +39,6 @@ type Node struct {
 	BeatTime time.Time
 	// true: the node is stopping; it ends what it runs and takes nothing new.
 	Draining bool
-}
-
-// One row for each process: a durable state machine that handles one task at a time.
-type Process struct {
-	// Namespace of the process; always the first part of a key.
-	Namespace string
-	// Identity within the namespace, 1 to 256 bytes. Ids that begin with ~ are the engine's own.
-	ProcessID string
-	// INIT until its first task has finished, then RUNNING; ERROR waits for a repair; COMPLETED and CANCELLED are ends.
-	Status process.Status
-	// The status before the last change; of a SUSPENDED process the status that a resume gives back.
-	PreviousStatus *process.Status
-	// When status changed last.
-	StatusChangedTime time.Time
-	// The status, where it is neither INIT nor RUNNING; else NULL. Lists by status use it: an index on status itself would slow every start.
-	Attention *process.Status
-	// status_changed_time where attention is set, else NULL.
-	AttentionTime *time.Time
-	// Of ERROR: why. The message of the first failure, or zombie detected.
-	Detail *string
-	// Of ERROR: task_id of the task that broke the process; 0 where it was imported so.
-	CorruptedBy *int64
-	// How many events it has: they are numbered 1, 2, 3, … without gaps.
-	LastEventID int64
-	// Empty for a plain process; else what the engine made of it (job, cron, flow).
-	Kind string
-	// When it was started or put.
-	CreatedTime time.Time
-	// When it was removed. For every request it is gone; its history is being deleted in batches, then this row goes.
-	RemovedTime *time.Time
-	// The processor's own state, opaque to the engine (bytes).
-	AuxState []byte
-	// Searchable attributes, a JSON object: set by the client at the start, replaced by the processor.
-	Metadata json.RawMessage
 }
 
 // Idempotent requests: who repeats one gets the answer of its task. Outlives the process.

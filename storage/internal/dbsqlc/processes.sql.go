@@ -14,7 +14,9 @@ import (
 )
 
 const getProcess = `-- name: GetProcess :one
-SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM processes WHERE namespace = $1 AND process_id = $2 AND removed_time IS NULL
+SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
+       created_time, removed_time, aux_state, metadata
+  FROM processes WHERE namespace = $1 AND process_id = $2 AND removed_time IS NULL
 `
 
 type GetProcessParams struct {
@@ -22,9 +24,27 @@ type GetProcessParams struct {
 	ProcessID string
 }
 
-func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams) (Process, error) {
+type GetProcessRow struct {
+	Namespace         string
+	ProcessID         string
+	Status            process.Status
+	PreviousStatus    *process.Status
+	StatusChangedTime time.Time
+	Attention         *process.Status
+	AttentionTime     *time.Time
+	Detail            *string
+	CorruptedBy       *int64
+	LastEventID       int64
+	Kind              string
+	CreatedTime       time.Time
+	RemovedTime       *time.Time
+	AuxState          []byte
+	Metadata          json.RawMessage
+}
+
+func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams) (GetProcessRow, error) {
 	row := db.QueryRow(ctx, getProcess, arg.Namespace, arg.ProcessID)
-	var i Process
+	var i GetProcessRow
 	err := row.Scan(
 		&i.Namespace,
 		&i.ProcessID,
@@ -92,8 +112,8 @@ func (q *Queries) GetTimers(ctx context.Context, db DBTX, arg GetTimersParams) (
 
 const listAttention = `-- name: ListAttention :many
 SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
-  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.size, sum(r.size) OVER (ORDER BY r.attention_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.attention_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
      WHERE p.namespace COLLATE "POSIX" = $1::text AND p.removed_time IS NULL AND p.attention = $2::process_status
        AND (p.attention_time, p.process_id COLLATE "POSIX") < ($3::timestamptz, $4::text)
@@ -111,7 +131,25 @@ type ListAttentionParams struct {
 	MaxBytes   int64
 }
 
-func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionParams) ([]Process, error) {
+type ListAttentionRow struct {
+	Namespace         string
+	ProcessID         string
+	Status            process.Status
+	PreviousStatus    *process.Status
+	StatusChangedTime time.Time
+	Attention         *process.Status
+	AttentionTime     *time.Time
+	Detail            *string
+	CorruptedBy       *int64
+	LastEventID       int64
+	Kind              string
+	CreatedTime       time.Time
+	RemovedTime       *time.Time
+	AuxState          []byte
+	Metadata          json.RawMessage
+}
+
+func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionParams) ([]ListAttentionRow, error) {
 	rows, err := db.Query(ctx, listAttention,
 		arg.Namespace,
 		arg.Status,
@@ -124,9 +162,9 @@ func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionP
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Process
+	var items []ListAttentionRow
 	for rows.Next() {
-		var i Process
+		var i ListAttentionRow
 		if err := rows.Scan(
 			&i.Namespace,
 			&i.ProcessID,
@@ -156,8 +194,8 @@ func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionP
 
 const listByCreated = `-- name: ListByCreated :many
 SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
-  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.size, sum(r.size) OVER (ORDER BY r.created_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.created_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
      WHERE p.namespace COLLATE "POSIX" = $1::text AND p.removed_time IS NULL
        AND (p.created_time, p.process_id COLLATE "POSIX") < ($2::timestamptz, $3::text)
@@ -174,9 +212,27 @@ type ListByCreatedParams struct {
 	MaxBytes   int64
 }
 
+type ListByCreatedRow struct {
+	Namespace         string
+	ProcessID         string
+	Status            process.Status
+	PreviousStatus    *process.Status
+	StatusChangedTime time.Time
+	Attention         *process.Status
+	AttentionTime     *time.Time
+	Detail            *string
+	CorruptedBy       *int64
+	LastEventID       int64
+	Kind              string
+	CreatedTime       time.Time
+	RemovedTime       *time.Time
+	AuxState          []byte
+	Metadata          json.RawMessage
+}
+
 // Lists are read in the order asked for, from a key on: no page depends on how many pages went before it. They give rows until
 // what these hold has passed max_bytes, and the row that passes it.
-func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedParams) ([]Process, error) {
+func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedParams) ([]ListByCreatedRow, error) {
 	rows, err := db.Query(ctx, listByCreated,
 		arg.Namespace,
 		arg.BeforeTime,
@@ -188,9 +244,9 @@ func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedP
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Process
+	var items []ListByCreatedRow
 	for rows.Next() {
-		var i Process
+		var i ListByCreatedRow
 		if err := rows.Scan(
 			&i.Namespace,
 			&i.ProcessID,
@@ -220,8 +276,8 @@ func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedP
 
 const listByID = `-- name: ListByID :many
 SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
-  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.size, sum(r.size) OVER (ORDER BY r.namespace, r.process_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.namespace, r.process_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
      WHERE p.namespace = $1 AND p.removed_time IS NULL AND p.process_id > $2::text
      ORDER BY p.namespace, p.process_id LIMIT $3::int) r) q
@@ -236,7 +292,25 @@ type ListByIDParams struct {
 	MaxBytes  int64
 }
 
-func (q *Queries) ListByID(ctx context.Context, db DBTX, arg ListByIDParams) ([]Process, error) {
+type ListByIDRow struct {
+	Namespace         string
+	ProcessID         string
+	Status            process.Status
+	PreviousStatus    *process.Status
+	StatusChangedTime time.Time
+	Attention         *process.Status
+	AttentionTime     *time.Time
+	Detail            *string
+	CorruptedBy       *int64
+	LastEventID       int64
+	Kind              string
+	CreatedTime       time.Time
+	RemovedTime       *time.Time
+	AuxState          []byte
+	Metadata          json.RawMessage
+}
+
+func (q *Queries) ListByID(ctx context.Context, db DBTX, arg ListByIDParams) ([]ListByIDRow, error) {
 	rows, err := db.Query(ctx, listByID,
 		arg.Namespace,
 		arg.AfterID,
@@ -247,9 +321,9 @@ func (q *Queries) ListByID(ctx context.Context, db DBTX, arg ListByIDParams) ([]
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Process
+	var items []ListByIDRow
 	for rows.Next() {
-		var i Process
+		var i ListByIDRow
 		if err := rows.Scan(
 			&i.Namespace,
 			&i.ProcessID,
@@ -283,7 +357,7 @@ WITH p AS (
   VALUES ($1, $2, $3::process_status, NULLIF($3::process_status, 'RUNNING'),
           CASE WHEN $3::process_status <> 'RUNNING' THEN statement_timestamp() END,
           CASE WHEN $3::process_status = 'ERROR' THEN NULLIF($4::text, '') END, CASE WHEN $3::process_status = 'ERROR' THEN 0 END, cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
-  ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata),
+  ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, ctid),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
   SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
@@ -299,7 +373,9 @@ tc AS (
   SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'CANCELLED', 0, 0, t.at, statement_timestamp(), t.name, $10
     FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at)
    WHERE p.status = 'ERROR')
-SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata FROM p
+SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
+       created_time, removed_time, aux_state, metadata
+  FROM p
 `
 
 type PutProcessParams struct {

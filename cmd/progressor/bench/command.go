@@ -22,6 +22,7 @@ type Command struct {
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
+	Rounds    int           `default:"1" placeholder:"N" help:"Measure each case and its baseline N times in turn, and report the round whose ratio (where there is none: whose rate) is the median. On a machine that others share, 3 or 5. Default: ${default}."`
 	Keys      string        `default:"both" enum:"off,on,both" placeholder:"off|on|both" help:"An idempotency key on every request of start, call and rpc. Default: ${default}."`
 	History   []string      `default:"none" enum:"none,full" placeholder:"none|full" help:"History that the processor is shown with a call. Default: ${default}."`
 	Events    int           `default:"40" placeholder:"N" help:"Events that a process has before the calls, with --history full. Default: ${default}."`
@@ -101,7 +102,7 @@ func (c *Command) check() error {
 	counts := map[string][]int{
 		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers},
 		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks}, "flat-clients": {c.FlatClients},
-		"in-flight": {c.InFlight}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events},
+		"in-flight": {c.InFlight}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events}, "rounds": {c.Rounds},
 	}
 	for name, values := range counts {
 		for _, n := range values {

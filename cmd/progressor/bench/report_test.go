@@ -146,3 +146,26 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+func TestMedianRound(t *testing.T) {
+	round := func(rate, ratio float64) []*Row {
+		row := &Row{OpsPerSecond: rate}
+		if ratio > 0 {
+			row.Ratio = &ratio
+		}
+		return []*Row{row}
+	}
+	for name, test := range map[string]struct {
+		rounds [][]*Row
+		want   float64
+	}{
+		"one":              {[][]*Row{round(5, 0)}, 5},
+		"by rate":          {[][]*Row{round(5, 0), round(9, 0), round(7, 0)}, 7},
+		"by ratio":         {[][]*Row{round(5, 3), round(9, 2), round(7, 1)}, 9},
+		"two, the quicker": {[][]*Row{round(5, 3), round(9, 2)}, 5},
+	} {
+		if got := medianRound(test.rounds)[0].OpsPerSecond; got != test.want {
+			t.Errorf("%s: the round of %v, want %v", name, got, test.want)
+		}
+	}
+}

@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 
 	"github.com/schollz/progressbar/v3"
 )
@@ -31,17 +33,49 @@ func (r *runner) measure(ctx context.Context) error {
 	if r.env.Terminal {
 		bar = r.env.Stderr
 	}
-	r.bar = progressbar.NewOptions(len(plan), progressbar.OptionSetWriter(bar), progressbar.OptionSetWidth(20),
+	r.bar = progressbar.NewOptions(len(plan)*r.command.Rounds, progressbar.OptionSetWriter(bar), progressbar.OptionSetWidth(20),
 		progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
 	for _, p := range plan {
-		r.step(p.variant.String())
-		if err := p.workload.run(r, ctx, p.variant); err != nil {
+		if err := r.rounds(ctx, p); err != nil {
 			_ = r.bar.Exit()
 			return fmt.Errorf("bench %s: %w", p.variant, err)
 		}
-		_ = r.bar.Add(1)
 	}
 	return nil
+}
+
+// rounds measures a case and its baseline as often as the flags ask for, in turn, and keeps the median round.
+func (r *runner) rounds(ctx context.Context, p planned) error {
+	before := r.report.Rows
+	var rounds [][]*Row
+	for range r.command.Rounds {
+		if r.command.Rounds > 1 {
+			clear(r.baselines) // each round has its own
+		}
+		r.step(p.variant.String())
+		r.report.Rows = nil
+		err := p.workload.run(r, ctx, p.variant)
+		rounds = append(rounds, r.report.Rows)
+		if err != nil {
+			r.report.Rows = append(before, r.report.Rows...)
+			return err
+		}
+		_ = r.bar.Add(1)
+	}
+	r.report.Rows = append(before, medianRound(rounds)...)
+	return nil
+}
+
+// medianRound is the round whose first row has the median ratio, or rate where there is none.
+func medianRound(rounds [][]*Row) []*Row {
+	slices.SortFunc(rounds, func(a, b []*Row) int {
+		x, y := a[0], b[0]
+		if x.Ratio != nil && y.Ratio != nil {
+			return cmp.Compare(*x.Ratio, *y.Ratio)
+		}
+		return cmp.Compare(x.OpsPerSecond, y.OpsPerSecond)
+	})
+	return rounds[len(rounds)/2]
 }
 
 // step shows what is being done.

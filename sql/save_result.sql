@@ -7,7 +7,7 @@
 -- It goes into running where the item may go on (promote), else it waits for a place.
 -- (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
 -- What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
--- statement began, so nobody has moved it since. up reads no more of f than it needs: PostgreSQL keeps a copy of every joined row.
+-- statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.
 -- name: SaveResult :many
 WITH i AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,

@@ -114,7 +114,7 @@ func unfinishedWork(name string, content []byte) []string {
 
 var (
 	sqlComment = regexp.MustCompile(`--[^\n]*`)
-	sqlOffset  = regexp.MustCompile(`(?i)\boffset\b`)
+	sqlOffset  = regexp.MustCompile(`(?i)\boffset\s+[^\s0)]`) // OFFSET 0 skips nothing: it keeps a subquery whole
 )
 
 // sqlFile checks the queries. A column of that name would have to be quoted; there is none.

@@ -102,6 +102,7 @@ func TestFileCatches(t *testing.T) {
 		{"sleep under a fake clock", "engine/a_test.go",
 			"package engine\nimport (\n\"time\"\n\"testing/synctest\"\n)\nfunc TestA() { synctest.Test(t, func() { time.Sleep(1) }) }\n", ""},
 		{"sleep in a program", "cmd/progressor/a.go", "package main\nimport \"time\"\nfunc a() { time.Sleep(1) }\n", ""},
+		{"offset 0", "sql/a.sql", "SELECT * FROM (SELECT 1 OFFSET 0) one;\n", ""},
 		{"offset in a comment", "sql/a.sql", "-- never OFFSET\nSELECT 1;\n", ""},
 		{"offset in a migration", "migrations/00001_a.sql", "CREATE TABLE a (\"offset\" bigint);\n", ""},
 		{"printed text", "storage/a.go", "package storage\nimport \"fmt\"\nvar a = fmt.Sprintf(\"Select a process: %s\", \"x\")\n", ""},

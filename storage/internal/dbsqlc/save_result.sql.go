@@ -192,7 +192,7 @@ type SaveResultRow struct {
 // It goes into running where the item may go on (promote), else it waits for a place.
 // (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
 // What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
-// statement began, so nobody has moved it since. up reads no more of f than it needs: PostgreSQL keeps a copy of every joined row.
+// statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.
 // Events come with their own keys and find their item by its number, in a hashed subplan: a fenced item writes none.
 // A later row may wait for a place already: SearchTimers takes a timer that was due before a call of the same moment came.
 func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams) ([]SaveResultRow, error) {

@@ -1,6 +1,6 @@
 -- name: GetProcess :one
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
   FROM processes WHERE namespace = @namespace AND process_id = @process_id AND removed_time IS NULL;
 
 -- name: GetTimers :many
@@ -13,7 +13,7 @@ SELECT s.timer_name, s.scheduled_time, s.task_type,
 -- Lists are read in the order asked for, from a key on: no page depends on how many pages went before it. They give rows until
 -- what these hold has passed max_bytes, and the row that passes it.
 -- name: ListByCreated :many
-SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata, q.cancel_requested_time, q.cancel_reason FROM (
   SELECT r.*, sum(r.size) OVER (ORDER BY r.created_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
     SELECT p.*, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
@@ -24,7 +24,7 @@ SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_
  ORDER BY q.created_time DESC, q.process_id COLLATE "POSIX" DESC;
 
 -- name: ListByID :many
-SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata, q.cancel_requested_time, q.cancel_reason FROM (
   SELECT r.*, sum(r.size) OVER (ORDER BY r.namespace, r.process_id ROWS UNBOUNDED PRECEDING) AS total FROM (
     SELECT p.*, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
@@ -34,7 +34,7 @@ SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_
  ORDER BY q.namespace, q.process_id;
 
 -- name: ListAttention :many
-SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata, q.cancel_requested_time, q.cancel_reason FROM (
   SELECT r.*, sum(r.size) OVER (ORDER BY r.attention_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
     SELECT p.*, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
@@ -69,5 +69,5 @@ tc AS (
     FROM p, ROWS FROM (unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[])) AS t(name, timer_type, at)
    WHERE p.status = 'ERROR')
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
   FROM p;

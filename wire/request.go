@@ -48,6 +48,9 @@ func Process(p *storage.Process, history []storage.Event, timers []storage.Timer
 	if p.PreviousStatus != nil {
 		m.PreviousStatus = Status(*p.PreviousStatus)
 	}
+	if p.CancelRequestedTime != nil {
+		m.CancelRequestedTime, m.CancelReason = timestamppb.New(*p.CancelRequestedTime), deref(p.CancelReason)
+	}
 	for _, t := range timers {
 		status := process.TaskStatusWaiting
 		if t.Blocked {

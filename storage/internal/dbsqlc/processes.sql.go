@@ -15,7 +15,7 @@ import (
 
 const getProcess = `-- name: GetProcess :one
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
   FROM processes WHERE namespace = $1 AND process_id = $2 AND removed_time IS NULL
 `
 
@@ -25,21 +25,23 @@ type GetProcessParams struct {
 }
 
 type GetProcessRow struct {
-	Namespace         string
-	ProcessID         string
-	Status            process.Status
-	PreviousStatus    *process.Status
-	StatusChangedTime time.Time
-	Attention         *process.Status
-	AttentionTime     *time.Time
-	Detail            *string
-	CorruptedBy       *int64
-	LastEventID       int64
-	Kind              string
-	CreatedTime       time.Time
-	RemovedTime       *time.Time
-	AuxState          []byte
-	Metadata          json.RawMessage
+	Namespace           string
+	ProcessID           string
+	Status              process.Status
+	PreviousStatus      *process.Status
+	StatusChangedTime   time.Time
+	Attention           *process.Status
+	AttentionTime       *time.Time
+	Detail              *string
+	CorruptedBy         *int64
+	LastEventID         int64
+	Kind                string
+	CreatedTime         time.Time
+	RemovedTime         *time.Time
+	AuxState            []byte
+	Metadata            json.RawMessage
+	CancelRequestedTime *time.Time
+	CancelReason        *string
 }
 
 func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams) (GetProcessRow, error) {
@@ -61,6 +63,8 @@ func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams)
 		&i.RemovedTime,
 		&i.AuxState,
 		&i.Metadata,
+		&i.CancelRequestedTime,
+		&i.CancelReason,
 	)
 	return i, err
 }
@@ -111,9 +115,9 @@ func (q *Queries) GetTimers(ctx context.Context, db DBTX, arg GetTimersParams) (
 }
 
 const listAttention = `-- name: ListAttention :many
-SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
-  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.attention_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata, q.cancel_requested_time, q.cancel_reason FROM (
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.cancel_requested_time, r.cancel_reason, r.cancel_deadline, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.attention_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
      WHERE p.namespace COLLATE "POSIX" = $1::text AND p.removed_time IS NULL AND p.attention = $2::process_status
        AND (p.attention_time, p.process_id COLLATE "POSIX") < ($3::timestamptz, $4::text)
@@ -132,21 +136,23 @@ type ListAttentionParams struct {
 }
 
 type ListAttentionRow struct {
-	Namespace         string
-	ProcessID         string
-	Status            process.Status
-	PreviousStatus    *process.Status
-	StatusChangedTime time.Time
-	Attention         *process.Status
-	AttentionTime     *time.Time
-	Detail            *string
-	CorruptedBy       *int64
-	LastEventID       int64
-	Kind              string
-	CreatedTime       time.Time
-	RemovedTime       *time.Time
-	AuxState          []byte
-	Metadata          json.RawMessage
+	Namespace           string
+	ProcessID           string
+	Status              process.Status
+	PreviousStatus      *process.Status
+	StatusChangedTime   time.Time
+	Attention           *process.Status
+	AttentionTime       *time.Time
+	Detail              *string
+	CorruptedBy         *int64
+	LastEventID         int64
+	Kind                string
+	CreatedTime         time.Time
+	RemovedTime         *time.Time
+	AuxState            []byte
+	Metadata            json.RawMessage
+	CancelRequestedTime *time.Time
+	CancelReason        *string
 }
 
 func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionParams) ([]ListAttentionRow, error) {
@@ -181,6 +187,8 @@ func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionP
 			&i.RemovedTime,
 			&i.AuxState,
 			&i.Metadata,
+			&i.CancelRequestedTime,
+			&i.CancelReason,
 		); err != nil {
 			return nil, err
 		}
@@ -193,9 +201,9 @@ func (q *Queries) ListAttention(ctx context.Context, db DBTX, arg ListAttentionP
 }
 
 const listByCreated = `-- name: ListByCreated :many
-SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
-  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.created_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata, q.cancel_requested_time, q.cancel_reason FROM (
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.cancel_requested_time, r.cancel_reason, r.cancel_deadline, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.created_time DESC, r.process_id COLLATE "POSIX" DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
      WHERE p.namespace COLLATE "POSIX" = $1::text AND p.removed_time IS NULL
        AND (p.created_time, p.process_id COLLATE "POSIX") < ($2::timestamptz, $3::text)
@@ -213,21 +221,23 @@ type ListByCreatedParams struct {
 }
 
 type ListByCreatedRow struct {
-	Namespace         string
-	ProcessID         string
-	Status            process.Status
-	PreviousStatus    *process.Status
-	StatusChangedTime time.Time
-	Attention         *process.Status
-	AttentionTime     *time.Time
-	Detail            *string
-	CorruptedBy       *int64
-	LastEventID       int64
-	Kind              string
-	CreatedTime       time.Time
-	RemovedTime       *time.Time
-	AuxState          []byte
-	Metadata          json.RawMessage
+	Namespace           string
+	ProcessID           string
+	Status              process.Status
+	PreviousStatus      *process.Status
+	StatusChangedTime   time.Time
+	Attention           *process.Status
+	AttentionTime       *time.Time
+	Detail              *string
+	CorruptedBy         *int64
+	LastEventID         int64
+	Kind                string
+	CreatedTime         time.Time
+	RemovedTime         *time.Time
+	AuxState            []byte
+	Metadata            json.RawMessage
+	CancelRequestedTime *time.Time
+	CancelReason        *string
 }
 
 // Lists are read in the order asked for, from a key on: no page depends on how many pages went before it. They give rows until
@@ -263,6 +273,8 @@ func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedP
 			&i.RemovedTime,
 			&i.AuxState,
 			&i.Metadata,
+			&i.CancelRequestedTime,
+			&i.CancelReason,
 		); err != nil {
 			return nil, err
 		}
@@ -275,9 +287,9 @@ func (q *Queries) ListByCreated(ctx context.Context, db DBTX, arg ListByCreatedP
 }
 
 const listByID = `-- name: ListByID :many
-SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata FROM (
-  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.namespace, r.process_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+SELECT q.namespace, q.process_id, q.status, q.previous_status, q.status_changed_time, q.attention, q.attention_time, q.detail, q.corrupted_by, q.last_event_id, q.kind, q.created_time, q.removed_time, q.aux_state, q.metadata, q.cancel_requested_time, q.cancel_reason FROM (
+  SELECT r.namespace, r.process_id, r.status, r.previous_status, r.status_changed_time, r.attention, r.attention_time, r.detail, r.corrupted_by, r.last_event_id, r.kind, r.created_time, r.removed_time, r.aux_state, r.metadata, r.cancel_requested_time, r.cancel_reason, r.cancel_deadline, r.ctid, r.size, sum(r.size) OVER (ORDER BY r.namespace, r.process_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
       FROM processes p
      WHERE p.namespace = $1 AND p.removed_time IS NULL AND p.process_id > $2::text
      ORDER BY p.namespace, p.process_id LIMIT $3::int) r) q
@@ -293,21 +305,23 @@ type ListByIDParams struct {
 }
 
 type ListByIDRow struct {
-	Namespace         string
-	ProcessID         string
-	Status            process.Status
-	PreviousStatus    *process.Status
-	StatusChangedTime time.Time
-	Attention         *process.Status
-	AttentionTime     *time.Time
-	Detail            *string
-	CorruptedBy       *int64
-	LastEventID       int64
-	Kind              string
-	CreatedTime       time.Time
-	RemovedTime       *time.Time
-	AuxState          []byte
-	Metadata          json.RawMessage
+	Namespace           string
+	ProcessID           string
+	Status              process.Status
+	PreviousStatus      *process.Status
+	StatusChangedTime   time.Time
+	Attention           *process.Status
+	AttentionTime       *time.Time
+	Detail              *string
+	CorruptedBy         *int64
+	LastEventID         int64
+	Kind                string
+	CreatedTime         time.Time
+	RemovedTime         *time.Time
+	AuxState            []byte
+	Metadata            json.RawMessage
+	CancelRequestedTime *time.Time
+	CancelReason        *string
 }
 
 func (q *Queries) ListByID(ctx context.Context, db DBTX, arg ListByIDParams) ([]ListByIDRow, error) {
@@ -340,6 +354,8 @@ func (q *Queries) ListByID(ctx context.Context, db DBTX, arg ListByIDParams) ([]
 			&i.RemovedTime,
 			&i.AuxState,
 			&i.Metadata,
+			&i.CancelRequestedTime,
+			&i.CancelReason,
 		); err != nil {
 			return nil, err
 		}
@@ -357,7 +373,7 @@ WITH p AS (
   VALUES ($1, $2, $3::process_status, NULLIF($3::process_status, 'RUNNING'),
           CASE WHEN $3::process_status <> 'RUNNING' THEN statement_timestamp() END,
           CASE WHEN $3::process_status = 'ERROR' THEN NULLIF($4::text, '') END, CASE WHEN $3::process_status = 'ERROR' THEN 0 END, cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
-  ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, ctid),
+  ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
   SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
@@ -374,7 +390,7 @@ tc AS (
     FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at)
    WHERE p.status = 'ERROR')
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
   FROM p
 `
 
@@ -395,21 +411,23 @@ type PutProcessParams struct {
 }
 
 type PutProcessRow struct {
-	Namespace         string
-	ProcessID         string
-	Status            process.Status
-	PreviousStatus    *process.Status
-	StatusChangedTime time.Time
-	Attention         *process.Status
-	AttentionTime     *time.Time
-	Detail            *string
-	CorruptedBy       *int64
-	LastEventID       int64
-	Kind              string
-	CreatedTime       time.Time
-	RemovedTime       *time.Time
-	AuxState          []byte
-	Metadata          json.RawMessage
+	Namespace           string
+	ProcessID           string
+	Status              process.Status
+	PreviousStatus      *process.Status
+	StatusChangedTime   time.Time
+	Attention           *process.Status
+	AttentionTime       *time.Time
+	Detail              *string
+	CorruptedBy         *int64
+	LastEventID         int64
+	Kind                string
+	CreatedTime         time.Time
+	RemovedTime         *time.Time
+	AuxState            []byte
+	Metadata            json.RawMessage
+	CancelRequestedTime *time.Time
+	CancelReason        *string
 }
 
 // PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
@@ -447,6 +465,8 @@ func (q *Queries) PutProcess(ctx context.Context, db DBTX, arg PutProcessParams)
 		&i.RemovedTime,
 		&i.AuxState,
 		&i.Metadata,
+		&i.CancelRequestedTime,
+		&i.CancelReason,
 	)
 	return i, err
 }

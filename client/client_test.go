@@ -26,6 +26,8 @@ type scripted struct {
 	errs  []error
 	keys  []string
 	tasks []progressorv1.TaskStatus
+
+	streams []scriptedStream
 }
 
 func (s *scripted) next(key string) error {

@@ -123,6 +123,7 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 		e.waiters.recheck(d.completion.Key)
 		e.removals.Store(true)
 	}
+	e.tellWatchers(c, d, saved)
 	if saved.Deferred {
 		e.wakeAll()
 	}
@@ -144,6 +145,16 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 	}
 	if c.TaskType == process.TaskRepair && d.completion.Outcome == storage.Finished {
 		e.timers.wake() // timers may be due that the error had cancelled
+	}
+}
+
+// tellWatchers hands out the events of what was stored; of a change of status the database tells.
+func (e *Engine) tellWatchers(c *storage.Claim, d decision, saved storage.Saved) {
+	switch outcome := d.completion.Outcome; {
+	case saved.Now.IsZero() || saved.Status != c.Status || outcome == storage.Removed:
+		e.watchers.recheck(d.completion.Key)
+	case outcome == storage.Finished:
+		e.watchers.stored(&d.completion, saved.Now)
 	}
 }
 

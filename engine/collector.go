@@ -133,6 +133,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	e.log.Warn("zombie collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
 		"attempt", z.Attempt, "outcome", d.completion.Outcome)
 	e.waiters.recheck(d.completion.Key)
+	e.watchers.recheck(d.completion.Key)
 	if saved.Deferred || saved.Lost {
 		e.wakeAll()
 	}

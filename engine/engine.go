@@ -23,6 +23,7 @@ type Engine struct {
 	metrics  *engineMetrics
 	registry registry
 	waiters  *waiters
+	watchers *watchers
 	attempts *attempts
 	calls    *callPoller
 	timers   *timerPoller
@@ -47,7 +48,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{})}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
-	e.waiters = newWaiters(e)
+	e.waiters, e.watchers = newWaiters(e), newWatchers(e)
 	e.calls, e.timers = newCallPoller(e), newTimerPoller(e)
 	e.store.OnAdopt(e.adopt)
 	if _, err := e.store.RegisterNode(ctx, cfg.Address, cfg.Version); err != nil {
@@ -71,7 +72,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, newCollector(e).Run} {
 		takers.Go(func() error { return run(taking) })
 	}
-	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run} {
+	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	<-ctx.Done()

@@ -93,15 +93,22 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 		return h
 	}
 	grown := &knownHistory{whole: true, bytes: h.bytes, events: h.events} // h is not used any more: its array may grow
-	for n, e := range done.Events {
-		timestamp := e.Timestamp.Truncate(time.Microsecond) // as the column keeps it
-		if timestamp.IsZero() || timestamp.Equal(time.Unix(0, 0)) {
-			timestamp = next.RunningTime // storage puts its own time for none, and for the epoch
-		}
-		grown.events = append(grown.events, storage.Event{
-			EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata, Payload: e.Payload,
-		})
+	for _, e := range storedEvents(done, next.RunningTime) {
+		grown.events = append(grown.events, e)
 		grown.bytes += len(e.Payload) + len(e.Metadata)
 	}
 	return grown
+}
+
+// storedEvents are the events of a result as they stand in the database; now is when it was stored.
+func storedEvents(done *storage.Completion, now time.Time) []storage.Event {
+	events := make([]storage.Event, len(done.Events))
+	for n, e := range done.Events {
+		timestamp := e.Timestamp.Truncate(time.Microsecond) // as the column keeps it
+		if timestamp.IsZero() || timestamp.Equal(time.Unix(0, 0)) {
+			timestamp = now // storage puts its own time for none, and for the epoch
+		}
+		events[n] = storage.Event{EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata, Payload: e.Payload}
+	}
+	return events
 }

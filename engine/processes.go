@@ -310,5 +310,6 @@ func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, _ process.A
 	}
 	ns.metrics.removed(began)
 	e.waiters.recheck(key)
+	e.watchers.recheck(key)
 	return nil
 }

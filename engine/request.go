@@ -142,6 +142,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 	case storage.Postponed, storage.Replayed:
 	case storage.Repaired:
 		e.timers.wake()
+		e.watchers.recheck(key)
 		return ans, nil
 	default:
 		return Answer{}, refusal(r, p)

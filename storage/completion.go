@@ -99,6 +99,7 @@ func microseconds(us int64) time.Duration {
 // Saved is what became of a Completion.
 type Saved struct {
 	Status     process.Status // of the process, after it
+	Now        time.Time      // when it was stored: the time of events that have none; zero where that is not known
 	Next       *Claim         // the next task, already running here; without the columns of the process
 	Deferred   bool           // a next task is due but was not taken (Promote was false): the pollers must look
 	TimerDelay time.Duration  // until the new default timer is due; negative: there is none

@@ -252,7 +252,7 @@ func (b *saveBatch) save(ctx context.Context, db DB) error {
 }
 
 func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
-	saved := Saved{Status: r.Status, Deferred: r.Deferred, TimerDelay: -1}
+	saved := Saved{Status: r.Status, Now: r.Now, Deferred: r.Deferred, TimerDelay: -1}
 	if r.TimerDelayUs >= 0 {
 		saved.TimerDelay = microseconds(r.TimerDelayUs)
 	}

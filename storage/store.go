@@ -63,7 +63,7 @@ type Store struct {
 	pending   atomic.Int64  // operations under way in the lanes
 	hot       *pgxpool.Pool // scans, with the hot path's plans
 	general   *pgxpool.Pool // reads, lists, imports: default plans
-	kept      *pgxpool.Pool // heartbeats, answers and recovery: never starved by the others
+	kept      *pgxpool.Pool // heartbeats, answers, what is watched, and recovery: never starved by the others
 	metrics   *metrics
 	histories histories
 	nodeID    atomic.Int64
@@ -113,7 +113,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		settings map[string]string
 		name     string
 	}{
-		{&s.hot, 3, hotSettings, "hot"}, {&s.general, cfg.MaxConns, calmSettings, "general"}, {&s.kept, 2, hotSettings, "kept"},
+		{&s.hot, 3, hotSettings, "hot"}, {&s.general, cfg.MaxConns, calmSettings, "general"}, {&s.kept, 3, hotSettings, "kept"},
 	}
 	var watched []namedPool
 	for _, p := range pools {

@@ -36,6 +36,7 @@ type commands struct {
 	Get    getCmd    `cmd:"" group:"process" help:"Show a process, its timers and its history."`
 	List   listCmd   `cmd:"" group:"process" help:"List the processes of a namespace."`
 	Trace  traceCmd  `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
+	Watch  watchCmd  `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
 	Put    putCmd    `cmd:"" group:"process" help:"Import a process with its history."`
 	Remove removeCmd `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 

@@ -66,6 +66,7 @@ type fakeEngine struct {
 	process *progressorv1.Process
 	pages   []*progressorv1.ListProcessesResponse
 	tasks   []*progressorv1.Task
+	updates []*progressorv1.WatchProcessResponse
 }
 
 // serveFake returns a program whose engine is f.
@@ -121,6 +122,16 @@ func (f *fakeEngine) ListProcesses(_ context.Context, req *progressorv1.ListProc
 
 func (f *fakeEngine) TraceProcess(_ context.Context, req *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
 	return answer(f, req, &progressorv1.TraceProcessResponse{Tasks: f.tasks})
+}
+
+func (f *fakeEngine) WatchProcess(_ context.Context, req *progressorv1.WatchProcessRequest, stream *connect.ServerStream[progressorv1.WatchProcessResponse]) error {
+	f.last = req
+	for _, u := range f.updates {
+		if err := stream.Send(u); err != nil {
+			return err
+		}
+	}
+	return f.err
 }
 
 func (f *fakeEngine) PutProcess(_ context.Context, req *progressorv1.PutProcessRequest) (*progressorv1.PutProcessResponse, error) {

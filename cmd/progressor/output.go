@@ -43,6 +43,21 @@ func printMessage(w io.Writer, m proto.Message) error {
 	return err
 }
 
+// printLine writes one JSON document on a line of its own.
+func printLine(w io.Writer, m proto.Message) error {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil { // protojson's own spaces vary on purpose
+		return fmt.Errorf("compact JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
 // printJSON writes one JSON document of a value that is no message.
 func printJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)

@@ -23,7 +23,7 @@ import (
 )
 
 // later are the methods that a later release brings.
-var later = map[string]bool{"WatchProcess": true, "CancelProcess": true, "SuspendProcess": true, "ResumeProcess": true}
+var later = map[string]bool{"CancelProcess": true, "SuspendProcess": true, "ResumeProcess": true}
 
 func TestEveryMethodIsServed(t *testing.T) {
 	t.Parallel()
@@ -55,14 +55,6 @@ func TestEveryMethodIsServed(t *testing.T) {
 			}
 		}
 	}
-	stream, err := protocols(s.url)["grpc"].WatchProcess(t.Context(), &progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: "p"})
-	if err == nil {
-		for stream.Receive() {
-			t.Error("WatchProcess answered")
-		}
-		err = stream.Err()
-	}
-	requireCode(t, err, connect.CodeUnimplemented)
 }
 
 func TestIDsOfTheEngineAreOnlyRead(t *testing.T) {

@@ -46,16 +46,17 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
 		begin := time.Now()
 		procedure := conn.Spec().Procedure
+		stream := &validatedStream{StreamingHandlerConn: conn, valid: i.valid}
 		defer func() {
 			if r := recover(); r != nil {
 				err = i.caught(ctx, procedure, r)
 			}
 			if err != nil {
-				err = i.answer(ctx, procedure, err, nil)
+				err = i.answer(ctx, procedure, err, stream.last)
 			}
 			i.metrics.observe(procedure, err, time.Since(begin))
 		}()
-		return next(ctx, &validatedStream{conn, i.valid})
+		return next(ctx, stream)
 	}
 }
 
@@ -68,6 +69,7 @@ func (*interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connec
 type validatedStream struct {
 	connect.StreamingHandlerConn
 	valid *validation
+	last  any // the message that was received last: what an error is about
 }
 
 // Receive reads the next message.
@@ -75,6 +77,7 @@ func (s *validatedStream) Receive(message any) error {
 	if err := s.StreamingHandlerConn.Receive(message); err != nil {
 		return err
 	}
+	s.last = message
 	if err := s.valid.check(message); err != nil {
 		answered, _ := toConnect(err, message)
 		return answered

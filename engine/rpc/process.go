@@ -20,8 +20,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// processes serves ProcessService. What it does not have yet (WatchProcess, CancelProcess, SuspendProcess and
-// ResumeProcess) is answered UNIMPLEMENTED.
+// processes serves ProcessService. What it does not have yet (CancelProcess, SuspendProcess and ResumeProcess) is
+// answered UNIMPLEMENTED.
 type processes struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	engine *engine.Engine

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// WatchProcess passes on the events of a process behind one of them, each once and in order, and the process (without history and
+// timers) as it is at first and whenever its status has changed, after the events that were stored with the change. It returns nil
+// when the process is at its end or gone, and process.ErrUnavailable when the node stops.
+func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error) error {
+	if err := e.admit(); err != nil {
+		return err
+	}
+	defer e.leave()
+	if _, err := e.namespace(ctx, key.Namespace); err != nil {
+		return err
+	}
+	wt := e.watchers.register(key, after)
+	defer e.watchers.forget(wt)
+	for first := true; ; first = false {
+		var n news
+		select {
+		case n = <-wt.news:
+		case <-ctx.Done():
+			return fmt.Errorf("watch %s: %w", key, ctx.Err())
+		case <-e.drained:
+			return errDraining
+		}
+		if n.gone && first {
+			return fmt.Errorf("%s: %w", key, process.ErrProcessNotFound)
+		}
+		if ended, err := pass(n, send); ended || err != nil {
+			return err
+		}
+		e.watchers.passedOn(wt)
+	}
+}
+
+// pass sends news. ended: nothing can come after it.
+func pass(n news, send func(*progressorv1.WatchProcessResponse) error) (ended bool, err error) {
+	for _, event := range wire.Events(n.events) {
+		if err := send(&progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Event{Event: event}}); err != nil {
+			return false, err
+		}
+	}
+	if n.process == nil {
+		return n.gone, nil
+	}
+	p, err := wire.Process(n.process, nil, nil, nil)
+	if err == nil {
+		err = send(&progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Process{Process: p}})
+	}
+	return n.process.Status.Ended(), err
+}

@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// maxLooked is how many watched processes one query asks for; more take turns.
+	maxLooked = 1000
+	// minLookGap is the least time between two looks at processes of which this node knows that something is new.
+	minLookGap = 10 * time.Millisecond
+)
+
+// news is what a watcher is handed at a time.
+type news struct {
+	gone    bool // the process was removed, or was never there
+	events  []storage.Event
+	process *storage.Process // its status changed
+}
+
+// watcher is one client that watches a process. It is handed news only when it has passed on what it was handed before: a slow
+// client is read back from the database, and nothing queues up for it.
+type watcher struct {
+	key     process.Key
+	news    chan news // holds one
+	after   int64     // the last event that it was handed
+	changed time.Time // status_changed_time of the status that it was handed; zero: none
+	created time.Time // of the process; zero: not known yet
+	ready   bool      // it has passed on what it was handed
+	behind  bool      // there is something new, or may be
+	left    bool      // the client is gone
+}
+
+// watchers holds the clients of this node that watch processes. Events that are stored by this node are handed out from memory;
+// for what other nodes store, and for changes of status, one query for all of them is made every AnswerPoll, and none where nobody
+// watches.
+type watchers struct {
+	engine *Engine
+	count  atomic.Int64
+	mu     sync.Mutex
+	byKey  map[process.Key][]*watcher
+	order  []*watcher // for taking turns; those that have left are dropped in passing
+	kick   chan struct{}
+
+	failing bool // the last query failed; Run alone looks at it
+}
+
+func newWatchers(e *Engine) *watchers {
+	return &watchers{engine: e, byKey: map[process.Key][]*watcher{}, kick: make(chan struct{}, 1)}
+}
+
+// register begins to watch a process, behind one of its events.
+func (w *watchers) register(key process.Key, after int64) *watcher {
+	wt := &watcher{key: key, after: after, news: make(chan news, 1), ready: true, behind: true}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count.Add(1)
+	w.byKey[key] = append(w.byKey[key], wt)
+	w.order = append(w.order, wt)
+	signal(w.kick)
+	return wt
+}
+
+// forget ends a watch.
+func (w *watchers) forget(wt *watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count.Add(-1)
+	wt.left = true
+	list := w.byKey[wt.key]
+	for n, other := range list {
+		if other == wt {
+			list = append(list[:n:n], list[n+1:]...)
+			break
+		}
+	}
+	if w.byKey[wt.key] = list; len(list) == 0 {
+		delete(w.byKey, wt.key)
+	}
+}
+
+// passedOn tells that a watcher may be handed more.
+func (w *watchers) passedOn(wt *watcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wt.ready = true
+	if wt.behind {
+		signal(w.kick)
+	}
+}
+
+// stored hands out the events of a result that this node has stored, behind the last event that there was before; now is when it
+// was stored.
+func (w *watchers) stored(done *storage.Completion, now time.Time) {
+	if w.count.Load() == 0 || len(done.Events) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var events []storage.Event
+	for _, wt := range w.byKey[done.Key] {
+		if !wt.ready || wt.after != done.LastEventID || wt.changed.IsZero() {
+			w.fallBehind(wt)
+			continue
+		}
+		if events == nil {
+			events = storedEvents(done, now)
+		}
+		wt.hand(news{events: events})
+	}
+}
+
+// recheck has the database asked for a process at once.
+func (w *watchers) recheck(key process.Key) {
+	if w.count.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, wt := range w.byKey[key] {
+		w.fallBehind(wt)
+	}
+}
+
+// fallBehind notes that a watcher has missed something. The caller holds the lock, as in the following.
+func (w *watchers) fallBehind(wt *watcher) {
+	wt.behind = true
+	if wt.ready {
+		signal(w.kick)
+	}
+}
+
+// hand gives a watcher that is ready something new.
+func (wt *watcher) hand(n news) {
+	wt.ready = false
+	if len(n.events) > 0 {
+		wt.after = n.events[len(n.events)-1].EventID
+	}
+	if n.process != nil {
+		wt.changed = n.process.StatusChangedTime
+	}
+	wt.news <- n
+}
+
+// Run looks for news until ctx ends.
+func (w *watchers) Run(ctx context.Context) error {
+	poll := w.engine.cfg.AnswerPoll
+	tick := time.NewTimer(poll)
+	defer tick.Stop()
+	var looked, lookedAtAll time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-w.kick:
+			gap := minLookGap
+			if w.failing { // not more often than the tick while the database is away
+				gap = poll
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(gap - time.Since(looked)):
+			}
+		}
+		now := time.Now()
+		all := now.Sub(lookedAtAll) >= poll
+		if all {
+			lookedAtAll = now
+		}
+		looked = now
+		if w.runOnce(ctx, all) {
+			tick.Reset(time.Until(lookedAtAll.Add(poll)))
+		}
+	}
+}
+
+// runOnce makes one query for all watchers, or for those that are behind. It tells whether there are any.
+func (w *watchers) runOnce(ctx context.Context, all bool) bool {
+	asked, refs, watching := w.due(all)
+	if len(asked) == 0 {
+		return watching
+	}
+	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	found, err := w.engine.store.ReadWatched(limit, refs)
+	if err != nil && ctx.Err() == nil && !w.failing {
+		w.engine.log.Warn("watched processes not read", "processes", len(asked), "error", err)
+	}
+	if err == nil && w.failing {
+		w.engine.log.Info("watched processes are read again", "processes", len(asked))
+	}
+	w.failing = err != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		for _, wt := range asked {
+			w.fallBehind(wt)
+		}
+		return true
+	}
+	for n := range found {
+		w.report(asked[found[n].Ord], refs[found[n].Ord], &found[n])
+	}
+	return true
+}
+
+// due takes the next turn of at most maxLooked watchers.
+func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, watching bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := make([]*watcher, 0, len(w.order))
+	for _, wt := range w.order {
+		if wt.left {
+			continue
+		}
+		if len(asked) < maxLooked && wt.ready && (all || wt.behind) {
+			wt.behind = false
+			asked = append(asked, wt)
+			refs = append(refs, storage.WatchRef{Key: wt.key, AfterEventID: wt.after, StatusChangedTime: wt.changed})
+			continue
+		}
+		kept = append(kept, wt)
+	}
+	w.order = append(kept, asked...)
+	return asked, refs, len(w.order) > 0
+}
+
+// report hands a watcher what the database knows. What it was handed meanwhile from memory is not handed twice.
+func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watched) {
+	if !wt.ready || wt.after != ref.AfterEventID || !wt.changed.Equal(ref.StatusChangedTime) {
+		w.fallBehind(wt)
+		return
+	}
+	n := news{gone: found.Gone, events: found.Events, process: found.Process}
+	if !found.Gone {
+		if !wt.created.IsZero() && !wt.created.Equal(found.CreatedTime) {
+			n = news{gone: true} // it was removed, and started again under its id
+		}
+		wt.created = found.CreatedTime
+	}
+	if !n.gone && n.process == nil && (found.More || len(n.events) == 0) {
+		w.fallBehind(wt) // there is more than one look gives
+	}
+	if n.gone || n.process != nil || len(n.events) > 0 {
+		wt.hand(n)
+	}
+}

@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+func eventsAfter(key process.Key, last int64, n int) *storage.Completion {
+	return &storage.Completion{Key: key, LastEventID: last, Outcome: storage.Finished, Events: make([]storage.NewEvent, n)}
+}
+
+// A watcher that has not passed on what it was handed is handed nothing more: it is read back from the database.
+func TestWatchersQueueNothing(t *testing.T) {
+	t.Parallel()
+	w := bare().watchers
+	key := process.Key{Namespace: "ns", ProcessID: "p"}
+	quick, slow, other := w.register(key, 3), w.register(key, 3), w.register(process.Key{Namespace: "ns", ProcessID: "q"}, 3)
+	changed := time.Now()
+	asked, refs, watching := w.due(false)
+	if len(asked) != 3 || !watching {
+		t.Fatalf("%d watchers are asked for at first", len(asked))
+	}
+	for n, wt := range asked {
+		w.report(wt, refs[n], &storage.Watched{CreatedTime: changed, Process: &storage.Process{StatusChangedTime: changed}})
+	}
+	for _, wt := range []*watcher{quick, slow, other} {
+		<-wt.news
+	}
+	w.passedOn(quick)
+	w.passedOn(other)
+	w.stored(eventsAfter(key, 3, 2), changed)
+	if n := <-quick.news; len(n.events) != 2 || n.events[0].EventID != 4 || quick.after != 5 {
+		t.Errorf("handed %+v", n)
+	}
+	w.passedOn(quick)
+	w.stored(eventsAfter(key, 6, 1), changed) // event 6 was stored by another node
+	if len(quick.news)+len(slow.news)+len(other.news) != 0 || !quick.behind || !slow.behind || other.behind {
+		t.Error("a watcher was handed what does not follow, or what is not its process's")
+	}
+	if asked, _, _ = w.due(false); len(asked) != 1 || asked[0] != quick {
+		t.Errorf("%d are asked for, want the one that is behind and ready", len(asked))
+	}
+	w.passedOn(slow)
+	if asked, refs, _ = w.due(false); len(asked) != 1 || asked[0] != slow || refs[0].AfterEventID != 3 {
+		t.Errorf("%d are asked for, want the slow one, from where it stands", len(asked))
+	}
+	// What was read before the watcher was handed something from memory is not handed to it twice.
+	slow.after = 5
+	w.report(slow, refs[0], &storage.Watched{CreatedTime: changed, Events: []storage.Event{{EventID: 4}, {EventID: 5}}})
+	if len(slow.news) != 0 || !slow.behind {
+		t.Error("handed an old answer")
+	}
+	for _, wt := range []*watcher{quick, slow, other} {
+		w.forget(wt)
+	}
+	if asked, _, watching = w.due(true); len(asked) != 0 || watching || len(w.byKey) != 0 || w.count.Load() != 0 {
+		t.Errorf("%d are asked for, %d processes are watched", len(asked), len(w.byKey))
+	}
+}
+
+// More than one query holds take turns.
+func TestWatchersTakeTurns(t *testing.T) {
+	t.Parallel()
+	w := bare().watchers
+	seen := map[*watcher]int{}
+	for range 2*maxLooked + 500 {
+		seen[w.register(process.Key{Namespace: "ns", ProcessID: "p"}, 0)] = 0
+	}
+	for range 5 {
+		asked, _, _ := w.due(true)
+		if len(asked) != maxLooked {
+			t.Errorf("one query asks for %d", len(asked))
+		}
+		for _, wt := range asked {
+			seen[wt]++
+		}
+	}
+	for _, n := range seen {
+		if n != 2 {
+			t.Fatalf("a watcher was asked for %d times in two turns", n)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// The bounds of one look at watched processes: what one watcher is given at a time, and all together. Who has more to come is
+// given it at the next look.
+const (
+	watchedEvents = 1000
+	watchedBytes  = 1 << 20
+	watchedTotal  = 16 << 20
+)
+
+// WatchRef is a process that is watched, and what its watcher has of it.
+type WatchRef struct {
+	Key               process.Key
+	AfterEventID      int64
+	StatusChangedTime time.Time // of the status that it was told last; zero: none
+}
+
+// Watched is what is new in a watched process.
+type Watched struct {
+	Ord         int // of its WatchRef
+	Gone        bool
+	CreatedTime time.Time
+	Events      []Event
+	More        bool     // there are more events behind these
+	Process     *Process // its status has changed, and all events up to that are among Events
+}
+
+// ReadWatched looks at watched processes. Those with nothing new are missing.
+func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, error) {
+	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: watchedBytes, MaxTotal: watchedTotal}
+	for n, r := range refs {
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // a batch
+		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
+		arg.AfterEventIds = append(arg.AfterEventIds, r.AfterEventID)
+		arg.StatusChangedTimes = append(arg.StatusChangedTimes, orEpoch(r.StatusChangedTime))
+	}
+	rows, err := s.q.ReadWatched(ctx, s.kept, arg)
+	if err != nil || len(rows) == 0 {
+		return nil, mapped("read watched processes", err)
+	}
+	var found []Watched
+	var last []dbsqlc.ReadWatchedRow // of each of them
+	for _, r := range rows {
+		if len(found) == 0 || found[len(found)-1].Ord != int(r.Ord) {
+			found = append(found, Watched{Ord: int(r.Ord), Gone: !r.Found, CreatedTime: r.CreatedTime})
+			last = append(last, r)
+		}
+		w := &found[len(found)-1]
+		if r.EventID > 0 {
+			w.Events = append(w.Events, Event{EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload})
+			last[len(last)-1] = r
+		}
+	}
+	return found, s.addChanged(ctx, refs, found, last)
+}
+
+// addChanged reads the processes whose status has changed, as far as there is room for them.
+func (s *Store) addChanged(ctx context.Context, refs []WatchRef, found []Watched, last []dbsqlc.ReadWatchedRow) error {
+	arg := dbsqlc.ReadProcessesParams{MaxBytes: watchedTotal}
+	wanted := map[process.Key]*Process{}
+	for n := range found {
+		ref, r := refs[found[n].Ord], last[n]
+		found[n].More = !found[n].Gone && max(r.EventID, ref.AfterEventID) < r.LastEventID
+		_, twice := wanted[ref.Key]
+		if changed := !r.StatusChangedTime.Equal(ref.StatusChangedTime); found[n].Gone || found[n].More || !changed || twice {
+			continue
+		}
+		wanted[ref.Key] = nil
+		arg.Namespaces = append(arg.Namespaces, ref.Key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, ref.Key.ProcessID)
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	rows, err := s.q.ReadProcesses(ctx, s.kept, arg)
+	if err != nil {
+		return mapped("read watched processes", err)
+	}
+	for n := range rows {
+		p := Process(rows[n])
+		wanted[process.Key{Namespace: p.Namespace, ProcessID: p.ProcessID}] = &p
+	}
+	for n := range found {
+		ref, r := refs[found[n].Ord], last[n]
+		// One that has changed again since its events were read is told the next time.
+		if p := wanted[ref.Key]; p != nil && !found[n].More && p.StatusChangedTime.Equal(r.StatusChangedTime) && p.CreatedTime.Equal(r.CreatedTime) &&
+			!r.StatusChangedTime.Equal(ref.StatusChangedTime) {
+			found[n].Process = p
+		}
+	}
+	return nil
+}

@@ -60,11 +60,13 @@ func decide(end attemptEnd) decision {
 }
 
 func (d *decision) finish(end attemptEnd, result *progressorv1.Result) {
-	if len(result.GetCommands()) > 0 {
-		d.fail(end, &progressorv1.Failure{
-			Reason: process.ReasonBadResponse, Message: "result.commands: commands to other processes are not part of this release", NonRetryable: true,
-		})
-		return
+	for _, command := range result.GetCommands() {
+		if command.GetCancel() != nil {
+			d.fail(end, &progressorv1.Failure{
+				Reason: process.ReasonBadResponse, Message: "result.commands: the command cancel is not part of this release", NonRetryable: true,
+			})
+			return
+		}
 	}
 	finished := d.completion
 	if err := wire.Apply(&finished, wire.CleanResult(result)); err != nil {

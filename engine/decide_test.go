@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -161,9 +164,32 @@ func TestDecideFailureKeepsNothing(t *testing.T) {
 	if c.Events != nil || c.AuxState != nil || c.Metadata != nil || c.Response != nil || c.Timer != nil || c.NamedTimers != nil || c.UnsetNames != nil || c.UnsetTimers {
 		t.Errorf("the failed attempt keeps %+v", c)
 	}
-	commands := respond(processor.Result().Notify("", "other", nil).AuxState([]byte("state")))
-	if d := decide(attemptEnd{claim: claimOf(process.TaskTimeout, 1), response: commands, retry: policy()}); d.completion.Outcome != storage.Failed || d.completion.AuxState != nil {
-		t.Errorf("commands, which nobody delivers yet: %+v", d.completion)
+	cancel := respond(processor.Result().Command(&progressorv1.Command{Command: &progressorv1.Command_Cancel{Cancel: &progressorv1.CancelCommand{ProcessId: "other"}}}).AuxState([]byte("state")))
+	if d := decide(attemptEnd{claim: claimOf(process.TaskTimeout, 1), response: cancel, retry: policy()}); d.completion.Outcome != storage.Failed || d.completion.AuxState != nil {
+		t.Errorf("a cancel, which nobody delivers yet: %+v", d.completion)
+	}
+}
+
+// Commands are messages: to the namespace of their sender unless they name another.
+func TestDecideCommands(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	child := &progressorv1.StartCommand{ProcessId: "c", Args: []byte("a"), StartTime: timestamppb.New(at), NotifyParentArgs: []byte{}}
+	response := respond(processor.Result().Metadata(nil).Notify("", "other", []byte("x")).Notify("far", "other", nil).
+		Command(&progressorv1.Command{Command: &progressorv1.Command_Start{Start: child}}))
+	d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: response, retry: policy()})
+	sender := d.completion.Key.Namespace
+	want := []storage.Message{
+		{Kind: storage.MessageNotify, Target: process.Key{Namespace: sender, ProcessID: "other"}, Args: []byte("x")},
+		{Kind: storage.MessageNotify, Target: process.Key{Namespace: "far", ProcessID: "other"}},
+		{Kind: storage.MessageStart, Target: process.Key{Namespace: sender, ProcessID: "c"}, Args: []byte("a"), StartTime: at, NotifyParentArgs: []byte{}},
+	}
+	if d.completion.Outcome != storage.Finished || !reflect.DeepEqual(d.completion.Messages, want) {
+		t.Errorf("%+v\nwant %+v", d.completion.Messages, want)
+	}
+	bad := respond(processor.Result().Notify("", "~cron/x", nil).AuxState([]byte("state")))
+	if d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: bad}); d.failure.GetReason() != process.ReasonBadResponse || d.completion.Messages != nil || d.completion.AuxState != nil {
+		t.Errorf("a message to the engine's own process: %+v", d)
 	}
 }
 

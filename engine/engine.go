@@ -27,6 +27,7 @@ type Engine struct {
 	attempts *attempts
 	calls    *callPoller
 	timers   *timerPoller
+	messages *deliverer
 
 	inFlight atomic.Int64
 	draining atomic.Bool
@@ -51,6 +52,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.waiters, e.watchers = newWaiters(e), newWatchers(e)
 	e.calls, e.timers = newCallPoller(e), newTimerPoller(e)
 	e.store.OnAdopt(e.adopt)
+	e.messages = newDeliverer(e)
+	e.store.OnMessages(e.messages.deliver)
 	if _, err := e.store.RegisterNode(ctx, cfg.Address, cfg.Version); err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeeping()
 	var takers, keepers errgroup.Group
-	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, newCollector(e).Run} {
+	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.messages.Run, newCollector(e).Run} {
 		takers.Go(func() error { return run(taking) })
 	}
 	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run} {
@@ -82,6 +85,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.crew.refuse()
 	err := takers.Wait()
 	e.drain()
+	e.messages.finish()
 	stopKeeping()
 	err = errors.Join(err, keepers.Wait())
 	e.waiters.close()

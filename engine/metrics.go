@@ -29,6 +29,7 @@ type engineMetrics struct {
 	stale         *prometheus.CounterVec
 	zombieTasks   *prometheus.CounterVec
 	adopted       *prometheus.CounterVec
+	messages      *prometheus.CounterVec
 }
 
 // durationBuckets reach from a quick commit to the reference's longest bucket and beyond, in milliseconds.
@@ -60,6 +61,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		stale:       counter("progressor_stale_results_total", "Results refused because another attempt had taken the place of theirs.", "namespace"),
 		zombieTasks: counter("progressor_zombies_total", "Tasks collected from dead nodes, or past their deadline.", "namespace"),
 		adopted:     counter("progressor_tasks_adopted_total", "Tasks that turned up in the database after a commit whose answer was lost.", "namespace"),
+		messages:    counter("progressor_messages_total", "Messages to processes, by the namespace they went to, their kind, and what became of them.", "namespace", "kind", "outcome"),
 	}
 	// Nothing observes it before there is a notifier; its name and HELP are shown all the same.
 	m.notification.WithLabelValues("", "event")
@@ -72,7 +74,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	}
 	for _, c := range []prometheus.Collector{
 		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
-		m.timerLateness, m.refused, m.scanErrors, m.stale, m.zombieTasks, m.adopted,
+		m.timerLateness, m.refused, m.scanErrors, m.stale, m.zombieTasks, m.adopted, m.messages,
 		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),

@@ -44,7 +44,7 @@ func TestBadProcessors(t *testing.T) {
 			Result: &progressorv1.Result{AuxState: []byte("x"), Metadata: unset},
 		}}), process.ReasonBadResponse},
 		"too large": {answers(processor.Result().Response(make([]byte, 2<<20))), process.ReasonBadResponse},
-		"commands":  {answers(processor.Result().Notify("", "q", nil)), process.ReasonBadResponse},
+		"commands":  {answers(processor.Result().Notify("", "~q", nil)), process.ReasonBadResponse},
 		"lost": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, &processor.LostError{Err: errors.New("reset")}
 		}, process.ReasonUnavailable},

@@ -13,6 +13,7 @@ const (
 	MaxResultEvents        = 1000
 	MaxResultBytes         = 8 << 20
 	MaxCommands            = 100
+	MaxReasonBytes         = 4096 // of a request to cancel
 	MaxTimers              = 100 // pending in one process
 	MaxHistoryEvents       = 10_000
 	MaxHistoryBytes        = 8 << 20

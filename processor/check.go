@@ -134,45 +134,6 @@ func checkTimer(field string, timer *progressorv1.SetTimer) *process.InvalidErro
 	}
 }
 
-func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
-	if n := len(commands); n > process.MaxCommands {
-		return invalid("result.commands", "%d commands, at most %d", n, process.MaxCommands)
-	}
-	for i, command := range commands {
-		field := fmt.Sprintf("result.commands[%d]", i)
-		var namespace, processID string
-		var args []byte
-		switch c := command.GetCommand().(type) {
-		case *progressorv1.Command_Start:
-			namespace, processID, args = c.Start.GetNamespace(), c.Start.GetProcessId(), c.Start.GetArgs()
-			if size := proto.Size(c.Start.GetMetadata()); size > process.MaxMetadataBytes {
-				return tooLarge(field+".metadata", size, process.MaxMetadataBytes)
-			}
-			if err := checkTime(field+".start_time", c.Start.GetStartTime()); err != nil {
-				return err
-			}
-		case *progressorv1.Command_Notify:
-			namespace, processID, args = c.Notify.GetNamespace(), c.Notify.GetProcessId(), c.Notify.GetArgs()
-		case *progressorv1.Command_Cancel:
-			namespace, processID = c.Cancel.GetNamespace(), c.Cancel.GetProcessId()
-		default:
-			return invalid(field, "a command is a start, a notify or a cancel")
-		}
-		switch {
-		case processID == "":
-			return invalid(field+".process_id", "a command needs a process id")
-		case len(processID) > process.MaxProcessIDBytes:
-			return tooLarge(field+".process_id", len(processID), process.MaxProcessIDBytes)
-		case len(namespace) > process.MaxNamespaceBytes:
-			return tooLarge(field+".namespace", len(namespace), process.MaxNamespaceBytes)
-		}
-		if err := checkBytes(field+".args", args); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // checkTime takes 1970 to 9999, and nothing at all.
 func checkTime(field string, t *timestamppb.Timestamp) *process.InvalidError {
 	if t == nil {

@@ -262,33 +262,51 @@ func TestCheck(t *testing.T) {
 	set := func(timer *progressorv1.SetTimer) *progressorv1.Result {
 		return &progressorv1.Result{Action: &progressorv1.Result_SetTimer{SetTimer: timer}}
 	}
-	notify := func(id string) *progressorv1.Command {
-		return &progressorv1.Command{Command: &progressorv1.Command_Notify{Notify: &progressorv1.NotifyCommand{ProcessId: id}}}
+	command := func(c *progressorv1.NotifyCommand) *progressorv1.Command {
+		return &progressorv1.Command{Command: &progressorv1.Command_Notify{Notify: c}}
 	}
+	startCommand := func(c *progressorv1.StartCommand) *progressorv1.Command {
+		return &progressorv1.Command{Command: &progressorv1.Command_Start{Start: c}}
+	}
+	notify := func(id string) *progressorv1.Command { return command(&progressorv1.NotifyCommand{ProcessId: id}) }
 	results := map[string]struct {
 		result *progressorv1.Result
 		field  string
 	}{
-		"empty":           {&progressorv1.Result{}, ""},
-		"negative timer":  {set(after(durationpb.New(-1))), ""},
-		"events":          {&progressorv1.Result{Events: make([]*progressorv1.NewEvent, process.MaxResultEvents+1)}, "result.events"},
-		"payload":         {&progressorv1.Result{Events: []*progressorv1.NewEvent{{}, {Payload: big}}}, "result.events[1].payload"},
-		"event's time":    {&progressorv1.Result{Events: []*progressorv1.NewEvent{{Timestamp: &timestamppb.Timestamp{Seconds: -1}}}}, "result.events[0].timestamp"},
-		"state":           {&progressorv1.Result{AuxState: big}, "result.aux_state"},
-		"response":        {&progressorv1.Result{Response: big}, "result.response"},
-		"all of it":       {&progressorv1.Result{Events: repeat(9, &progressorv1.NewEvent{Payload: big[1:]})}, "result"},
-		"timer's name":    {set(named("x")), "result.set_timer.name"},
-		"no time":         {set(&progressorv1.SetTimer{}), "result.set_timer"},
-		"time":            {set(&progressorv1.SetTimer{When: &progressorv1.SetTimer_At{At: &timestamppb.Timestamp{Nanos: -1}}}), "result.set_timer.at"},
-		"duration":        {set(after(&durationpb.Duration{Seconds: 1, Nanos: -1})), "result.set_timer.after"},
-		"long duration":   {set(after(durationpb.New(process.MaxDuration + 1))), "result.set_timer.after"},
-		"no name":         {&progressorv1.Result{NamedTimers: []*progressorv1.SetTimer{named("")}}, "result.named_timers[0].name"},
-		"twice":           {&progressorv1.Result{NamedTimers: repeat(2, named("x"))}, "result.named_timers[1].name"},
-		"set and unset":   {&progressorv1.Result{NamedTimers: repeat(1, named("x")), UnsetNamedTimers: []string{"x"}}, "result.unset_named_timers[0]"},
-		"commands":        {&progressorv1.Result{Commands: repeat(process.MaxCommands+1, notify("x"))}, "result.commands"},
-		"command":         {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{})}, "result.commands[0]"},
-		"command's id":    {&progressorv1.Result{Commands: repeat(1, notify(""))}, "result.commands[0].process_id"},
-		"command's id 2":  {&progressorv1.Result{Commands: repeat(1, notify(strings.Repeat("x", 257)))}, "result.commands[0].process_id"},
+		"empty":          {&progressorv1.Result{}, ""},
+		"negative timer": {set(after(durationpb.New(-1))), ""},
+		"events":         {&progressorv1.Result{Events: make([]*progressorv1.NewEvent, process.MaxResultEvents+1)}, "result.events"},
+		"payload":        {&progressorv1.Result{Events: []*progressorv1.NewEvent{{}, {Payload: big}}}, "result.events[1].payload"},
+		"event's time":   {&progressorv1.Result{Events: []*progressorv1.NewEvent{{Timestamp: &timestamppb.Timestamp{Seconds: -1}}}}, "result.events[0].timestamp"},
+		"state":          {&progressorv1.Result{AuxState: big}, "result.aux_state"},
+		"response":       {&progressorv1.Result{Response: big}, "result.response"},
+		"all of it":      {&progressorv1.Result{Events: repeat(9, &progressorv1.NewEvent{Payload: big[1:]})}, "result"},
+		"timer's name":   {set(named("x")), "result.set_timer.name"},
+		"no time":        {set(&progressorv1.SetTimer{}), "result.set_timer"},
+		"time":           {set(&progressorv1.SetTimer{When: &progressorv1.SetTimer_At{At: &timestamppb.Timestamp{Nanos: -1}}}), "result.set_timer.at"},
+		"duration":       {set(after(&durationpb.Duration{Seconds: 1, Nanos: -1})), "result.set_timer.after"},
+		"long duration":  {set(after(durationpb.New(process.MaxDuration + 1))), "result.set_timer.after"},
+		"no name":        {&progressorv1.Result{NamedTimers: []*progressorv1.SetTimer{named("")}}, "result.named_timers[0].name"},
+		"twice":          {&progressorv1.Result{NamedTimers: repeat(2, named("x"))}, "result.named_timers[1].name"},
+		"set and unset":  {&progressorv1.Result{NamedTimers: repeat(1, named("x")), UnsetNamedTimers: []string{"x"}}, "result.unset_named_timers[0]"},
+		"commands":       {&progressorv1.Result{Commands: repeat(process.MaxCommands+1, notify("x"))}, "result.commands"},
+		"command":        {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{})}, "result.commands[0]"},
+		"command's id":   {&progressorv1.Result{Commands: repeat(1, notify(""))}, "result.commands[0].process_id"},
+		"command's id 2": {&progressorv1.Result{Commands: repeat(1, notify(strings.Repeat("x", 257)))}, "result.commands[0].process_id"},
+		"engine's own":   {&progressorv1.Result{Commands: repeat(1, notify("~cron/x"))}, "result.commands[0].process_id"},
+		"command's NUL":  {&progressorv1.Result{Commands: repeat(1, notify("a\x00b"))}, "result.commands[0].process_id"},
+		"namespace":      {&progressorv1.Result{Commands: repeat(1, command(&progressorv1.NotifyCommand{Namespace: "a b", ProcessId: "x"}))}, "result.commands[0].namespace"},
+		"notify's args":  {&progressorv1.Result{Commands: repeat(1, command(&progressorv1.NotifyCommand{ProcessId: "x", Args: big}))}, "result.commands[0].args"},
+		"start's time": {&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{
+			ProcessId: "x", StartTime: &timestamppb.Timestamp{Seconds: -1},
+		}))}, "result.commands[0].start_time"},
+		"parent's args": {&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{
+			ProcessId: "x", NotifyParentArgs: big,
+		}))}, "result.commands[0].notify_parent_args"},
+		"cancel's reason": {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{Command: &progressorv1.Command_Cancel{
+			Cancel: &progressorv1.CancelCommand{ProcessId: "x", Reason: string(big)},
+		}})}, "result.commands[0].reason"},
+		"start is fine":   {&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{ProcessId: "x"}))}, ""},
 		"command is fine": {&progressorv1.Result{Commands: repeat(1, notify("x"))}, ""},
 	}
 	for name, test := range results {

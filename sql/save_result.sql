@@ -31,16 +31,16 @@ g AS (
          coalesce(c.priority, d.priority) AS wait_priority, coalesce(c.scheduled_time, d.scheduled_time) AS wait_scheduled_time,
          coalesce(c.retry_interval, d.retry_interval) AS next_retry_interval, coalesce(c.timer_name, d.timer_name) AS wait_timer_name,
          coalesce(c.history_range, d.history_range) AS next_history_range, coalesce(c.idempotency_key, d.idempotency_key) AS next_idempotency_key,
-         coalesce(c.args, d.args) AS next_args, coalesce(c.context, d.context) AS wait_context
+         coalesce(c.args, d.args) AS next_args, coalesce(c.context, d.context) AS wait_context, coalesce(c.child, d.child) AS next_child
     FROM i
     LEFT JOIN LATERAL (
-      SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context
+      SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for IN ('process', 'place')
          AND i.new_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
     LEFT JOIN LATERAL (
-      SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context
+      SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for::text = 'time'
          AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
@@ -93,7 +93,7 @@ pr AS (
          fencing_token = f.next_token, node_id = @node_id::bigint, deadline = statement_timestamp() + f.step_timeout_us * interval '1 microsecond',
          scheduled_time = f.next_scheduled_time, running_time = statement_timestamp(), retry_interval = f.next_retry_interval,
          timer_name = f.next_timer_name, history_range = f.next_history_range, idempotency_key = f.next_idempotency_key,
-         args = f.next_args, context = f.next_context
+         args = f.next_args, context = f.next_context, child = f.next_child
     FROM f WHERE r.ctid = f.running_ctid AND f.promoted),
 sd AS (
   DELETE FROM schedule s WHERE s.ctid = ANY (ARRAY(SELECT f.wait_ctid FROM f WHERE f.promoted AND f.wait_task_id IS NOT NULL))),
@@ -124,5 +124,6 @@ SELECT f.ord::int AS ord, f.new_status::process_status AS status, f.promoted::bo
        coalesce(f.next_scheduled_time, statement_timestamp())::timestamptz AS next_scheduled_time,
        coalesce(f.next_retry_interval, interval '0')::interval AS next_retry_interval, coalesce(f.next_timer_name, '')::text AS next_timer_name,
        coalesce(f.next_history_range::text, '')::text AS next_history_range, coalesce(f.next_idempotency_key, '')::text AS next_idempotency_key,
-       (CASE WHEN f.promoted THEN f.next_args END)::bytea AS next_args, (CASE WHEN f.promoted THEN f.next_context END)::bytea AS next_context
+       (CASE WHEN f.promoted THEN f.next_args END)::bytea AS next_args, (CASE WHEN f.promoted THEN f.next_context END)::bytea AS next_context,
+       (CASE WHEN f.promoted THEN f.next_child END)::jsonb AS next_child
   FROM f;

@@ -44,6 +44,8 @@ type Completion struct {
 	NamedTimers []SetTimer // each replaces the timer of its name
 	UnsetNames  []string
 
+	Messages []Message // to other processes
+
 	RetryAfter     time.Duration // of Retry; 0: at once
 	Uncounted      bool          // of Retry: the attempt does not count (it was given back)
 	Promote        bool          // this node goes on with the next task of the process
@@ -112,6 +114,9 @@ func (c *Completion) bytes() int {
 	for _, e := range c.Events {
 		n += 100 + len(e.Payload) + len(e.Metadata)
 	}
+	for i := range c.Messages {
+		n += c.Messages[i].bytes()
+	}
 	return n
 }
 
@@ -123,7 +128,7 @@ func (c *Completion) events() []NewEvent {
 	return nil
 }
 
-// applies tells whether events and timers of the completion are stored: an attempt that goes wrong, or says no, leaves none.
+// applies tells whether events, timers and messages of the completion are stored: an attempt that goes wrong, or says no, leaves none.
 func (c *Completion) applies() bool { return c.Outcome == Finished || c.Outcome == Completed }
 
 // removes tells whether the process goes with this completion.

@@ -37,20 +37,28 @@ func finish(op operation, err error) {
 
 // batch holds the items of one flush, by kind.
 type batch struct {
-	saves   []*saveItem
-	removes []*removeItem
-	inits   []*initItem
-	calls   []*callItem
-	repairs []*repairItem
-	simples []*simpleRepairItem
+	saves    []*saveItem
+	removes  []*removeItem
+	inits    []*initItem
+	calls    []*callItem
+	repairs  []*repairItem
+	simples  []*simpleRepairItem
+	delivers []*deliverItem
+	riders   riders
 }
 
 func (b *batch) add(op operation) {
 	switch op := op.(type) {
 	case *saveItem:
 		b.saves = append(b.saves, op)
+		b.riders.completed(op.completion)
 	case *removeItem:
 		b.removes = append(b.removes, op)
+		if op.completion == nil {
+			b.riders.ended(op.key, 0)
+		} else {
+			b.riders.completed(op.completion)
+		}
 	case *initItem:
 		b.inits = append(b.inits, op)
 	case *callItem:
@@ -59,20 +67,26 @@ func (b *batch) add(op operation) {
 		b.repairs = append(b.repairs, op)
 	case *simpleRepairItem:
 		b.simples = append(b.simples, op)
+		b.riders.released(op.key)
+	case *deliverItem:
+		b.delivers = append(b.delivers, op)
 	}
 }
 
 // stages are the statements of the flush: the locks, then what attempts have to store (so that a call to a process whose
-// attempt ends here gets its place), then what is new.
+// attempt ends here gets its place) and to say to other processes, then what is new.
 func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages := []stage{lockStage(s, keys)}
 	stages = append(stages, saveStages(s, b.saves)...)
 	stages = append(stages, removeStages(s, b.removes)...)
+	stages = append(stages, b.riders.sendStages(s)...)
+	stages = append(stages, purgeStages(s, b.removes)...)
+	stages = append(stages, deliverStages(s, b.delivers)...)
 	stages = append(stages, initStages(s, b.inits)...)
 	stages = append(stages, callStages(s, b.calls)...)
 	stages = append(stages, repairStages(s, b.repairs)...)
 	for _, r := range b.simples {
 		stages = append(stages, simpleRepairStage(s, r))
 	}
-	return stages
+	return append(stages, b.riders.releaseStages(s)...)
 }

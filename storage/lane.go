@@ -269,6 +269,9 @@ func (l *lane) try(ops []operation) error {
 	start := time.Now()
 	err := pipeline(ctx, l.conn, b.stages(l.store, keys))
 	l.store.metrics.flushed(len(ops), time.Since(start))
+	if err == nil {
+		l.store.tellTargets(b.riders.targets)
+	}
 	return err
 }
 

@@ -52,13 +52,20 @@ func (s *Store) NodeID() int64 { return s.nodeID.Load() }
 // forgetBatch bounds what one statement of Forget deletes.
 const forgetBatch = 5000
 
-// Forget drops idempotency keys, and the answers of processes that are gone, that are older than their retention. more: there are
-// more of them.
+// deadLetterRetention is how long it can be seen that a message could not be delivered.
+const deadLetterRetention = 24 * time.Hour
+
+// Forget drops idempotency keys, and the answers of processes that are gone, that are older than their retention, and what could not
+// be delivered. more: there are more of them.
 func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool, err error) {
 	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	if err != nil {
 		return false, mapped("forget requests", err)
 	}
 	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
-	return requests == forgetBatch || answers == forgetBatch, mapped("forget answers", err)
+	if err != nil {
+		return false, mapped("forget answers", err)
+	}
+	letters, err := s.q.ForgetDeadLetters(ctx, s.general, dbsqlc.ForgetDeadLettersParams{RetentionUs: deadLetterRetention.Microseconds(), Lim: forgetBatch})
+	return requests == forgetBatch || answers == forgetBatch || letters == forgetBatch, mapped("forget dead letters", err)
 }

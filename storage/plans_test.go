@@ -80,12 +80,19 @@ func hotStatements() map[string]string {
 		"RemoveProcesses": text(func(db dbsqlc.DBTX) error { return second(q.RemoveProcesses(ctx, db, dbsqlc.RemoveProcessesParams{})) }),
 		"PurgeHistory":    text(func(db dbsqlc.DBTX) error { return second(q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{})) }),
 		"DeleteRemoved":   text(func(db dbsqlc.DBTX) error { return second(q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{})) }),
+		"SendMessages":    text(func(db dbsqlc.DBTX) error { return second(q.SendMessages(ctx, db, dbsqlc.SendMessagesParams{})) }),
+		"TellParents":     text(func(db dbsqlc.DBTX) error { return second(q.TellParents(ctx, db, dbsqlc.TellParentsParams{})) }),
+		"ReleaseMessages": text(func(db dbsqlc.DBTX) error { return second(q.ReleaseMessages(ctx, db, dbsqlc.ReleaseMessagesParams{})) }),
+		"DeliverStarts":   text(func(db dbsqlc.DBTX) error { return second(q.DeliverStarts(ctx, db, dbsqlc.DeliverStartsParams{})) }),
+		"DeliverNotifies": text(func(db dbsqlc.DBTX) error { return second(q.DeliverNotifies(ctx, db, dbsqlc.DeliverNotifiesParams{})) }),
+		"SearchMessages":  text(func(db dbsqlc.DBTX) error { return second(q.SearchMessages(ctx, db, dbsqlc.SearchMessagesParams{})) }),
 		"ListRunningOf":   text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
 	}
 }
 
 // Indexes whose conditions need not name a process: the scans', and the keys of requests.
 var scanIndexes = map[string][]string{
+	"messages_created": {"SearchMessages"}, "namespaces_pkey": {"DeliverStarts"},
 	"schedule_place": {"SearchCalls"}, "schedule_time": {"SearchTimers", "NextTimes"},
 	"requests_pkey": {"PrepareInit", "PrepareCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
 }
@@ -184,17 +191,23 @@ func TestHotPlans(t *testing.T) {
 		SELECT 'shop', 'p' || n % 50000 + 1, nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now() FROM generate_series(0, 99999) n`)
 	b.exec(`INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline, scheduled_time, running_time)
 		SELECT 'shop', 'p' || n, nextval('task_ids'), 'CALL', 1, nextval('fencing_tokens'), 1, now(), now(), now() FROM generate_series(1, 2000) n`)
+	b.exec(`INSERT INTO messages (namespace, process_id, kind, held) SELECT 'shop', 'p' || n % 50000 + 1, 'notify', n % 2 = 0 FROM generate_series(0, 99999) n`)
+	b.exec(`INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) SELECT 'shop', 'p' || n, 'shop', 'p1', '' FROM generate_series(1, 50000) n`)
 	look("full")
-	for _, table := range []string{"processes", "schedule", "tasks", "running", "events", "requests", "answers"} {
+	for _, table := range []string{"processes", "schedule", "tasks", "running", "events", "requests", "answers", "messages", "parents"} {
 		b.exec("ANALYZE " + table)
 	}
 	look("analyzed")
 	// As autovacuum finds a busy database: hardly a row runs or waits, and their tables are full of dead ones.
 	b.exec("DELETE FROM running")
 	b.exec("DELETE FROM schedule WHERE process_id <> 'p1'")
+	b.exec("DELETE FROM messages")
+	b.exec("DELETE FROM parents")
 	for _, run := range []string{"ANALYZE", "VACUUM (TRUNCATE false, ANALYZE)"} {
 		b.exec(run + " running")
 		b.exec(run + " schedule")
+		b.exec(run + " messages")
+		b.exec(run + " parents")
 		b.exec(run + " processes")
 		look("drained, after " + run)
 	}

@@ -50,9 +50,7 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		return nil
 	}
 	var arg dbsqlc.RemoveProcessesParams
-	keys := keysParams{}
 	for n, it := range items {
-		keys.add(it.key)
 		c := it.completion
 		if c == nil {
 			c = &Completion{}
@@ -88,9 +86,19 @@ func removeStages(s *Store, items []*removeItem) []stage {
 			}
 			return nil
 		},
-		s.purgeStage(keys, nil),
-		s.deleteStage(keys),
 	}
+}
+
+// purgeStages delete the first batch of the histories, and the processes whose history is gone with it.
+func purgeStages(s *Store, items []*removeItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	var keys keysParams
+	for _, it := range items {
+		keys.add(it.key)
+	}
+	return []stage{s.purgeStage(keys, nil), s.deleteStage(keys)}
 }
 
 type keysParams struct{ namespaces, processIDs []string }

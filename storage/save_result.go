@@ -261,7 +261,7 @@ func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
 			Namespace: c.Key.Namespace, ProcessID: c.Key.ProcessID, TaskID: r.NextTaskID, TaskType: r.NextTaskType,
 			Attempt: r.NextAttempt, Priority: r.NextPriority, FencingToken: r.NextToken, ScheduledTime: r.NextScheduledTime,
 			RunningTime: r.Now, RetryInterval: r.NextRetryInterval, TimerName: r.NextTimerName, HistoryRange: r.NextHistoryRange,
-			IdempotencyKey: r.NextIdempotencyKey, Args: r.NextArgs, Context: r.NextContext, Status: r.Status,
+			IdempotencyKey: r.NextIdempotencyKey, Args: r.NextArgs, Context: r.NextContext, Child: r.NextChild, Status: r.Status,
 		}
 	}
 	return saved

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -67,7 +68,9 @@ type Store struct {
 	metrics   *metrics
 	histories histories
 	nodeID    atomic.Int64
+	listen    *pgx.ConnConfig
 	adopt     atomic.Pointer[func([]Claim)]
+	deliver   atomic.Pointer[func([]process.Key)]
 	stop      context.CancelFunc
 	stopped   context.Context
 }
@@ -131,6 +134,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	laneConfig, err := connConfig(cfg.DSN, hotSettings, "progressor lane")
+	if err == nil {
+		s.listen, err = connConfig(cfg.DSN, calmSettings, "progressor listen")
+	}
 	if err != nil {
 		s.closePools()
 		return nil, err

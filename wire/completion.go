@@ -54,7 +54,8 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 		c.NamedTimers = append(c.NamedTimers, timer(t))
 	}
 	c.UnsetNames = r.GetUnsetNamedTimers()
-	return nil
+	c.Messages, err = messages(c.Key, r.GetCommands())
+	return err
 }
 
 func timer(t *progressorv1.SetTimer) storage.SetTimer {
@@ -110,6 +111,9 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 	for _, e := range r.GetEvents() {
 		texts = texts || e.GetMetadata() != nil
 	}
+	for _, c := range r.GetCommands() {
+		texts = texts || c.GetStart().GetMetadata() != nil
+	}
 	if !texts {
 		return r
 	}
@@ -117,6 +121,9 @@ func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 	cleanStruct(r.GetMetadata())
 	for _, e := range r.GetEvents() {
 		cleanStruct(e.GetMetadata())
+	}
+	for _, c := range r.GetCommands() {
+		cleanStruct(c.GetStart().GetMetadata())
 	}
 	return r
 }

@@ -21,10 +21,14 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 	if err != nil {
 		return nil, err
 	}
+	child, err := childEnd(c.Child)
+	if err != nil {
+		return nil, err
+	}
 	return &progressorv1.ProcessRequest{
 		Type: TaskType(c.TaskType), Args: c.Args, TaskId: c.TaskID, Attempt: c.Attempt, FencingToken: c.FencingToken,
 		IdempotencyKey: c.IdempotencyKey, Context: c.Context, Deadline: timestamppb.New(deadline), TimerName: c.TimerName,
-		ScheduledTime: timestamppb.New(c.ScheduledTime),
+		ScheduledTime: timestamppb.New(c.ScheduledTime), Child: child,
 		Process: &progressorv1.Process{
 			Namespace: c.Namespace, ProcessId: c.ProcessID, Status: Status(c.Status), PreviousStatus: Status(process.Status(c.PreviousStatus)),
 			Detail: c.Detail, CorruptedBy: c.CorruptedBy, AuxState: c.AuxState, Metadata: metadata, LastEventId: c.LastEventID, Kind: c.Kind,

@@ -73,7 +73,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time
+       p.last_event_id, p.kind, p.created_time, r.child
   FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = $1::bigint
    AND NOT (r.fencing_token = ANY ($2::bigint[]))
@@ -113,6 +113,7 @@ type ListRunningRow struct {
 	LastEventID       int64
 	Kind              string
 	CreatedTime       time.Time
+	Child             json.RawMessage
 }
 
 // ListRunning gives what stands in running for one node, as SearchCalls would have handed it out: what memory does not know of it
@@ -152,6 +153,7 @@ func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParam
 			&i.LastEventID,
 			&i.Kind,
 			&i.CreatedTime,
+			&i.Child,
 		); err != nil {
 			return nil, err
 		}
@@ -169,10 +171,10 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time
+       p.last_event_id, p.kind, p.created_time, r.child
   FROM (SELECT DISTINCT x.namespace, x.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS x(namespace, process_id)) k
   JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id
- CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
  WHERE r.node_id = $3::bigint
 `
 
@@ -208,6 +210,7 @@ type ListRunningOfRow struct {
 	LastEventID       int64
 	Kind              string
 	CreatedTime       time.Time
+	Child             json.RawMessage
 }
 
 // ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost.
@@ -246,6 +249,7 @@ func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfP
 			&i.LastEventID,
 			&i.Kind,
 			&i.CreatedTime,
+			&i.Child,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// deliverer brings messages to their targets: those of this node's results right after their commit, and by a scan those that a
+// dead node has left and those of SQL functions. It holds no message: what it does is known by its target, and the store takes what
+// stands for that. Who is late, or comes twice, finds nothing.
+type deliverer struct {
+	engine *Engine
+	woken  chan struct{}
+	deaf   atomic.Bool // nobody hears the NOTIFY of SQL functions: they are looked for often
+	crew   crew        // deliveries under way
+
+	mu    sync.Mutex
+	under map[process.Key]bool // targets that are being delivered to; true: something has come since
+}
+
+const (
+	// messageAge is how old a message of a process has to be before its node is given up: it delivers within milliseconds.
+	messageAge = time.Second
+	// messagePoll is the time between two looks for messages of SQL functions while nobody hears of them.
+	messagePoll = 200 * time.Millisecond
+	// messageBatch is how many messages one scan finds.
+	messageBatch = 256
+	// maxDeliveries bounds the targets under way on a node; what is beyond is found by the scan.
+	maxDeliveries = 4096
+	// messageChannel is where SQL functions tell that they have sent something.
+	messageChannel = "progressor_messages"
+)
+
+func newDeliverer(e *Engine) *deliverer {
+	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}}
+	d.deaf.Store(true)
+	return d
+}
+
+// deliver begins to deliver what stands for these processes, and does not wait.
+func (d *deliverer) deliver(targets []process.Key) {
+	for _, k := range targets {
+		if d.take(k) {
+			go d.run(k)
+		}
+	}
+}
+
+// take begins with a target; false: it is under way already and will be looked at again, or has to wait for the scan.
+func (d *deliverer) take(k process.Key) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, under := d.under[k]; under {
+		d.under[k] = true
+		return false
+	}
+	if len(d.under) >= maxDeliveries || !d.crew.join() {
+		return false
+	}
+	d.under[k] = false
+	return true
+}
+
+// run delivers until nothing stands for the target any more, and tells how many messages found their end.
+func (d *deliverer) run(k process.Key) (delivered int) {
+	defer d.crew.leave()
+	e := d.engine
+	for again := true; again; {
+		deliveries, more, err := e.store.DeliverMessages(k)
+		if err != nil {
+			e.log.Warn("messages not delivered yet", "process", k, "error", err)
+		}
+		d.delivered(k, deliveries)
+		delivered += len(deliveries)
+		d.mu.Lock()
+		again = err == nil && (more || d.under[k])
+		if again {
+			d.under[k] = false
+		} else {
+			delete(d.under, k)
+		}
+		d.mu.Unlock()
+	}
+	return delivered
+}
+
+// delivered counts deliveries and has the pollers look for the tasks that they have made.
+func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
+	e := d.engine
+	namespace := ""
+	if _, known := e.registry.all()[k.Namespace]; known {
+		namespace = k.Namespace
+	}
+	calls, timers := false, false
+	for _, m := range deliveries {
+		e.metrics.messages.WithLabelValues(namespace, string(m.Kind), m.Outcome).Inc()
+		made := m.Outcome == storage.Delivered
+		calls, timers = calls || made && !m.Later, timers || made && m.Later
+	}
+	if calls {
+		e.calls.wake()
+	}
+	if timers {
+		e.timers.wake()
+	}
+}
+
+// Run looks for messages that nobody has delivered, until ctx ends.
+func (d *deliverer) Run(ctx context.Context) error {
+	go d.engine.store.Listen(ctx, messageChannel, func(up bool) {
+		d.deaf.Store(!up)
+		signal(d.woken)
+	}, func() { signal(d.woken) })
+	rest := d.engine.cfg.ScanInterval
+	sleep := time.NewTimer(0)
+	defer sleep.Stop()
+	failures := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.woken:
+		case <-sleep.C:
+		}
+		found, err := d.scan(ctx)
+		wait := rest
+		if d.deaf.Load() {
+			wait = min(rest, messagePoll)
+		}
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			wait = min(rest, pauseAfter(failures))
+		}
+		if found {
+			wait = 0
+		}
+		sleep.Reset(wait)
+	}
+}
+
+// scan delivers a batch and waits for its end. found: there may be more.
+func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
+	e := d.engine
+	if !e.inTouch() {
+		return false, nil
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	targets, err := e.store.SearchMessages(limit, messageAge, messageBatch)
+	if err != nil {
+		if ctx.Err() == nil {
+			e.metrics.scanErrors.WithLabelValues("messages").Inc()
+			e.log.Warn("scan failed", "what", "messages", "error", err)
+		}
+		return false, err
+	}
+	var group errgroup.Group
+	var delivered atomic.Int64
+	for _, k := range targets {
+		if d.take(k) {
+			group.Go(func() error {
+				delivered.Add(int64(d.run(k)))
+				return nil
+			})
+		}
+	}
+	err = group.Wait()
+	return delivered.Load() > 0, err
+}
+
+// finish waits for the deliveries of a node that stops; what they do not reach is another node's.
+func (d *deliverer) finish() {
+	defer d.crew.close()
+	select {
+	case <-d.crew.idle():
+	case <-time.After(storeTimeout):
+	}
+}

@@ -1,0 +1,169 @@
+-- SendMessages stores what results say to other processes. It follows SaveResult and RemoveProcesses and finds its items by the row
+-- that this very transaction has written at the end of their task: a fenced item sends nothing. It answers the targets.
+-- name: SendMessages :many
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                             unnest(@kinds::text[]), unnest(@target_namespaces::text[]), unnest(@target_process_ids::text[]), unnest(@args::bytea[]),
+                             unnest(@metadatas::text[]), unnest(@start_times::timestamptz[]), unnest(@notify_parent_args::bytea[]), unnest(@reasons::text[]))
+         WITH ORDINALITY AS x(namespace, process_id, task_id, fencing_token, kind, target_namespace, target_process_id, args, metadata, start_time,
+                              notify_parent_args, reason, n)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
+        AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
+     LIMIT 1) e)
+INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, metadata, notify_parent_args)
+SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id, statement_timestamp(), NULLIF(start_time, 'epoch'),
+       NULLIF(reason, ''), args, NULLIF(metadata, '')::jsonb, notify_parent_args FROM i ORDER BY n
+RETURNING namespace, process_id;
+
+-- TellParents turns what parents are to be told into messages, for processes that have come to an end, are broken or go. It follows
+-- what has ended them and reads how they are, so it asks for no token: where nothing has ended, and where it was told before,
+-- nothing happens. task_ids: the task whose response is told; 0: none. It answers the parents.
+-- name: TellParents :many
+WITH e AS MATERIALIZED (
+  SELECT p.namespace, p.process_id, x.task_id
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[])) AS x(namespace, process_id, task_id)
+    JOIN processes p ON p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
+   WHERE p.removed_time IS NOT NULL OR p.status IN ('COMPLETED', 'CANCELLED', 'ERROR')),
+d AS (
+  DELETE FROM parents r USING e WHERE r.namespace = ANY (ARRAY[e.namespace]) AND r.process_id = e.process_id
+  RETURNING r.*),
+c AS MATERIALIZED (
+  SELECT d.*, (SELECT max(e.task_id) FROM e WHERE e.namespace = d.namespace AND e.process_id = d.process_id) AS task_id FROM d)
+INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, child)
+SELECT c.parent_namespace, c.parent_process_id, 'child_end', c.namespace, c.process_id, c.task_id, statement_timestamp(), c.args,
+       jsonb_strip_nulls(jsonb_build_object('namespace', c.namespace, 'processId', c.process_id,
+         'status', 'PROCESS_STATUS_' || CASE WHEN p.removed_time IS NULL THEN p.status::text ELSE 'UNSPECIFIED' END,
+         'response', translate(encode(o.response, 'base64'), E'\n', ''), 'detail', CASE WHEN p.removed_time IS NULL THEN p.detail END))
+  FROM c
+ CROSS JOIN LATERAL (SELECT p.status, p.detail, p.removed_time FROM processes p WHERE p.namespace = c.namespace AND p.process_id = c.process_id LIMIT 1) p
+  LEFT JOIN LATERAL (
+    SELECT t.response FROM tasks t WHERE t.namespace = c.namespace AND t.process_id = c.process_id AND t.task_id = c.task_id
+    UNION ALL
+    SELECT a.response FROM answers a WHERE a.namespace = c.namespace AND a.process_id = c.process_id AND a.task_id = c.task_id
+    LIMIT 1) o ON true
+RETURNING namespace, process_id;
+
+-- ReleaseMessages lets go what was held for processes that have been resumed or repaired, have ended or go. It follows what has
+-- changed them, in one transaction: nobody has to look for it.
+-- name: ReleaseMessages :many
+WITH x AS MATERIALIZED (
+  SELECT DISTINCT k.namespace, k.process_id FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
+   WHERE NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
+                        AND p.removed_time IS NULL AND p.status IN ('SUSPENDED', 'ERROR'))),
+u AS (
+  UPDATE messages m SET held = false FROM x WHERE m.namespace = ANY (ARRAY[x.namespace]) AND m.process_id = x.process_id AND m.held
+  RETURNING m.namespace, m.process_id)
+SELECT DISTINCT u.namespace, u.process_id FROM u;
+
+-- DeliverStarts takes the starts that are first in line for their targets and makes the processes; of one that exists it stays as it
+-- is. A process that is being removed still holds its id: its start waits until it is gone. (removed_time is asked for so that the
+-- index of all removed processes does not serve.)
+-- outcome: delivered, exists, not_found (there is no such namespace). more: there may be more of them.
+-- name: DeliverStarts :many
+WITH w AS MATERIALIZED (
+  SELECT k.namespace, k.process_id, m.message_id, m.n = @lim::int AS more
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
+   CROSS JOIN LATERAL (
+     SELECT v.message_id, bool_and(v.kind = 'start') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading, count(*) OVER () AS n
+       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+              ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m
+   WHERE m.leading
+     AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0)),
+m AS (
+  DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
+  RETURNING m.*),
+a AS MATERIALIZED (
+  SELECT m.*, nextval('task_ids') AS task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
+         EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = m.namespace) AS known,
+         coalesce(m.start_time > statement_timestamp(), false) AS later,
+         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more FROM m),
+p AS (
+  INSERT INTO processes (namespace, process_id, status, metadata, created_time, status_changed_time)
+  SELECT namespace, process_id, 'INIT', metadata, statement_timestamp(), statement_timestamp()
+    FROM a WHERE first AND known ORDER BY namespace, process_id
+  ON CONFLICT DO NOTHING RETURNING namespace, process_id),
+c AS MATERIALIZED (
+  SELECT a.*, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM a),
+sch AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
+  SELECT namespace, process_id, task_id, 'INIT', CASE WHEN later THEN 'time' ELSE 'place' END::waits_for,
+         CASE WHEN later THEN start_time ELSE statement_timestamp() END, args FROM c WHERE created),
+pa AS (
+  INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
+  SELECT namespace, process_id, sender_namespace, sender_process_id, notify_parent_args
+    FROM c WHERE created AND notify_parent_args IS NOT NULL AND sender_process_id IS NOT NULL),
+dead AS (
+  INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, args)
+  SELECT message_id, kind, 'not_found', namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, statement_timestamp(), args
+    FROM c WHERE NOT known)
+SELECT c.namespace, c.process_id, c.kind::text AS kind, (CASE WHEN c.created THEN 'delivered' WHEN c.known THEN 'exists' ELSE 'not_found' END)::text AS outcome,
+       c.later::bool AS later, c.more::bool AS more
+  FROM c;
+
+-- DeliverNotifies takes the notifies, and the ends of children, that are first in line for their targets, and gives these NOTIFY tasks:
+-- behind all that waits in them, whatever their max_waiting is. What is for a process that is SUSPENDED or in ERROR is held.
+-- It runs after LockProcesses.
+-- outcome: delivered, held, not_found, ended. more: there may be more of them, or of another kind behind them.
+-- name: DeliverNotifies :many
+WITH w AS MATERIALIZED (
+  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds, m.message_id, m.leading, m.more
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
+   CROSS JOIN LATERAL (
+     SELECT v.message_id, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
+            count(*) OVER () = @lim::int OR NOT bool_and(v.kind IN ('notify', 'child_end')) OVER () AS more
+       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+              ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m),
+h AS (
+  UPDATE messages m SET held = true FROM (SELECT DISTINCT w.namespace, w.process_id FROM w WHERE w.holds) w
+   WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND NOT m.held
+  RETURNING m.namespace, m.process_id, m.kind),
+m AS (
+  DELETE FROM messages m USING w WHERE w.leading AND NOT w.holds
+     AND m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
+  RETURNING m.*),
+-- task_ids are drawn in the order of the messages.
+a AS MATERIALIZED (
+  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING'), false) AS delivered, o.*,
+         o.n = 1 AND o.status = 'RUNNING'
+         AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[o.namespace]) AND r.process_id = o.process_id)
+         AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[o.namespace]) AND s.process_id = o.process_id
+                            AND s.waits_for::text IN ('process', 'place')) AS free,
+         ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
+    FROM (SELECT m.*, p.status, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
+            FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
+           ORDER BY m.namespace, m.process_id, m.message_id) o),
+sch AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, child)
+  SELECT namespace, process_id, task_id, 'NOTIFY', CASE WHEN free THEN 'place' ELSE 'process' END::waits_for, statement_timestamp(), args, child
+    FROM a WHERE delivered),
+dead AS (
+  INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, args, child)
+  SELECT message_id, kind, CASE WHEN status IS NULL THEN 'not_found' ELSE 'ended' END, namespace, process_id, sender_namespace, sender_process_id,
+         sender_task_id, created_time, statement_timestamp(), args, child
+    FROM a WHERE NOT delivered)
+SELECT a.namespace, a.process_id, a.kind::text AS kind,
+       (CASE WHEN a.delivered THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more
+  FROM a
+UNION ALL
+SELECT h.namespace, h.process_id, h.kind::text, 'held', false FROM h;
+
+-- SearchMessages finds the targets of messages that nobody has delivered: those of SQL functions at once, those of processes once they
+-- are older than what their own node needs for them. Rows that are being delivered are passed over. (held IS NOT TRUE is what the
+-- index messages_created says, and no other: on an empty table the planner took messages_target, and would have read all of it.)
+-- name: SearchMessages :many
+SELECT DISTINCT x.namespace, x.process_id FROM (
+  SELECT m.namespace, m.process_id FROM messages m
+   WHERE m.held IS NOT TRUE AND m.created_time <= statement_timestamp()
+     AND (m.sender_process_id IS NULL OR m.created_time < statement_timestamp() - (@older_than_us::bigint) * interval '1 microsecond')
+   ORDER BY m.created_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) x;
+
+-- ForgetDeadLetters drops messages that could not be delivered, lim at a time.
+-- name: ForgetDeadLetters :execrows
+DELETE FROM dead_letters WHERE message_id = ANY (ARRAY(
+  SELECT d.message_id FROM dead_letters d
+   WHERE d.dropped_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond' LIMIT @lim::int));

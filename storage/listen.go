@@ -1,0 +1,78 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// listenCheck is how long a connection that listens may be silent before it is asked whether it lives: a dead peer sends nothing.
+	listenCheck = 30 * time.Second
+	// listenRetry is the longest pause before another try to connect.
+	listenRetry = 5 * time.Second
+)
+
+// Listen hears NOTIFYs on a channel until ctx ends, on a connection of its own, and makes another one when that breaks. up tells
+// when it begins to hear, and when it no longer does: what was notified meanwhile is lost.
+func (s *Store) Listen(ctx context.Context, channel string, up func(bool), heard func()) {
+	wait := 50 * time.Millisecond
+	for ctx.Err() == nil && s.stopped.Err() == nil {
+		listened, err := s.listenOnce(ctx, channel, up, heard)
+		if listened {
+			wait = 50 * time.Millisecond
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("nobody listens to the database for a moment", "channel", channel, "again_in", wait, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-s.stopped.Done():
+		case <-time.After(wait):
+			wait = min(2*wait, listenRetry)
+		}
+	}
+}
+
+// listenOnce listens until the connection breaks.
+func (s *Store) listenOnce(ctx context.Context, channel string, up func(bool), heard func()) (listened bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopped, cancel)()
+	conn, err := pgx.ConnectConfig(ctx, s.listen)
+	if err != nil {
+		return false, fmt.Errorf("connect: %w", redact(err))
+	}
+	defer func() {
+		end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancelEnd()
+		_ = conn.Close(end)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return false, err
+	}
+	up(true)
+	defer up(false)
+	for {
+		silence, cancelSilence := context.WithTimeout(ctx, listenCheck)
+		_, err := conn.WaitForNotification(silence)
+		cancelSilence()
+		switch {
+		case err == nil:
+			heard()
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return true, err
+		default:
+			alive, cancelAlive := context.WithTimeout(ctx, listenRetry)
+			err = conn.Ping(alive)
+			cancelAlive()
+			if err != nil {
+				return true, err
+			}
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package storage
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// MessageKind says what a message does to its target.
+type MessageKind string
+
+// The kinds of messages. The end of a child is told by the database itself: see TellParents.
+const (
+	MessageStart    MessageKind = "start"
+	MessageNotify   MessageKind = "notify"
+	MessageChildEnd MessageKind = "child_end"
+)
+
+// Message is what a result says to another process. It is stored with the result, or not at all.
+type Message struct {
+	Kind             MessageKind
+	Target           process.Key
+	Args             []byte
+	Metadata         []byte    // of a start: JSON object; nil: none
+	StartTime        time.Time // of a start; zero: now
+	NotifyParentArgs []byte    // of a start; nil: the sender is not told of the end
+	Reason           string
+}
+
+func (m *Message) bytes() int {
+	return 300 + len(m.Args) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Reason)
+}
+
+// OnMessages sets who is told, after a commit, for which processes messages stand that can be delivered now. It must not wait: a
+// lane calls it.
+func (s *Store) OnMessages(deliver func(targets []process.Key)) { s.deliver.Store(&deliver) }
+
+func (s *Store) tellTargets(targets []process.Key) {
+	deliver := s.deliver.Load()
+	if len(targets) == 0 || deliver == nil {
+		return
+	}
+	slices.SortFunc(targets, process.Key.Compare)
+	(*deliver)(slices.Compact(targets))
+}
+
+// riders gathers what a flush has to say to other processes. Its statements are sent only where there is something to say, so that
+// a plain result pays nothing for them.
+type riders struct {
+	send    dbsqlc.SendMessagesParams
+	tell    dbsqlc.TellParentsParams
+	release dbsqlc.ReleaseMessagesParams
+	targets []process.Key // of messages that the flush has stored or let go
+}
+
+// ended has the parent told of an end, and what was held for the process let go: it will be dropped. taskID is the task whose
+// response is told; 0: none.
+func (r *riders) ended(key process.Key, taskID int64) {
+	r.tell.Namespaces = append(r.tell.Namespaces, key.Namespace)
+	r.tell.ProcessIds = append(r.tell.ProcessIds, key.ProcessID)
+	r.tell.TaskIds = append(r.tell.TaskIds, taskID)
+	r.released(key)
+}
+
+// released lets go what was held for a process, if its status allows it now.
+func (r *riders) released(key process.Key) {
+	r.release.Namespaces = append(r.release.Namespaces, key.Namespace)
+	r.release.ProcessIds = append(r.release.ProcessIds, key.ProcessID)
+}
+
+// completed adds what a completion has to say.
+func (r *riders) completed(c *Completion) {
+	switch {
+	case c.Outcome == Failed || c.Outcome == Completed || c.removes():
+		r.ended(c.Key, c.TaskID)
+	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
+		r.released(c.Key)
+	}
+	if !c.applies() && c.Outcome != Removed {
+		return
+	}
+	s := &r.send
+	for i := range c.Messages {
+		m := &c.Messages[i]
+		s.Namespaces = append(s.Namespaces, c.Key.Namespace)
+		s.ProcessIds = append(s.ProcessIds, c.Key.ProcessID)
+		s.TaskIds = append(s.TaskIds, c.TaskID)
+		s.FencingTokens = append(s.FencingTokens, c.FencingToken)
+		s.Kinds = append(s.Kinds, string(m.Kind))
+		s.TargetNamespaces = append(s.TargetNamespaces, m.Target.Namespace)
+		s.TargetProcessIds = append(s.TargetProcessIds, m.Target.ProcessID)
+		s.Args = append(s.Args, m.Args)
+		s.Metadatas = append(s.Metadatas, string(m.Metadata))
+		s.StartTimes = append(s.StartTimes, orEpoch(m.StartTime))
+		s.NotifyParentArgs = append(s.NotifyParentArgs, m.NotifyParentArgs)
+		s.Reasons = append(s.Reasons, m.Reason)
+	}
+}
+
+// sendStages follow what has ended the tasks, and what has removed processes; their rows are still there.
+func (r *riders) sendStages(s *Store) []stage {
+	var stages []stage
+	if len(r.send.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error {
+			rows, err := s.q.SendMessages(ctx, db, r.send)
+			for _, k := range rows {
+				r.targets = append(r.targets, process.Key(k))
+			}
+			return err
+		})
+	}
+	if len(r.tell.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error {
+			rows, err := s.q.TellParents(ctx, db, r.tell)
+			for _, k := range rows {
+				r.targets = append(r.targets, process.Key(k))
+			}
+			return err
+		})
+	}
+	return stages
+}
+
+// releaseStages are the last of a flush: they see what every other statement has made of the processes.
+func (r *riders) releaseStages(s *Store) []stage {
+	if len(r.release.Namespaces) == 0 {
+		return nil
+	}
+	return []stage{func(ctx context.Context, db DB) error {
+		rows, err := s.q.ReleaseMessages(ctx, db, r.release)
+		for _, k := range rows {
+			r.targets = append(r.targets, process.Key(k))
+		}
+		return err
+	}}
+}
+
+// SearchMessages finds at most limit messages that nobody has delivered, and gives their targets: those of SQL functions at once,
+// those of processes when they are older than age.
+func (s *Store) SearchMessages(ctx context.Context, age time.Duration, limit int) ([]process.Key, error) {
+	rows, err := s.q.SearchMessages(ctx, s.hot, dbsqlc.SearchMessagesParams{OlderThanUs: age.Microseconds(), Lim: int32(limit)}) //nolint:gosec // a batch
+	keys := make([]process.Key, len(rows))
+	for n, k := range rows {
+		keys[n] = process.Key(k)
+	}
+	return keys, mapped("search messages", err)
+}

@@ -1,0 +1,54 @@
+package wire
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// messages are the commands of a result as they are stored; without a namespace they go to the sender's own.
+func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.Message, error) {
+	var list []storage.Message
+	for _, command := range commands {
+		m := storage.Message{}
+		switch c := command.GetCommand().(type) {
+		case *progressorv1.Command_Start:
+			m.Kind, m.Target = storage.MessageStart, process.Key{Namespace: c.Start.GetNamespace(), ProcessID: c.Start.GetProcessId()}
+			m.Args, m.NotifyParentArgs = c.Start.GetArgs(), c.Start.GetNotifyParentArgs()
+			if c.Start.NotifyParentArgs != nil && m.NotifyParentArgs == nil {
+				m.NotifyParentArgs = []byte{} // present and empty: the parent is told
+			}
+			if c.Start.GetStartTime() != nil {
+				m.StartTime = c.Start.GetStartTime().AsTime()
+			}
+			var err error
+			if m.Metadata, err = JSON(c.Start.GetMetadata()); err != nil {
+				return nil, err
+			}
+		case *progressorv1.Command_Notify:
+			m.Kind, m.Target = storage.MessageNotify, process.Key{Namespace: c.Notify.GetNamespace(), ProcessID: c.Notify.GetProcessId()}
+			m.Args = c.Notify.GetArgs()
+		}
+		m.Target.Namespace = cmp.Or(m.Target.Namespace, sender.Namespace)
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// childEnd reads the column child; nil for NULL.
+func childEnd(text json.RawMessage) (*progressorv1.ChildEnd, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	child := &progressorv1.ChildEnd{}
+	if err := protojson.Unmarshal(text, child); err != nil {
+		return nil, fmt.Errorf("child: %w", err)
+	}
+	return child, nil
+}

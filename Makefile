@@ -12,6 +12,8 @@ ARGS ?=
 # Of chaos: how long, and the seed that repeats a run (0: a new one, which is printed).
 SECONDS ?= 60
 SEED ?= 0
+# Which bugs mutants plants: those whose name contains this.
+MUTANT ?=
 # The packages that test takes, as in: make test PKG=./storage/...
 PKG ?= ./...
 
@@ -65,6 +67,10 @@ bench: postgres build ## Measure this engine against the baseline (ARGS=flags of
 chaos: postgres ## Break things for SECONDS under load, then check every invariant (SECONDS=60 SEED=0)
 	$(GO) test ./internal/chaos -run TestChaos -count=1 -v -timeout 0 \
 	  -args -chaos.duration=$(SECONDS)s -chaos.seed=$(SEED)
+
+.PHONY: mutants
+mutants: postgres ## Plant bugs into the engine, one at a time: the tests must catch each (MUTANT=part of a name)
+	$(GO) run ./internal/mutants -run '$(MUTANT)'
 
 # What the targets above are made of.
 

@@ -1,0 +1,155 @@
+// Command mutants plants bugs into the engine, one at a time, and sees whether the tests catch each of them. A bug is a few words of
+// the source that are replaced; the changed file is laid over the real one (go test -overlay), so that nothing in the tree changes
+// and nothing of a bug can be shipped. A bug that no test catches is a rule that nothing holds.
+//
+//	go run ./internal/mutants              all of them
+//	go run ./internal/mutants -run fence   those whose name contains fence
+//	go run ./internal/mutants -list
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// mutant is one planted bug.
+type mutant struct {
+	name     string
+	breaks   string // the rule that it breaks
+	file     string
+	old      string // stands in file exactly once
+	planted  string
+	packages string // whose tests are to catch it, as for go test
+	run      string // -run; empty: all tests of the packages
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := start(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func start(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	only := flags.String("run", "", "plant only bugs whose name contains `TEXT`")
+	list := flags.Bool("list", false, "list the bugs")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return err
+	}
+	survived, planted := []string{}, 0
+	for _, m := range mutants {
+		if !strings.Contains(m.name, *only) {
+			continue
+		}
+		planted++
+		if *list {
+			fmt.Fprintf(out, "%-24s %s\n", m.name, m.breaks)
+			continue
+		}
+		began := time.Now()
+		caught, err := m.plant(ctx, root)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if caught == "" {
+			survived = append(survived, m.name)
+			caught = "SURVIVED"
+		}
+		fmt.Fprintf(out, "%-24s %-45s %5.1fs\n", m.name, caught, time.Since(began).Seconds())
+	}
+	if planted == 0 {
+		return fmt.Errorf("-run %q: there is no such bug; -list names all", *only)
+	}
+	if len(survived) > 0 {
+		return fmt.Errorf("%d of %d were caught by no test: %s", len(survived), planted, strings.Join(survived, ", "))
+	}
+	if !*list {
+		fmt.Fprintf(out, "%d planted, all caught\n", planted)
+	}
+	return nil
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
+// plant runs the tests over the planted bug, and gives the first test that failed; "": none did.
+func (m *mutant) plant(ctx context.Context, root string) (caught string, err error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	source := filepath.Join(root, m.file)
+	changed, err := m.change(source)
+	if err != nil {
+		return "", err
+	}
+	over, overlay := filepath.Join(dir, filepath.Base(m.file)), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{source: over}})
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.WriteFile(over, changed, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+		return "", err
+	}
+	args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "5m"}
+	if m.run != "" {
+		args = append(args, "-run", m.run)
+	}
+	test := exec.CommandContext(ctx, "go", append(args, strings.Fields(m.packages)...)...)
+	test.Dir = root
+	output, err := test.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err == nil:
+		return "", nil
+	case bytes.Contains(output, []byte("[build failed]")) || bytes.Contains(output, []byte("[setup failed]")):
+		return "", fmt.Errorf("what is planted does not compile:\n%s", output)
+	}
+	if name := failed.FindSubmatch(output); name != nil {
+		return string(name[1]), nil
+	}
+	if bytes.Contains(output, []byte("panic: test timed out")) {
+		return "a test that never ended", nil
+	}
+	return "", fmt.Errorf("go test: %w:\n%s", err, output)
+}
+
+// change gives the file with the bug in it.
+func (m *mutant) change(path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.Count(content, []byte(m.old)); n != 1 {
+		return nil, fmt.Errorf("%q stands %d times in %s, want once: the source has moved on", m.old, n, m.file)
+	}
+	return bytes.Replace(content, []byte(m.old), []byte(m.planted), 1), nil
+}

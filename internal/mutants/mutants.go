@@ -1,0 +1,160 @@
+package main
+
+const (
+	saveResult   = "storage/internal/dbsqlc/save_result.sql.go"
+	prepareCall  = "storage/internal/dbsqlc/prepare_call.sql.go"
+	prepareInit  = "storage/internal/dbsqlc/prepare_init.sql.go"
+	searchTimers = "storage/internal/dbsqlc/search_timers.sql.go"
+	zombies      = "storage/internal/dbsqlc/collect_zombies.sql.go"
+)
+
+var mutants = []mutant{
+	{
+		name: "no-fence", breaks: "a result is stored only under the token of the attempt that still holds the process",
+		file: saveResult, old: "AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token", planted: "AND r.task_id = t.task_id",
+		packages: "./storage", run: "Token|Twin|Fence|Zombie",
+	},
+	{
+		name: "same-token-again", breaks: "every attempt has a fencing token of its own",
+		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token", planted: "coalesce(d.attempt, 0)::bigint + 1 AS fencing_token",
+		packages: "./storage ./engine", run: "Search|Retry|Zombie|Load",
+	},
+	{
+		name: "no-lock", breaks: "every transaction that moves a task locks its processes first",
+		file: "storage/internal/dbsqlc/lock_processes.sql.go", old: " FOR NO KEY UPDATE OF p", planted: "",
+		packages: "./storage", run: "TwoNodes|UnderTheLock|Load|Locks",
+	},
+	{
+		name: "lost-wake-up", breaks: "a result takes up the call that waits for its process",
+		file: saveResult, old: "AND s.waits_for IN ('process', 'place')", planted: "AND s.waits_for IN ('place')",
+		packages: "./storage", run: "Call|Order",
+	},
+	{
+		name: "latest-call-first", breaks: "calls of one process run in the order in which they were stored",
+		file: saveResult, old: "ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c", planted: "ORDER BY s.task_id DESC LIMIT 1) c",
+		packages: "./storage", run: "Order|Call",
+	},
+	{
+		name: "call-jumps-the-queue", breaks: "a new call does not take the place of one that waits",
+		file: prepareCall, old: "AND NOT i.busy AND i.waiting = 0 AS free", planted: "AND NOT i.busy AS free",
+		packages: "./storage ./engine", run: "Order|Place|Stored",
+	},
+	{
+		name: "timer-before-call", breaks: "a call that waits goes before a timer that is due",
+		file: saveResult, old: "AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()",
+		planted:  "AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp() AND (c.task_id IS NULL OR c.task_id > 0)",
+		packages: "./storage ./engine", run: "Timer",
+	},
+	{
+		name: "timer-early", breaks: "no timer fires before its time by the database's clock",
+		file: searchTimers, old: "AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()",
+		planted:  "AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp() + interval '2 seconds'",
+		packages: "./storage ./engine", run: "Timer|Time|Retry",
+	},
+	{
+		name: "timer-kept", breaks: "a new default timer replaces the pending one",
+		file: saveResult, old: "f.timer_action IN ('set', 'unset') AND s.namespace", planted: "f.timer_action IN ('unset') AND s.namespace",
+		packages: "./storage", run: "Timer",
+	},
+	{
+		name: "start-time", breaks: "transactions ask for the time after they have waited for their locks",
+		file: saveResult, old: "CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() +", planted: "CASE WHEN t.timer_after_us >= 0 THEN now() - interval '1 second' +",
+		packages: "./storage ./engine", run: "Timer",
+	},
+	{
+		name: "error-is-forgotten", breaks: "a task that fails for good leaves its process in ERROR",
+		file: saveResult, old: "WHEN 'fail' THEN 'ERROR' WHEN 'complete'", planted: "WHEN 'fail' THEN 'RUNNING' WHEN 'complete'",
+		packages: "./storage", run: "Save",
+	},
+	{
+		name: "suspended-forgotten", breaks: "the status that follows is decided from the locked row, not by the attempt",
+		file: saveResult, old: "WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END", planted: "WHEN 'SUSPENDED' THEN 'RUNNING' ELSE 'RUNNING' END",
+		packages: "./storage", run: "Suspended",
+	},
+	{
+		name: "event-ids-repeat", breaks: "events are numbered 1, 2, 3 without gaps or repeats",
+		file: saveResult, old: "last_event_id = p.last_event_id + f.event_count", planted: "last_event_id = p.last_event_id",
+		packages: "./storage", run: "Save|Event",
+	},
+	{
+		name: "key-is-not-kept", breaks: "a repeated request with the same key gets the first one's answer",
+		file: prepareCall, old: "FROM a WHERE accepted AND idempotency_key <> ''", planted: "FROM a WHERE accepted AND false",
+		packages: "./storage", run: "Key",
+	},
+	{
+		name: "any-request-by-key", breaks: "a key that was used for another request is refused",
+		file: prepareCall, old: "a.twin_fingerprint = a.fingerprint", planted: "true",
+		packages: "./storage", run: "Key",
+	},
+	{
+		name: "no-reread", breaks: "twins of a keyed start on two nodes get one answer",
+		file: "storage/lane.go", old: "in.prepared.Outcome == Exists && in.init.keyed() && !in.reread", planted: "in.prepared.Outcome == Exists && in.init.keyed() && false",
+		packages: "./storage", run: "Twin",
+	},
+	{
+		name: "answer-before-commit", breaks: "nobody is answered before the commit",
+		file: "storage/replay.go", old: "if closeErr := results.Close(); err == nil {", planted: "if closeErr := results.Close(); err != nil {",
+		packages: "./storage", run: "Connection|Poison|Load",
+	},
+	{
+		name: "applied-twice", breaks: "after an ambiguous commit only what was not applied is repeated",
+		file: "storage/recover.go", old: "case r.Applied:", planted: "case r.Applied && r.Holds:",
+		packages: "./storage", run: "Connection|Terminated|Cut",
+	},
+	{
+		name: "nothing-adopted", breaks: "what a lost commit has started is run",
+		file: "storage/recover.go", old: "err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))", planted: "_ = tokensOf(again)",
+		packages: "./storage", run: "Connection",
+	},
+	{
+		name: "unkeyed-repeated", breaks: "a request without a key is never repeated by the engine",
+		file: "storage/prepare_call.go", old: "newItem(c.Key, c.bytes(), c.keyed())", planted: "newItem(c.Key, c.bytes(), true)",
+		packages: "./storage", run: "Connection|Cut|Terminated",
+	},
+	{
+		name: "living-node-buried", breaks: "only nodes that have not beaten lose what they run",
+		file: zombies, old: "n.beat_time < statement_timestamp() -", planted: "n.beat_time < statement_timestamp() + interval '1 hour' -",
+		packages: "./storage ./engine", run: "Zombie|Hanging|Slow",
+	},
+	{
+		name: "zombies-stay", breaks: "what a dead node held runs again",
+		file: "engine/collector.go", old: "if c.begin(z.FencingToken) {", planted: "if c.begin(z.FencingToken) && false {",
+		packages: "./engine", run: "Zombie",
+	},
+	{
+		name: "retried-for-ever", breaks: "a task has no more attempts than the policy allows",
+		file: "process/retry.go", old: "if nonRetryable || attempt >= p.MaxAttempts ||", planted: "if nonRetryable ||",
+		packages: "./engine", run: "Decide|Retries",
+	},
+	{
+		name: "calls-retried", breaks: "a failure of a call is not retried: its caller is told",
+		file: "engine/decide.go", old: "if d.completion.TaskType.RetriedOnFailure() {", planted: "if d.completion.TaskType != \"\" {",
+		packages: "./engine", run: "Decide",
+	},
+	{
+		name: "one-process-for-ever", breaks: "one process takes at most so many turns while others wait",
+		file: "engine/attempt.go", old: "(step < maxSteps || !ns.places.contended())", planted: "(step < 1<<30 || !ns.places.contended())",
+		packages: "./engine", run: "Turn|Room",
+	},
+	{
+		name: "place-leaks", breaks: "a request that is not captured gives its place back",
+		file: "engine/request.go", old: "if r.call.Capture && !captured {", planted: "if r.call.Capture && !captured && r.accepted {",
+		packages: "./engine", run: "Place|Key|Overload|Requests|Status",
+	},
+	{
+		name: "no-bound-in-memory", breaks: "a node refuses what it cannot hold",
+		file: "engine/engine.go", old: "if e.inFlight.Add(1) > int64(e.cfg.MaxInFlight) {", planted: "if e.inFlight.Add(1) > int64(e.cfg.MaxInFlight)+1<<30 {",
+		packages: "./engine", run: "InFlight|Overload",
+	},
+	{
+		name: "drain-keeps-all", breaks: "what a stopping node cannot end goes to another one, uncounted",
+		file: "engine/decide.go", old: "completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true",
+		planted:  "completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, false",
+		packages: "./engine", run: "Drain|GiveBack",
+	},
+	{
+		name: "init-twice", breaks: "one process for one id",
+		file: prepareInit, old: "ON CONFLICT DO NOTHING RETURNING namespace, process_id),", planted: "ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind RETURNING namespace, process_id),",
+		packages: "./storage", run: "Init|Twin|Start",
+	},
+}

@@ -136,7 +136,18 @@ SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: ther
    AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
    AND NOT EXISTS (SELECT 1 FROM running x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
    AND NOT EXISTS (SELECT 1 FROM schedule x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
-   AND NOT EXISTS (SELECT 1 FROM answers x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id))
+   AND NOT EXISTS (SELECT 1 FROM answers x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
+UNION ALL
+-- end_is_told: the end of a child turns its row in parents into a message, in one transaction.
+SELECT 'end_is_told', r.namespace, r.process_id,
+       format('%s, and its parent %s/%s is not told', CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END, r.parent_namespace, r.parent_process_id)
+  FROM parents r LEFT JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id AND p.removed_time IS NULL
+ WHERE p.process_id IS NULL OR p.status IN ('ERROR', 'COMPLETED', 'CANCELLED')
+UNION ALL
+-- held_has_reason: a message is held only as long as its process is SUSPENDED or in ERROR.
+SELECT 'held_has_reason', m.namespace, m.process_id, format('message %s is held for a process that is %s', m.message_id, coalesce(p.status::text, 'gone'))
+  FROM messages m LEFT JOIN processes p ON p.namespace = m.namespace AND p.process_id = m.process_id AND p.removed_time IS NULL
+ WHERE m.held AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE)
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
 
 -- CountLooked tells how many rows each invariant of FindViolations has to look at: one that looked at none proves nothing.
@@ -169,7 +180,9 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'task_is_sound', (SELECT n FROM ended)
   UNION ALL SELECT 'retry_is_sound', (SELECT count(*) FROM waiting WHERE attempt > 0)
   UNION ALL SELECT 'one_timer_a_name', (SELECT count(*) FROM waiting WHERE timer_name IS NOT NULL)
-  UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)) x;
+  UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)
+  UNION ALL SELECT 'end_is_told', (SELECT count(*) FROM parents)
+  UNION ALL SELECT 'held_has_reason', (SELECT count(*) FROM messages WHERE held)) x;
 
 -- FindStanding looks for work that stands although nothing hinders it, in namespaces that are not paused: once everything has
 -- been done there is none.
@@ -195,7 +208,11 @@ SELECT 'lease_is_held', r.namespace, r.process_id,
        format('task %s runs on node %s until %s; the node''s last heartbeat was at %s', r.task_id, r.node_id, r.deadline, n.beat_time)
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
  WHERE n.node_id IS NULL OR n.beat_time < statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
-    OR r.deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond')
+    OR r.deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+UNION ALL
+-- message_is_delivered: a message that can be delivered is, also to a namespace that is paused.
+SELECT 'message_is_delivered', m.namespace, m.process_id, format('message %s, a %s, has waited since %s', m.message_id, m.kind, m.created_time)
+  FROM messages m WHERE NOT m.held AND m.created_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond')
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
 
 -- CountStanding tells how many rows each part of FindStanding has to look at.
@@ -203,4 +220,5 @@ SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::t
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   SELECT 'place_is_found' AS invariant, (SELECT count(*) FROM schedule WHERE waits_for = 'place') AS n
   UNION ALL SELECT 'timer_fires', (SELECT count(*) FROM schedule WHERE waits_for = 'time')
-  UNION ALL SELECT 'lease_is_held', (SELECT count(*) FROM running)) x;
+  UNION ALL SELECT 'lease_is_held', (SELECT count(*) FROM running)
+  UNION ALL SELECT 'message_is_delivered', (SELECT count(*) FROM messages WHERE NOT held)) x;

@@ -60,6 +60,11 @@ var planted = []struct{ invariant, process, sql string }{
 	{"one_timer_a_name", "timers", `UPDATE schedule SET timer_name = '' WHERE process_id = $1`},
 	{"request_has_answer", "idle", `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 		VALUES (gen_random_uuid(), 'shop', $1, 1000000, '', now())`},
+	{"end_is_told", "child", `UPDATE processes SET status = 'COMPLETED', attention = 'COMPLETED', attention_time = status_changed_time WHERE process_id = $1`},
+	{"end_is_told", "child", `UPDATE processes SET removed_time = now() WHERE process_id = $1`},
+	{"end_is_told", "child", `DELETE FROM processes WHERE process_id = $1`},
+	{"held_has_reason", "broken", `UPDATE processes SET status = 'RUNNING', detail = NULL, corrupted_by = NULL, attention = NULL, attention_time = NULL WHERE process_id = $1`},
+	{"held_has_reason", "gone", `INSERT INTO messages (namespace, process_id, kind, held) VALUES ('shop', $1, 'notify', true)`},
 }
 
 var errRolledBack = errors.New("rolled back")
@@ -84,6 +89,11 @@ func (b *bench) stock() {
 	b.process("retries")
 	b.save(end(b.claim("retries", notify), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
 	b.claim("retries")
+	b.namespace(ns)
+	b.process("parent")
+	b.save(end(b.claim("parent"), storage.Finished, says(startOf("child", told("over")), notifyOf("broken", "x"))))
+	b.deliver("child")
+	b.deliver("broken")
 }
 
 func TestInvariantsAreChecked(t *testing.T) {
@@ -153,6 +163,9 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	must(t, 0, func() error { _, err := b.PutNamespace(t.Context(), ns, []byte("{}")); return err }())
 	must(t, 0, func() error { _, err := b.SetNamespacePaused(t.Context(), ns, true); return err }())
 	equal(t, "in a paused namespace", standing(), "[lease_is_held new]")
+	b.exec("INSERT INTO messages (namespace, process_id, kind, created_time) VALUES ('shop', 'idle', 'notify', now() - interval '1 minute')")
+	equal(t, "with a message that nobody delivers", standing(), "[lease_is_held new message_is_delivered idle]")
+	b.deliver("idle")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
 	equal(t, "of a dead node", standing(), "[lease_is_held calls lease_is_held new lease_is_held repairs lease_is_held retries]")
 }

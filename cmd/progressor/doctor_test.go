@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -13,7 +15,7 @@ func TestDoctorOnASoundDatabase(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	p := program{env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
 	out := p.ok(t, "doctor")
-	wantLines(t, out, "PostgreSQL", "schema version 1 of 1", "INVARIANT", "processes", "violations: 0")
+	wantLines(t, out, "PostgreSQL", fmt.Sprintf("schema version %[1]d of %[1]d", storage.SchemaVersion()), "INVARIANT", "processes", "violations: 0")
 	var found examination
 	if err := json.Unmarshal([]byte(p.ok(t, "doctor", "-o", "json")), &found); err != nil {
 		t.Fatal(err)

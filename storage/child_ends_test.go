@@ -1,0 +1,109 @@
+package storage_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// child makes a process that its parent started, and gives the claim of its INIT.
+func (b *bench) child(id string) *storage.Claim {
+	b.t.Helper()
+	b.namespace(ns)
+	if _, err := b.GetProcess(b.t.Context(), key("parent")); err != nil {
+		b.process("parent")
+	}
+	b.save(end(b.claim("parent"), storage.Finished, says(startOf(id, told("end of "+id)))))
+	equal(b.t, "the start of "+id, b.deliver(id), "start delivered")
+	claims := b.searchCalls(1)
+	return &claims[0]
+}
+
+// ended are the ends that the parent is told of, and forgets them.
+func (b *bench) ended() (list []string) {
+	b.t.Helper()
+	b.deliver("parent")
+	for _, c := range b.searchCalls(100) {
+		for next := &c; next != nil; next = b.save(end(next, storage.Finished)).Next {
+			equal(b.t, "type", next.TaskType, process.TaskNotify)
+			var child struct {
+				Namespace, ProcessID, Status, Detail string
+				Response                             []byte
+			}
+			if err := json.Unmarshal(next.Child, &child); err != nil {
+				b.t.Fatalf("child %q: %v", next.Child, err)
+			}
+			list = append(list, fmt.Sprintf("%s: %s/%s %s %q %q", next.Args, child.Namespace, child.ProcessID, child.Status, child.Response, child.Detail))
+		}
+	}
+	return list
+}
+
+func answer(response string) func(*storage.Completion) {
+	return func(c *storage.Completion) { c.Response = []byte(response) }
+}
+
+// The parent is told of the first end of a child, whatever it is, and of no second one.
+func TestParentIsToldOfTheEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for id, test := range map[string]struct {
+		finish func(init *storage.Claim)
+		want   string
+	}{
+		"completed": {func(c *storage.Claim) { b.save(end(c, storage.Completed, answer("done \x00\xff"))) }, `COMPLETED "done \x00\xff" ""`},
+		"later": {func(c *storage.Claim) {
+			b.save(end(c, storage.Finished, answer("not yet")))
+			equal(t, "told of a child that lives", len(b.ended()), 0)
+			b.save(end(b.claim("later"), storage.Completed))
+		}, `COMPLETED "" ""`},
+		"failed": {func(c *storage.Claim) {
+			b.save(end(c, storage.Failed, broken("out of stock")))
+		}, `ERROR "" "out of stock"`},
+		"rejected":   {func(c *storage.Claim) { b.save(end(c, storage.Rejected)) }, `UNSPECIFIED "" ""`},
+		"removed":    {func(c *storage.Claim) { b.save(end(c, storage.Removed, answer("bye"))) }, `UNSPECIFIED "bye" ""`},
+		"taken away": {func(*storage.Claim) { must(t, 0, b.RemoveProcess(t.Context(), key("taken away"))) }, `UNSPECIFIED "" ""`},
+	} {
+		init := b.child(id)
+		told := b.targets(func() { test.finish(init) })
+		equal(t, "told of after "+id, told, "[parent]")
+		equal(t, id, b.ended(), fmt.Sprintf("[end of %s: shop/%s PROCESS_STATUS_%s]", id, id, test.want))
+	}
+	// A repair, and the end after it, are not told.
+	b.save(end(b.repair("failed").Claim, storage.Failed, broken("worse")))
+	b.save(end(b.repair("failed").Claim, storage.Completed))
+	must(t, 0, b.RemoveProcess(t.Context(), key("completed")))
+	equal(t, "told of a second end", len(b.ended()), 0)
+	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
+}
+
+// The end of a child goes the way of every message: it waits for a parent in ERROR, and is dropped where the parent is gone. What
+// is told stays with its task when that is tried again.
+func TestEndsAreMessages(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first, second, third := b.child("a"), b.child("b"), b.child("c")
+	b.save(end(b.claim("parent"), storage.Failed, broken("x")))
+	b.save(end(first, storage.Completed))
+	equal(t, "to a parent in ERROR", b.deliver("parent"), "child_end held")
+	b.simpleRepair("parent")
+	equal(t, "after the repair", b.deliver("parent"), "child_end delivered")
+	told := b.searchCalls(1)
+	tried := b.save(end(&told[0], storage.Retry)).Next
+	equal(t, "the second attempt", []any{tried.Attempt, string(tried.Child)}, []any{2, string(told[0].Child)})
+	b.save(end(tried, storage.Retry, parked))
+	tried = &b.searchCalls(1)[0]
+	equal(t, "the third attempt", []any{tried.Attempt, string(tried.Child)}, []any{3, string(told[0].Child)})
+	stray, err := b.ListRunning(t.Context(), nil, 0)
+	equal(t, "as it is adopted", string(must(t, stray, err)[len(stray)-1].Child), string(told[0].Child))
+	b.save(end(tried, storage.Completed))
+	b.save(end(second, storage.Completed))
+	equal(t, "to a parent at its end", b.deliver("parent"), "child_end ended")
+	must(t, 0, b.RemoveProcess(t.Context(), key("parent")))
+	b.save(end(third, storage.Completed))
+	equal(t, "to a parent that is gone", b.deliver("parent"), "child_end not_found")
+	equal(t, "dropped", b.letters(), "child_end parent ended, child_end parent not_found")
+}

@@ -1,0 +1,139 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// The connection breaks around the commit of the sender's result, and around that of the delivery: the message comes once.
+func TestMessagesOverABrokenConnection(t *testing.T) {
+	t.Parallel()
+	for when, at := range map[string]cut{"before the commit": beforeCommit, "after the commit": afterCommit} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			c := newCutBench(t)
+			c.namespace(ns)
+			c.process("target")
+			claim := c.there("sender")
+			made := c.proxy.next(at)
+			c.saveThere(end(claim, storage.Finished, says(notifyOf("target", "a"), startOf("new"), notifyOf("new", "b"))))
+			<-made
+			equal(t, "sent", c.undelivered(), 3)
+			for _, id := range []string{"target", "new"} {
+				made = c.proxy.next(at)
+				if _, _, err := c.front.DeliverMessages(key(id)); err != nil {
+					t.Errorf("delivery to %s: %v", id, err)
+				}
+				<-made
+				equal(t, "again to "+id, c.deliver(id), "")
+			}
+			c.is("target", "RUNNING e0: INIT FINISHED, NOTIFY waits for place#0")
+			c.is("new", "INIT e0: INIT waits for place#0, NOTIFY waits for process#0")
+			equal(t, "left", c.undelivered(), 0)
+		})
+	}
+}
+
+// Nodes that deliver the same messages at once deliver each of them once, in order, also where the first makes the process.
+func TestNodesRaceToDeliver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	stores := []*storage.Store{b.Store, open(t, b.dsn, storage.Config{}), open(t, b.dsn, storage.Config{})}
+	for round := range 20 {
+		id := fmt.Sprint("p", round)
+		messages := []storage.Message{startOf(id)}
+		want := "child"
+		for n := range 40 {
+			messages = append(messages, notifyOf(id, fmt.Sprint(n)))
+			want += fmt.Sprint(" ", n)
+		}
+		b.say(messages...)
+		all(3, func(i int) {
+			for more := true; more; {
+				var err error
+				if _, more, err = stores[i].DeliverMessages(key(id)); err != nil {
+					// Another node is making the process for longer than a lane waits.
+					if !errors.Is(err, process.ErrUnavailable) {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+		b.deliver(id) // what a node that gave up has left
+		equal(t, "what waits in "+id, b.waiting(id), want)
+	}
+	equal(t, "left", b.undelivered(), 0)
+}
+
+// A start meets another start of the process, under way on another node, and comes to nothing; what was sent after it finds that process.
+func TestStartMeetsAStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.say(startOf("p"), notifyOf("p", "a"))
+	tx, err := b.db.Begin(t.Context())
+	must(t, tx, err)
+	for _, sql := range []string{
+		`INSERT INTO processes (namespace, process_id) VALUES ('shop', 'p')`,
+		`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time) VALUES ('shop', 'p', nextval('task_ids'), 'INIT', 'place', now())`,
+	} {
+		_, err = tx.Exec(t.Context(), sql)
+		must(t, tx, err)
+	}
+	type outcome struct {
+		deliveries []storage.Delivery
+		err        error
+	}
+	delivered := later(func() (outcome, error) {
+		d, _, err := b.DeliverMessages(key("p"))
+		return outcome{d, err}, nil
+	})
+	b.blocked(1)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o, _ := delivered()
+	if o.err == nil {
+		equal(t, "delivered", o.deliveries, "[{start exists false} {notify delivered false}]")
+	}
+	b.deliver("p") // a machine so slow that the lane did not wait for it
+	b.is("p", "INIT e0: INIT waits for place#0, NOTIFY waits for process#0")
+}
+
+// The start of a process that is being removed waits until that is gone.
+func TestStartWaitsForRemoval(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.process("p")
+	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, timestamp, payload) SELECT 'shop', 'p', n, 0, now(), '' FROM generate_series(1, 2500) n`)
+	b.exec("UPDATE processes SET last_event_id = 2500 WHERE process_id = 'p'")
+	b.save(end(b.claim("p"), storage.Removed))
+	b.say(startOf("p"))
+	equal(t, "delivered too early", b.deliver("p"), "")
+	for ask[int](b, "SELECT count(*) FROM processes WHERE process_id = 'p'") > 0 {
+		must(t, 0, second(b.PurgeRemoved(t.Context())))
+	}
+	equal(t, "found", b.found(0), "[p]")
+	equal(t, "delivered", b.deliver("p"), "start delivered")
+}
+
+// A session of somebody else that holds the target delays the delivery, and nothing else.
+func TestTargetHeldByForeignSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.say(notifyOf("p", "a"))
+	release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", "p")
+	if _, _, err := b.DeliverMessages(key("p")); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("a delivery to a process that is held: %v", err)
+	}
+	release()
+	equal(t, "delivered", b.deliver("p"), "notify delivered")
+}

@@ -1,0 +1,245 @@
+package storage_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// says gives a completion messages.
+func says(messages ...storage.Message) func(*storage.Completion) {
+	return func(c *storage.Completion) { c.Messages = append(c.Messages, messages...) }
+}
+
+func notifyOf(id, args string) storage.Message {
+	return storage.Message{Kind: storage.MessageNotify, Target: key(id), Args: []byte(args)}
+}
+
+func startOf(id string, change ...func(*storage.Message)) storage.Message {
+	m := storage.Message{Kind: storage.MessageStart, Target: key(id), Args: []byte("child")}
+	for _, f := range change {
+		f(&m)
+	}
+	return m
+}
+
+// told has the sender told of the end of what it starts.
+func told(args string) func(*storage.Message) {
+	return func(m *storage.Message) { m.NotifyParentArgs = []byte(args) }
+}
+
+func (b *bench) namespace(name string) {
+	b.t.Helper()
+	must(b.t, 0, second(b.PutNamespace(b.t.Context(), name, []byte("{}"))))
+}
+
+// deliver delivers what stands for a process, and tells what became of it.
+func (b *bench) deliver(id string) string {
+	b.t.Helper()
+	var list []string
+	for more := true; more; {
+		deliveries, left, err := b.DeliverMessages(key(id))
+		more = left
+		for _, d := range must(b.t, deliveries, err) {
+			word := string(d.Kind) + " " + d.Outcome
+			if d.Later {
+				word += " later"
+			}
+			list = append(list, word)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// say has a process of its own, which stays, send messages.
+func (b *bench) say(messages ...storage.Message) {
+	b.t.Helper()
+	if _, err := b.GetProcess(b.t.Context(), key("sender")); err != nil {
+		b.process("sender")
+	}
+	b.save(end(b.claim("sender"), storage.Finished, says(messages...)))
+}
+
+// waiting are the args of what waits in a process, in the order of its tasks.
+func (b *bench) waiting(id string) string {
+	b.t.Helper()
+	return ask[string](b, "SELECT coalesce(string_agg(convert_from(args, 'UTF8'), ' ' ORDER BY task_id), '') FROM schedule WHERE process_id = $1", id)
+}
+
+func (b *bench) letters() string {
+	b.t.Helper()
+	return ask[string](b, "SELECT coalesce(string_agg(kind || ' ' || process_id || ' ' || outcome, ', ' ORDER BY message_id), '') FROM dead_letters")
+}
+
+func (b *bench) undelivered() int {
+	b.t.Helper()
+	return ask[int](b, "SELECT count(*) FROM messages")
+}
+
+// What a fenced attempt says is not said, nor what one says that fails, is to be retried, or rejects.
+func TestOnlyResultsSpeak(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p")
+	again := b.save(end(c, storage.Retry, says(notifyOf("q", "no")))).Next
+	if _, err := b.SaveResult(end(c, storage.Finished, says(notifyOf("q", "no")))); err == nil {
+		t.Error("a late result was stored")
+	}
+	b.save(end(again, storage.Rejected, says(notifyOf("q", "no"))))
+	if _, err := b.SaveResult(end(again, storage.Removed, says(notifyOf("q", "no")))); err == nil {
+		t.Error("a late removal was stored")
+	}
+	b.save(end(b.claim("p"), storage.Failed, broken("x"), says(notifyOf("q", "no"))))
+	equal(t, "messages", b.undelivered(), 0)
+	b.process("r")
+	b.save(end(b.claim("r"), storage.Completed, says(notifyOf("q", "yes"))))
+	b.process("s")
+	b.save(end(b.claim("s"), storage.Removed, says(notifyOf("q", "yes"))))
+	equal(t, "messages", b.undelivered(), 2)
+	equal(t, "delivered", b.deliver("q"), "notify not_found, notify not_found")
+}
+
+// In the order in which they were sent, whatever their kinds; a start in between makes the process.
+func TestMessagesAreDeliveredInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	messages := []storage.Message{notifyOf("q", "early"), startOf("q"), startOf("q")}
+	for n := range 40 {
+		messages = append(messages, notifyOf("q", fmt.Sprint(n)))
+	}
+	b.say(append(messages, startOf("q"), notifyOf("q", "late"))...)
+	want := "notify not_found, start delivered, start exists" + strings.Repeat(", notify delivered", 40) + ", start exists, notify delivered"
+	equal(t, "delivered", b.deliver("q"), want)
+	equal(t, "what waits", b.waiting("q"), "child 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 late")
+	equal(t, "the next task", ids(b.searchCalls(9)), "[q]")
+	equal(t, "left", b.undelivered(), 0)
+	equal(t, "dropped", b.letters(), "notify q not_found")
+	b.say(startOf("far", func(m *storage.Message) { m.StartTime = time.Now().Add(time.Hour) }),
+		storage.Message{Kind: storage.MessageStart, Target: process.Key{Namespace: "none", ProcessID: "x"}})
+	equal(t, "a start at its time", b.deliver("far"), "start delivered later")
+	b.is("far", "INIT e0: INIT waits for time#0")
+	deliveries, _, err := b.DeliverMessages(process.Key{Namespace: "none", ProcessID: "x"})
+	equal(t, "a start in no namespace", must(t, deliveries, err), "[{start not_found false}]")
+}
+
+// A NOTIFY goes behind what waits, and at once where nothing does; max_waiting does not bound it.
+func TestNotifyTakesItsTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("idle")
+	b.process("busy")
+	c := b.claim("busy")
+	b.call("busy", func(c *storage.Call) { c.MaxWaiting = 1 })
+	b.say(notifyOf("idle", "a"), notifyOf("busy", "b"))
+	equal(t, "to one that is idle", b.deliver("idle"), "notify delivered")
+	equal(t, "to one that is busy", b.deliver("busy"), "notify delivered")
+	b.is("idle", "RUNNING e0: INIT FINISHED, NOTIFY waits for place#0")
+	b.is("busy", "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for process#0, NOTIFY waits for process#0")
+	next := b.save(end(c, storage.Finished)).Next
+	next = b.save(end(next, storage.Finished)).Next
+	equal(t, "the last", next.TaskType, process.TaskNotify)
+	b.process("ended")
+	b.save(end(b.claim("ended"), storage.Completed))
+	b.say(notifyOf("ended", "c"))
+	equal(t, "to one at its end", b.deliver("ended"), "notify ended")
+	equal(t, "dropped", b.letters(), "notify ended ended")
+	b.exec("UPDATE dead_letters SET dropped_time = dropped_time - interval '25 hours'")
+	must(t, 0, second(b.Forget(t.Context(), time.Hour)))
+	equal(t, "a day later", b.letters(), "")
+}
+
+// Messages to a process in ERROR wait for its repair, of both kinds, and for its end.
+func TestMessagesWaitForRepair(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	repairs := map[string]func(id string) string{
+		"repaired": func(id string) string {
+			b.save(end(b.repair(id).Claim, storage.Finished))
+			return "notify delivered, notify delivered"
+		},
+		"simple": func(id string) string {
+			p, err := b.SimpleRepair(call(id))
+			equal(b.t, "outcome", must(b.t, p, err).Outcome, storage.Repaired)
+			return "notify delivered, notify delivered"
+		},
+		"completed": func(id string) string {
+			b.save(end(b.repair(id).Claim, storage.Completed))
+			return "notify ended, notify ended"
+		},
+		"removed": func(id string) string {
+			must(b.t, 0, b.RemoveProcess(b.t.Context(), key(id)))
+			return "notify not_found, notify not_found"
+		},
+		"broken": func(id string) string {
+			b.save(end(b.repair(id).Claim, storage.Failed, broken("again")))
+			return ""
+		},
+	}
+	for id, mend := range repairs {
+		b.wreck(id)
+		b.say(notifyOf(id, "a"), notifyOf(id, "b"))
+		equal(t, id, b.deliver(id), "notify held, notify held")
+		equal(t, "found of "+id, slices.Contains(b.found(0), id), false)
+		told := b.targets(func() { mend(id) })
+		want := map[bool]string{true: "[]", false: "[" + id + "]"}[id == "broken"]
+		equal(t, "told of after "+id, told, want)
+	}
+	for id, want := range map[string]string{
+		"repaired": "notify delivered, notify delivered", "simple": "notify delivered, notify delivered", "completed": "notify ended, notify ended",
+		"removed": "notify not_found, notify not_found", "broken": "",
+	} {
+		equal(t, "at last, "+id, b.deliver(id), want)
+	}
+}
+
+// found are the targets that a scan finds.
+func (b *bench) found(age time.Duration) (list []string) {
+	b.t.Helper()
+	keys, err := b.SearchMessages(b.t.Context(), age, 100)
+	for _, k := range must(b.t, keys, err) {
+		list = append(list, k.ProcessID)
+	}
+	return sorted(list)
+}
+
+// targets are those that the store tells of while f runs.
+func (b *bench) targets(f func()) []string {
+	list := make(chan string, 1000)
+	b.OnMessages(func(keys []process.Key) {
+		for _, k := range keys {
+			list <- k.ProcessID
+		}
+	})
+	f()
+	b.OnMessages(func([]process.Key) {})
+	var told []string
+	for range len(list) {
+		told = append(told, <-list)
+	}
+	return told
+}
+
+// The scan finds at once what SQL has sent, and what a process has sent once its node had its time.
+func TestSearchMessages(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	equal(t, "told of", b.targets(func() { b.say(notifyOf("p", "a"), notifyOf("q", "a"), notifyOf("p", "b")) }), "[p q]")
+	b.exec("INSERT INTO messages (namespace, process_id, kind) VALUES ('shop', 's', 'notify')")
+	equal(t, "at first", b.found(time.Hour), "[s]")
+	equal(t, "later", b.found(0), "[p q s]")
+	release := b.foreign("DELETE FROM messages WHERE process_id = $1", "q")
+	equal(t, "while another delivers", b.found(0), "[p s]")
+	release()
+	for _, id := range []string{"p", "q", "s"} {
+		b.deliver(id)
+	}
+	equal(t, "at last", b.found(0), "[]")
+}

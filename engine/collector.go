@@ -70,7 +70,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 		errs = append(errs, c.engine.store.BuryNodes(limit))
 	}
 	if c.passes%10 == 0 {
-		errs = append(errs, c.forget(limit))
+		errs = append(errs, c.forget(limit), c.expire(limit))
 	}
 	return errors.Join(errs...)
 }
@@ -145,6 +145,31 @@ func (c *collector) forget(ctx context.Context) error {
 		if more, err := c.engine.store.Forget(ctx, c.engine.cfg.KeyRetention); err != nil || !more {
 			return err
 		}
+	}
+	return nil
+}
+
+// expire removes processes whose retention is over, in batches, for as long as the pass may last; the next pass goes on.
+func (c *collector) expire(ctx context.Context) error {
+	e := c.engine
+	retention := map[string]time.Duration{}
+	for name, ns := range e.registry.all() {
+		if ns.retention > 0 {
+			retention[name] = ns.retention
+		}
+	}
+	for began := time.Now(); time.Since(began) < purgeTime; {
+		expired, err := e.store.Expire(ctx, retention)
+		if err != nil || len(expired) == 0 {
+			return err
+		}
+		for name, n := range expired {
+			e.registry.all()[name].metrics.expired.Add(float64(n))
+		}
+		if _, err := e.store.PurgeRemoved(ctx); err != nil {
+			return err
+		}
+		e.removals.Store(true)
 	}
 	return nil
 }

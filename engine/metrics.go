@@ -27,6 +27,7 @@ type engineMetrics struct {
 	refused       *prometheus.CounterVec
 	scanErrors    *prometheus.CounterVec
 	stale         *prometheus.CounterVec
+	expired       *prometheus.CounterVec
 	zombieTasks   *prometheus.CounterVec
 	adopted       *prometheus.CounterVec
 	messages      *prometheus.CounterVec
@@ -59,6 +60,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		refused:     counter("progressor_requests_refused_total", "Requests refused for overload, with nothing stored, by the bound that they met.", "bound"),
 		scanErrors:  counter("progressor_scan_errors_total", "Scans for tasks that failed.", "scan"),
 		stale:       counter("progressor_stale_results_total", "Results refused because another attempt had taken the place of theirs.", "namespace"),
+		expired:     counter("progressor_expired_processes_total", "Processes removed because the retention of their namespace was over.", "namespace"),
 		zombieTasks: counter("progressor_zombies_total", "Tasks collected from dead nodes, or past their deadline.", "namespace"),
 		adopted:     counter("progressor_tasks_adopted_total", "Tasks that turned up in the database after a commit whose answer was lost.", "namespace"),
 		messages:    counter("progressor_messages_total", "Messages to processes, by the namespace they went to, their kind, and what became of them.", "namespace", "kind", "outcome"),
@@ -74,7 +76,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	}
 	for _, c := range []prometheus.Collector{
 		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
-		m.timerLateness, m.refused, m.scanErrors, m.stale, m.zombieTasks, m.adopted, m.messages,
+		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.messages,
 		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
@@ -114,6 +116,7 @@ type namespaceMetrics struct {
 	removing   prometheus.Observer
 	stale      prometheus.Counter
 	zombies    prometheus.Counter
+	expired    prometheus.Counter
 	adopted    prometheus.Counter
 }
 
@@ -129,7 +132,7 @@ const (
 func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	n := &namespaceMetrics{
 		preparing: map[process.TaskType]prometheus.Observer{}, processing: map[process.TaskType]prometheus.Observer{}, completion: map[string]prometheus.Observer{},
-		removing: m.removing.WithLabelValues(name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name),
+		removing: m.removing.WithLabelValues(name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
 		adopted: m.adopted.WithLabelValues(name),
 	}
 	for _, t := range process.TaskTypes() {

@@ -29,6 +29,7 @@ type namespace struct {
 	zombie      process.ZombiePolicy
 	history     process.HistoryMode
 	maxWaiting  int32
+	retention   time.Duration // of processes at their end; 0: for ever
 	places      *places
 	config      []byte // as stored
 	metrics     *namespaceMetrics
@@ -156,6 +157,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	if d := m.GetStepTimeout().AsDuration(); d > 0 {
 		ns.stepTimeout = d
 	}
+	ns.retention = m.GetRetention().AsDuration()
 	if m.GetMaxWaiting() > 0 {
 		ns.maxWaiting = m.GetMaxWaiting()
 	}

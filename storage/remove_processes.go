@@ -110,7 +110,7 @@ func (k *keysParams) add(key process.Key) {
 
 func (s *Store) purgeStage(keys keysParams, deleted *int64) stage {
 	return func(ctx context.Context, db DB) error {
-		n, err := s.q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: purgeBatch})
+		n, err := s.q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: int32(max(purgeBatch/len(keys.processIDs), 20))}) //nolint:gosec // at most purgeBatch
 		if deleted != nil {
 			*deleted = n
 		}
@@ -150,10 +150,15 @@ func (s *Store) PurgeRemoved(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, mapped("list removed", err)
 	}
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	keys := make([]process.Key, 0, len(rows))
 	for _, r := range rows {
-		if _, err := s.purge(ctx, []process.Key{{Namespace: r.Namespace, ProcessID: r.ProcessID}}); err != nil {
-			return 0, err
-		}
+		keys = append(keys, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+	}
+	if _, err := s.purge(ctx, keys); err != nil {
+		return 0, err
 	}
 	return len(rows), nil
 }

@@ -1,0 +1,33 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// expireBatch is how many processes of a namespace and status one transaction lets go: it holds their rows for a few milliseconds.
+const expireBatch = 100
+
+// Expire removes processes whose end is longer ago than their namespace keeps them, a batch of each namespace, and tells how many of
+// which namespace. Their histories follow by PurgeRemoved.
+func (s *Store) Expire(ctx context.Context, retention map[string]time.Duration) (map[string]int, error) {
+	arg := dbsqlc.ExpireProcessesParams{Lim: expireBatch}
+	for namespace, keep := range retention {
+		arg.Namespaces = append(arg.Namespaces, namespace)
+		arg.RetentionsUs = append(arg.RetentionsUs, keep.Microseconds())
+	}
+	if len(arg.Namespaces) == 0 {
+		return nil, nil
+	}
+	rows, err := s.q.ExpireProcesses(ctx, s.general, arg)
+	if err != nil {
+		return nil, mapped("expire processes", err)
+	}
+	expired := map[string]int{}
+	for _, r := range rows {
+		expired[r.Namespace]++
+	}
+	return expired, nil
+}

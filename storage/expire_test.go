@@ -1,0 +1,54 @@
+package storage_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// expire lets go what is past an hour, and tells how many processes of shop.
+func (b *bench) expire() int {
+	b.t.Helper()
+	expired, err := b.Expire(b.t.Context(), map[string]time.Duration{"shop": time.Hour})
+	return must(b.t, expired, err)["shop"]
+}
+
+func TestExpire(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"old", "new", "held"} {
+		b.process(id)
+		b.save(end(b.claim(id), storage.Completed))
+	}
+	b.process("running", timer(time.Hour))
+	b.wreckByTimer("error")
+	b.exec("UPDATE processes SET attention_time = now() - interval '61 minutes', status_changed_time = now() - interval '61 minutes' WHERE process_id <> 'new' AND attention IS NOT NULL")
+	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status, attention, attention_time, status_changed_time)
+		SELECT CASE WHEN n <= 250 THEN 'shop' ELSE 'kept' END, 'c' || n, 'CANCELLED', 'RUNNING', 'CANCELLED', now() - interval '2 hours', now() - interval '2 hours' FROM generate_series(1, 260) n`)
+	conn, err := pgx.Connect(t.Context(), b.dsn)
+	must(t, conn, err)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	must(t, tx, err)
+	if _, err := tx.Exec(t.Context(), "SELECT FROM progressor.processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{101, 100, 50, 0} { // 100 of each status at a time; the one that is held is passed over
+		equal(t, "expired", b.expire(), want)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "expired when it is free", b.expire(), 1)
+	for n := 1; n > 0; {
+		left, err := b.PurgeRemoved(t.Context())
+		n = must(t, left, err)
+	}
+	equal(t, "left", ask[string](b, "SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789')) FROM processes"), "c error new running")
+	equal(t, "of the other namespace", ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
+	b.start("old") // its id is free again
+}

@@ -4,7 +4,12 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -61,4 +66,195 @@ func TestCommands(t *testing.T) {
 	for labels, want := range map[string]float64{"delivered": 1 + 2*6, "exists": 1, "not_found": 4} {
 		eventually(t, labels, func() bool { return reg.value(t, "progressor_messages_total", "outcome="+labels) == want })
 	}
+}
+
+// child answers as one that its args send to an end.
+func child(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	switch string(r.GetArgs()) {
+	case "complete":
+		return processor.Result().Response([]byte("all done")).Complete().Done()
+	case "fail":
+		return nil, processor.Fail("sold_out", "nothing is left")
+	case "reject":
+		return nil, processor.Reject("no", "not today")
+	case "remove":
+		return processor.Result().Remove().Done()
+	}
+	return processor.Result().Done()
+}
+
+// A parent in one namespace has children in another, and is told how each of them ended.
+func TestParentAndChildren(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	ends := make(chan *progressorv1.ProcessRequest, 100)
+	n := start(t, dsn, by{
+		initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			b := processor.Result()
+			for id, args := range map[string]string{"c": "complete", "f": "fail", "rj": "reject", "rm": "remove", "l": "live"} {
+				b.Command(startOf(id, func(c *progressorv1.StartCommand) {
+					c.Namespace, c.Args, c.NotifyParentArgs = "children", []byte(args), []byte("end of "+args)
+				}))
+			}
+			return b.Done()
+		},
+		notifyTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			ends <- r
+			return processor.Result().Done()
+		},
+	}, func(c *engine.Config) { c.Builtins["children"] = by{initTask: child} })
+	n.put(t, &progressorv1.Namespace{Namespace: "children", Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "children"}},
+	}})
+	n.started(t, "parent")
+	got := map[string]string{}
+	next := func() {
+		r := receive(t, "the end of a child", ends)
+		c := r.GetChild()
+		if c.GetNamespace() != "children" || r.GetProcess().GetProcessId() != "parent" {
+			t.Errorf("%v", r)
+		}
+		got[string(r.GetArgs())] = fmt.Sprintf("%s %s %q %q", c.GetProcessId(), c.GetStatus(), c.GetResponse(), c.GetDetail())
+	}
+	for range 4 {
+		next()
+	}
+	live := process.Key{Namespace: "children", ProcessID: "l"}
+	eventually(t, "the last child lives", func() bool {
+		p, err := n.GetProcess(t.Context(), live, nil, 0)
+		return err == nil && p.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
+	})
+	if err := n.RemoveProcess(t.Context(), live, process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	next()
+	for args, want := range map[string]string{
+		"end of complete": `c PROCESS_STATUS_COMPLETED "all done" ""`,
+		"end of fail":     `f PROCESS_STATUS_ERROR "" "nothing is left"`,
+		"end of reject":   `rj PROCESS_STATUS_UNSPECIFIED "" ""`,
+		"end of remove":   `rm PROCESS_STATUS_UNSPECIFIED "" ""`,
+		"end of live":     `l PROCESS_STATUS_UNSPECIFIED "" ""`,
+	} {
+		if got[args] != want {
+			t.Errorf("%s: %s, want %s", args, got[args], want)
+		}
+	}
+	if len(ends) > 0 {
+		t.Errorf("told once more: %v", <-ends)
+	}
+}
+
+// What a node has stored and not delivered when it dies is delivered by another, once.
+func TestNodeDiesBeforeTheDelivery(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	p := by{notifyTask: noted, callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte(" told")).Notify("", "p", []byte(" self")))}
+	a := start(t, dsn, p, func(c *engine.Config) { c.ScanInterval = time.Hour })
+	a.store.OnMessages(func([]process.Key) {}) // it will die here
+	a.started(t, "p")
+	a.called(t, "p", "x")
+	rows := look(t, dsn)
+	if got := rows.count(t, "SELECT count(*) FROM messages"); got != 3 {
+		t.Fatalf("%d messages stand, want 3", got)
+	}
+	a.crash()
+	b, c := start(t, dsn, p), start(t, dsn, p)
+	eventually(t, "the child knows", func() bool { return b.state(t, "child") == "child told" })
+	eventually(t, "the sender knows", func() bool { return c.state(t, "p") == "start self" })
+	if got := rows.count(t, "SELECT count(*) FROM task_list WHERE task_type = 'NOTIFY'"); got != 2 {
+		t.Errorf("%d NOTIFY tasks, want 2", got)
+	}
+}
+
+// To a process in ERROR a message waits for its repair, and comes right after.
+func TestMessageWaitsForRepair(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{
+		notifyTask: noted, repairTask: answers(processor.Result()),
+		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if string(r.GetArgs()) == "break" {
+				return nil, processor.Fail("broken", "by request")
+			}
+			return processor.Result().Notify("", "broken", r.GetArgs()).Done()
+		},
+	}, func(c *engine.Config) { c.ScanInterval = time.Hour })
+	rows := look(t, dsn)
+	n.started(t, "sender")
+	n.started(t, "broken")
+	for round, simple := range []bool{true, false} {
+		if res := receive(t, "it breaks", n.calling("broken", "break")); taskError(t, res.err).Failure == nil {
+			t.Fatalf("%+v", res)
+		}
+		n.called(t, "sender", fmt.Sprint(" ", round))
+		eventually(t, "it is held", func() bool { return rows.count(t, "SELECT count(*) FROM messages WHERE held") == 1 })
+		if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key("broken"), Simple: simple}); err != nil {
+			t.Fatal(err)
+		}
+		want := "start 0 1"[:7+2*round]
+		eventually(t, "it comes", func() bool { return n.state(t, "broken") == want })
+	}
+}
+
+// connections lets new ones into the database of a test, or none.
+func connections(t *testing.T, rows db) func(allow bool) {
+	t.Helper()
+	config := rows.Config().ConnConfig.Copy()
+	name := config.Database
+	config.Database = "postgres"
+	return func(allow bool) {
+		ctx := context.Background()
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(ctx)
+		if _, err := conn.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s ALLOW_CONNECTIONS %t", pgx.Identifier{name}.Sanitize(), allow)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What an application sends in a transaction is done right after its commit, and nothing of what it rolls back; where nobody can
+// hear of it, it is found soon.
+func TestFunctionsAreHeard(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{notifyTask: noted}, func(c *engine.Config) { c.ScanInterval = time.Hour })
+	n.started(t, "p")
+	rows := look(t, dsn)
+	listening := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor listen' AND query LIKE 'LISTEN%' AND state = 'idle'"
+	eventually(t, "the node listens", func() bool { return rows.count(t, listening) == 1 })
+	send := func(args string, commit bool) {
+		t.Helper()
+		tx, err := rows.Begin(t.Context())
+		if err == nil {
+			_, err = tx.Exec(t.Context(), "SELECT progressor.start('ns', 'new', 'new'), progressor.notify('ns', 'new', $1), progressor.notify('ns', 'p', $1)", []byte(args))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.called(t, "p", "start") // while the transaction is open
+		if !commit {
+			err = tx.Rollback(t.Context())
+		} else {
+			err = tx.Commit(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(" a", false)
+	send(" b", true)
+	eventually(t, "what was committed is done", func() bool { return n.state(t, "new") == "new b" && n.state(t, "p") == "start b" })
+	// The connection that listens breaks, and the database lets no other in.
+	allow := connections(t, rows)
+	allow(false)
+	t.Cleanup(func() { allow(true) })
+	if _, err := rows.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor listen'"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nobody listens", func() bool { return rows.count(t, listening) == 0 })
+	send(" c", true)
+	eventually(t, "what nobody heard of is done", func() bool { return n.state(t, "new") == "new b c" && n.state(t, "p") == "start c" })
 }

@@ -1,0 +1,166 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// role makes a login of its own with these rights, and connects as it.
+func (b *bench) role(rights ...string) *pgx.Conn {
+	b.t.Helper()
+	name := ask[string](b, "SELECT 'app_' || replace(gen_random_uuid()::text, '-', '')")
+	b.exec("CREATE ROLE " + name + " LOGIN")
+	for _, right := range rights {
+		b.exec("GRANT " + right + " TO " + name)
+	}
+	conn, err := pgx.Connect(b.t.Context(), regexp.MustCompile(`user=\S+`).ReplaceAllString(b.dsn, "user="+name))
+	must(b.t, conn, err)
+	b.t.Cleanup(func() {
+		// The server is shared, and roles are the server's.
+		ctx := context.Background()
+		_ = conn.Close(ctx)
+		own := storagetest.Connect(b.t, b.dsn)
+		for _, sql := range []string{"DROP OWNED BY " + name, "DROP ROLE " + name} {
+			if _, err := own.Exec(ctx, sql); err != nil {
+				b.t.Error(err)
+			}
+		}
+	})
+	return conn
+}
+
+// forApplications are the rights that docs/sql.md gives the role of an application.
+var forApplications = []string{
+	"USAGE ON SCHEMA progressor",
+	"EXECUTE ON FUNCTION progressor.start, progressor.notify",
+}
+
+// An application's role sends, inside its transaction or not at all, and can do nothing else.
+func TestFunctionsSend(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.process("p")
+	app := b.role(forApplications...)
+	send := func(commit bool) {
+		t.Helper()
+		tx, err := app.Begin(t.Context())
+		must(t, tx, err)
+		var first, second int64
+		err = tx.QueryRow(t.Context(), `SELECT progressor.start('shop', 'new', args => 'x', metadata => '{"a": 1}', start_time => now() + interval '1 hour'), progressor.notify('shop', 'p', 'y')`).Scan(&first, &second)
+		if must(t, 0, err); second <= first {
+			t.Errorf("messages %d and %d", first, second)
+		}
+		equal(t, "seen before the commit", b.undelivered(), 0)
+		if commit {
+			must(t, 0, tx.Commit(t.Context()))
+		} else {
+			must(t, 0, tx.Rollback(t.Context()))
+		}
+	}
+	send(false)
+	equal(t, "found after the rollback", b.found(0), "[]")
+	send(true)
+	equal(t, "found after the commit", b.found(time.Hour), "[new p]")
+	equal(t, "the start", b.deliver("new"), "start delivered later")
+	equal(t, "the notify", b.deliver("p"), "notify delivered")
+	equal(t, "metadata", ask[string](b, "SELECT metadata::text FROM processes WHERE process_id = 'new'"), `{"a": 1}`)
+	equal(t, "args", b.waiting("new")+b.waiting("p"), "xy")
+	for _, sql := range []string{
+		"SELECT * FROM progressor.messages", "SELECT * FROM progressor.processes", "SELECT nextval('progressor.message_ids')",
+		"SELECT progressor.send_message('notify', 'shop', 'p', NULL, NULL, NULL, NULL)", "INSERT INTO progressor.messages (namespace, process_id, kind) VALUES ('shop', 'p', 'notify')",
+	} {
+		_, err := app.Exec(t.Context(), sql)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "42501" {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	stranger := b.role("USAGE ON SCHEMA progressor")
+	if _, err := stranger.Exec(t.Context(), "SELECT progressor.notify('shop', 'p')"); err == nil {
+		t.Error("a role without EXECUTE sends")
+	}
+}
+
+// What cannot be sent is refused at once, by the name of what is wrong.
+func TestFunctionsRefuse(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	for call, want := range map[string]string{
+		"start('nowhere', 'p')": `there is no namespace "nowhere"`, "start(NULL, 'p')": "there is no namespace", "notify('shop', NULL)": "process_id has 0 bytes",
+		"notify('shop', '')": "process_id has 0 bytes", "notify('shop', repeat('ü', 129))": "process_id has 258 bytes, 1 to 256",
+		"notify('shop', '~cron/x')":                                             "begins with ~",
+		"notify('shop', 'p', convert_to(repeat('x', 1048577), 'UTF8'))":         "args has 1048577 bytes, at most 1048576",
+		"start('shop', 'p', NULL, '[1]')":                                       "metadata is a JSON array, not an object",
+		"start('shop', 'p', NULL, jsonb_build_object('a', repeat('x', 65536)))": "metadata has",
+		"start('shop', 'p', start_time => '1969-12-31 23:59:59Z')":              "not between 1970 and 9999",
+		"start('shop', 'p', start_time => 'infinity')":                          "not between 1970 and 9999",
+		"start('shop', 'p', start_time => '10000-01-01 00:00:00Z')":             "not between 1970 and 9999",
+	} {
+		_, err := b.db.Exec(t.Context(), "SELECT progressor."+call)
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || pg.Code != "22023" || !strings.Contains(pg.Message, "progressor: ") || !strings.Contains(pg.Message, want) {
+			t.Errorf("%s: %v, want %q", call, err, want)
+		}
+	}
+	equal(t, "stored", b.undelivered(), 0)
+}
+
+// An application that keeps its transaction open after it has sent holds up nobody: not its targets, not the scan, not the removal
+// of the namespace's processes.
+func TestOpenTransactionHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	b.namespace(ns)
+	b.process("p")
+	b.process("q")
+	b.foreign("SELECT progressor.notify('shop', 'p'), progressor.start('shop', 'p'), progressor.start('shop', 'new'), progressor.notify('shop', 'q')")
+	b.say(notifyOf("p", "a"))
+	equal(t, "found", b.found(0), "[p]")
+	equal(t, "delivered", b.deliver("p"), "notify delivered")
+	in, err := s.PrepareInit(newInit("new"))
+	equal(t, "a start beside it", must(t, in, err).Outcome, storage.Captured)
+	called, err := s.PrepareCall(call("q"))
+	equal(t, "a call", must(t, called, err).Outcome, storage.Captured)
+	saved, err := s.SaveResult(end(called.Claim, storage.Finished))
+	must(t, saved, err)
+	must(t, 0, s.RemoveProcess(t.Context(), key("q")))
+}
+
+// Who listens hears of a commit, and of nothing that was rolled back; a connection that breaks is replaced.
+func TestListen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	heard, up := make(chan struct{}, 100), make(chan bool, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.Listen(ctx, "progressor_messages", func(is bool) { up <- is }, func() { heard <- struct{}{} })
+	}()
+	equal(t, "it listens", <-up, true)
+	b.foreign("SELECT progressor.notify('shop', 'p')")()
+	b.exec("SELECT progressor.notify('shop', 'p') FROM generate_series(1, 10)")
+	<-heard
+	b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor listen'`)
+	equal(t, "it broke", <-up, false)
+	equal(t, "it listens again", <-up, true)
+	b.exec("SELECT progressor.notify('shop', 'p')")
+	<-heard
+	stop()
+	<-done
+	equal(t, "at the end", <-up, false)
+	equal(t, "heard besides", len(heard), 0)
+}

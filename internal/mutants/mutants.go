@@ -22,7 +22,7 @@ var mutants = []mutant{
 	{
 		name: "no-lock", breaks: "every transaction that moves a task locks its processes first",
 		file: "storage/internal/dbsqlc/lock_processes.sql.go", old: " FOR NO KEY UPDATE OF p", planted: "",
-		packages: "./storage", run: "TwoNodes|UnderTheLock|Load|Locks",
+		packages: "./storage", run: "ResultAndCallOfTwoNodes|UnderTheLock",
 	},
 	{
 		name: "lost-wake-up", breaks: "a result takes up the call that waits for its process",

@@ -28,19 +28,19 @@ func TestListsAndTraces(t *testing.T) {
 	}
 	taskError(t, (<-n.calling("b", "fail")).err)
 	taskError(t, (<-n.calling("d", "fail")).err)
-	list := func(p engine.ListParams) []string {
+	list := func(filter, order string) []string {
 		t.Helper()
-		p.Namespace, p.PageSize = "ns", 2
+		r := &progressorv1.ListProcessesRequest{Namespace: "ns", Filter: filter, OrderBy: order, PageSize: 2}
 		var ids []string
 		for range 10 {
-			page, next, err := n.ListProcesses(ctx, p)
+			page, next, err := n.ListProcesses(ctx, r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range page {
 				ids = append(ids, m.GetProcessId())
 			}
-			if p.PageToken = next; next == "" {
+			if r.PageToken = next; next == "" {
 				return ids
 			}
 		}
@@ -50,26 +50,23 @@ func TestListsAndTraces(t *testing.T) {
 	backwards := slices.Clone(all)
 	slices.Reverse(backwards)
 	for _, tt := range []struct {
-		params engine.ListParams
-		want   []string
+		filter, order string
+		want          []string
 	}{
-		{engine.ListParams{}, backwards},
-		{engine.ListParams{OrderBy: engine.OrderID}, all},
-		{engine.ListParams{Status: process.StatusRunning, OrderBy: engine.OrderID}, []string{"a", "c", "e"}},
-		{engine.ListParams{Status: process.StatusError}, []string{"d", "b"}},
-		{engine.ListParams{Status: process.StatusError, OrderBy: engine.OrderID}, []string{"b", "d"}},
-		{engine.ListParams{Status: process.StatusCompleted}, nil},
+		{"", "", backwards}, {"", "process_id", all}, {"", "created_time", all}, {"", "process_id desc", backwards},
+		{"status = RUNNING", "process_id", []string{"a", "c", "e"}}, {"status = ERROR", "status_changed_time desc", []string{"d", "b"}},
+		{"status = ERROR", "process_id", []string{"b", "d"}}, {"status = COMPLETED", "", nil}, {"process_id > b AND status != ERROR", "", []string{"e", "c"}},
 	} {
-		if got := list(tt.params); !slices.Equal(got, tt.want) {
-			t.Errorf("%+v: %v, want %v", tt.params, got, tt.want)
+		if got := list(tt.filter, tt.order); !slices.Equal(got, tt.want) {
+			t.Errorf("%q by %q: %v, want %v", tt.filter, tt.order, got, tt.want)
 		}
 	}
 	var invalid *process.InvalidError
-	for _, p := range []engine.ListParams{
-		{Namespace: "ns", OrderBy: "size"}, {Namespace: "ns", OrderBy: engine.OrderChanged}, {Namespace: "ns", PageToken: "x"},
+	for _, r := range []*progressorv1.ListProcessesRequest{
+		{Namespace: "ns", OrderBy: "size"}, {Namespace: "ns", OrderBy: "status_changed_time desc"}, {Namespace: "ns", PageToken: "x"}, {Namespace: "ns", Filter: "x"},
 	} {
-		if _, _, err := n.ListProcesses(ctx, p); !errors.As(err, &invalid) {
-			t.Errorf("%+v: %v", p, err)
+		if _, _, err := n.ListProcesses(ctx, r); !errors.As(err, &invalid) {
+			t.Errorf("%v: %v", r, err)
 		}
 	}
 	tasks, next, err := n.TraceProcess(ctx, key("a"), 1, "")

@@ -52,68 +52,20 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 	return v, noRow(mapped("view process "+key.String(), err), process.ErrProcessNotFound)
 }
 
+// Read runs a transaction that only reads, on a connection that no attempt waits for. op names it in errors.
+func (s *Store) Read(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return mapped(op, pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) error { return read(ctx, tx) }))
+}
+
 // GetTimers reads the pending timers of a process, soonest first.
 func (s *Store) GetTimers(ctx context.Context, key process.Key) ([]Timer, error) {
 	rows, err := s.q.GetTimers(ctx, s.general, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 	return rows, mapped("get timers "+key.String(), err)
 }
 
-// The far end of every key: a list begins there.
-var (
-	endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
-	endOfIDs  = "\U0010FFFF"
-)
-
-// Page is where a list goes on: behind this key. The zero value is its beginning.
-type Page struct {
-	Time time.Time
-	ID   string
-}
-
-func (p Page) before() (time.Time, string) {
-	if p.Time.IsZero() {
-		return endOfTime, endOfIDs
-	}
-	return p.Time, p.ID
-}
-
 // ListBytes is how much a list or a trace reads at a time: it ends with the row that passes it, even if more were asked for.
 const ListBytes = process.MaxHistoryBytes
-
-// ListByCreated lists processes, the newest first. Fewer than limit: these were all, or they passed ListBytes.
-func (s *Store) ListByCreated(ctx context.Context, namespace string, page Page, limit int) ([]Process, error) {
-	t, id := page.before()
-	rows, err := s.q.ListByCreated(ctx, s.general, dbsqlc.ListByCreatedParams{
-		Namespace: namespace, BeforeTime: t, BeforeID: id, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
-	})
-	return processesOf(rows), mapped("list processes", err)
-}
-
-// processesOf gives the rows of the lists, which are alike, one name.
-func processesOf[R dbsqlc.ListByCreatedRow | dbsqlc.ListByIDRow | dbsqlc.ListAttentionRow](rows []R) []Process {
-	list := make([]Process, len(rows))
-	for n := range rows {
-		list[n] = Process(rows[n])
-	}
-	return list
-}
-
-// ListByID lists processes in the order of their ids.
-func (s *Store) ListByID(ctx context.Context, namespace string, page Page, limit int) ([]Process, error) {
-	rows, err := s.q.ListByID(ctx, s.general, dbsqlc.ListByIDParams{
-		Namespace: namespace, AfterID: page.ID, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
-	})
-	return processesOf(rows), mapped("list processes", err)
-}
-
-// ListAttention lists processes of a status that is neither INIT nor RUNNING, the last to come into it first.
-func (s *Store) ListAttention(ctx context.Context, namespace string, status process.Status, page Page, limit int) ([]Process, error) {
-	t, id := page.before()
-	rows, err := s.q.ListAttention(ctx, s.general, dbsqlc.ListAttentionParams{
-		Namespace: namespace, Status: status, BeforeTime: t, BeforeID: id, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
-	})
-	return processesOf(rows), mapped("list processes", err)
-}
 
 // Import is a process with its history, to be stored as it is.
 type Import struct {

@@ -98,49 +98,6 @@ func TestGetTaskAndTrace(t *testing.T) {
 	equal(t, "the view", list, "INIT FINISHED, TIMEOUT BLOCKED, CALL RUNNING, CALL WAITING")
 }
 
-func TestLists(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for n := range 7 {
-		id := fmt.Sprintf("p%d", n)
-		if n%2 == 0 {
-			b.wreck(id)
-		} else {
-			b.process(id)
-		}
-	}
-	// Some were made in one moment, and broke in one.
-	b.exec("UPDATE processes SET created_time = (SELECT created_time FROM processes WHERE process_id = 'p3') WHERE process_id IN ('p2', 'p4')")
-	b.exec("UPDATE processes SET attention_time = x.t, status_changed_time = x.t FROM (SELECT attention_time AS t FROM processes WHERE process_id = 'p4') x WHERE process_id IN ('p2', 'p6')")
-	walk := func(next func(storage.Page) ([]storage.Process, error), by func(storage.Process) time.Time) (text string) {
-		var page storage.Page
-		for {
-			rows, err := next(page)
-			for _, r := range must(t, rows, err) {
-				text += r.ProcessID + " "
-				page = storage.Page{Time: by(r), ID: r.ProcessID}
-			}
-			text += "| "
-			if len(rows) < 2 {
-				return text
-			}
-		}
-	}
-	ctx := t.Context()
-	created := func(p storage.Process) time.Time { return p.CreatedTime }
-	equal(t, "by creation", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListByCreated(ctx, ns, p, 2) }, created), "p6 p5 | p4 p3 | p2 p1 | p0 | ")
-	equal(t, "by id", walk(func(p storage.Page) ([]storage.Process, error) { return b.ListByID(ctx, ns, p, 2) }, created), "p0 p1 | p2 p3 | p4 p5 | p6 | ")
-	equal(t, "in error", walk(func(p storage.Page) ([]storage.Process, error) {
-		return b.ListAttention(ctx, ns, process.StatusError, p, 2)
-	},
-		func(p storage.Process) time.Time { return *p.AttentionTime }), "p6 p4 | p2 p0 | | ")
-	rows, err := b.ListAttention(ctx, ns, process.StatusCompleted, storage.Page{}, 9)
-	equal(t, "completed", len(must(t, rows, err)), 0)
-	if _, err := b.GetProcess(ctx, key("none")); !errors.Is(err, process.ErrProcessNotFound) {
-		t.Errorf("no process: %v", err)
-	}
-}
-
 func TestPutProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

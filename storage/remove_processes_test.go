@@ -80,8 +80,6 @@ func TestRemoveLongHistory(t *testing.T) {
 		t.Errorf("the process that goes: %v", err)
 	}
 	equal(t, "requests meanwhile", []any{b.call("p").Outcome, b.tryInit("p").Outcome, b.call("p", keyed("k", "x")).Outcome}, "[not_found exists replayed]")
-	list, err := b.ListByID(t.Context(), ns, storage.Page{}, 10)
-	equal(t, "listed", len(must(t, list, err)), 0)
 	other := open(t, b.dsn, storage.Config{})
 	for rounds := 1; ; rounds++ {
 		n, err := other.PurgeRemoved(t.Context())

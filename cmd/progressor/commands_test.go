@@ -178,6 +178,20 @@ func TestList(t *testing.T) {
 	if got := f.last.(*progressorv1.ListProcessesRequest).GetFilter(); got != "status = ERROR" {
 		t.Errorf("filter = %q", got)
 	}
+	for args, want := range map[string]string{
+		"kind = job": "kind = job", "kind = job --status error": "(status = ERROR) AND (kind = job)",
+		"kind = job --filter=detail:*": "(kind = job) AND (detail:*)",
+	} {
+		filter, flag, found := strings.Cut(args, " --")
+		line := []string{"list", "demo", filter}
+		if found {
+			line = append(line, strings.Fields("--"+flag)...)
+		}
+		p.ok(t, line...)
+		if got := f.last.(*progressorv1.ListProcessesRequest).GetFilter(); got != want {
+			t.Errorf("%s: filter = %q, want %q", args, got, want)
+		}
+	}
 	var all struct{ Processes []any }
 	if err := json.Unmarshal([]byte(p.ok(t, "list", "demo", "--all", "-o", "json")), &all); err != nil || len(all.Processes) != 2 {
 		t.Errorf("%d processes, %v", len(all.Processes), err)

@@ -109,12 +109,13 @@ func eventRows(events []*progressorv1.Event) []table.Row {
 }
 
 type listCmd struct {
-	NS string `arg:"" name:"ns" help:"Namespace."`
+	NS    string `arg:"" name:"ns" help:"Namespace."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only processes that match, such as 'status = ERROR'. See docs/api.md."`
 
 	clientFlags
 	Status    string `placeholder:"STATUS" help:"Only processes of this status: init, running, error, suspended, completed or cancelled."`
-	Filter    string `placeholder:"FILTER" help:"Only processes that match, such as 'status = ERROR'."`
-	OrderBy   string `placeholder:"ORDER" help:"created_time desc, status_changed_time desc or process_id. Default: created_time desc."`
+	Filter    string `placeholder:"FILTER" help:"The same as the argument, for scripts. All that is given has to match."`
+	OrderBy   string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
 	PageSize  int32  `placeholder:"N" help:"Processes on one page. Default: the engine's."`
 	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
 	All       bool   `help:"All pages."`
@@ -123,7 +124,15 @@ type listCmd struct {
 func (listCmd) Help() string {
 	return `List shows the processes of a namespace, newest first, a page at a time.
 
+A filter compares status, process_id, kind, created_time, status_changed_time, detail, corrupted_by and metadata.KEY
+with = != < <= > >=, and asks with : whether something is there. * at the end of a process_id or detail stands for
+anything. AND, OR and NOT are written in capitals; OR binds closer than AND.
+
     progressor list demo
+    progressor list demo 'status = ERROR AND metadata.tenant = "acme"'
+    progressor list demo 'process_id = "order-*" AND created_time > "2026-11-01T00:00:00Z"'
+    progressor list demo 'detail:"no book" AND NOT metadata.tags:vip'
+    progressor list demo 'metadata.amount >= 100 AND (status = ERROR OR status = SUSPENDED)' --order-by process_id
     progressor list demo --status error --order-by 'status_changed_time desc'
     progressor list demo --all -o json`
 }
@@ -133,13 +142,11 @@ func (c *listCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	filter := c.Filter
+	filter := ""
 	if status != 0 {
 		filter = "status = " + shortEnum(status)
-		if c.Filter != "" {
-			filter += " AND (" + c.Filter + ")"
-		}
 	}
+	filter = both(both(filter, c.Match), c.Filter)
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	all := &progressorv1.ListProcessesResponse{NextPageToken: c.PageToken}
@@ -171,6 +178,15 @@ func (c *listCmd) Run(a *app) error {
 		return err
 	}
 	return printMore(a, all.GetNextPageToken())
+}
+
+// both is a filter that holds where two do; "" holds everywhere. One by itself stays as it was written: the engine says by character
+// where it is wrong.
+func both(a, b string) string {
+	if strings.TrimSpace(a) == "" || strings.TrimSpace(b) == "" {
+		return a + b
+	}
+	return "(" + a + ") AND (" + b + ")"
 }
 
 // printMore tells people how to get the next page.

@@ -349,8 +349,8 @@ func TestCurlAndPages(t *testing.T) {
 	if want := base64.StdEncoding.EncodeToString([]byte("did hi")); status != http.StatusOK || !strings.Contains(body, want) {
 		t.Errorf("start: got %d %s", status, body)
 	}
-	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","filter":"detail = x"}`)
-	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"filter"`) {
+	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","filter":"status = ERROR AND detial = x"}`)
+	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"filter"`) || !strings.Contains(body, "at character 20: there is no field") {
 		t.Errorf("list: got %d %s", status, body)
 	}
 	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","pageToken":"nonsense"}`)

@@ -135,17 +135,7 @@ func (s *processes) GetProcess(ctx context.Context, r *progressorv1.GetProcessRe
 
 // ListProcesses reads a page of a namespace's processes.
 func (s *processes) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) (*progressorv1.ListProcessesResponse, error) {
-	status, err := parseFilter(r.GetFilter())
-	if err != nil {
-		return nil, err
-	}
-	list, next, err := s.engine.ListProcesses(ctx, engine.ListParams{
-		Namespace: r.GetNamespace(),
-		Status:    status,
-		OrderBy:   r.GetOrderBy(),
-		PageSize:  int(r.GetPageSize()),
-		PageToken: r.GetPageToken(),
-	})
+	list, next, err := s.engine.ListProcesses(ctx, r)
 	if err != nil {
 		return nil, err
 	}

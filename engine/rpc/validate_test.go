@@ -160,25 +160,6 @@ func TestIDsOfTheEngineAreRefused(t *testing.T) {
 	}
 }
 
-func TestFilter(t *testing.T) {
-	t.Parallel()
-	for filter, want := range map[string]process.Status{
-		"": "", "  ": "", "status = ERROR": process.StatusError, "status=running": process.StatusRunning,
-		`status = "ERROR"`: process.StatusError, "status='Init'": process.StatusInit,
-		"status = PROCESS_STATUS_COMPLETED": process.StatusCompleted, " status =  cancelled ": process.StatusCancelled,
-	} {
-		if got, err := parseFilter(filter); err != nil || got != want {
-			t.Errorf("%q: got %q, %v, want %q", filter, got, err, want)
-		}
-	}
-	for _, filter := range []string{"status", "status = ", "status != ERROR", "process_id = x", "status = ERROR AND detail = x", "status = UNSPECIFIED", `status = "`} {
-		_, err := parseFilter(filter)
-		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "filter" || !strings.Contains(invalid.Message, "status = ") {
-			t.Errorf("%q: got %v", filter, err)
-		}
-	}
-}
-
 func BenchmarkValidation(b *testing.B) {
 	valid, err := newValidation(services...)
 	if err != nil {

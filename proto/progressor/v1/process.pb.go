@@ -1937,11 +1937,12 @@ func (x *GetProcessResponse) GetProcess() *Process {
 type ListProcessesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// An AIP-160 filter over status, process_id, created_time, status_changed_time, detail and metadata.*, as in
+	// An AIP-160 filter over status, process_id, kind, created_time, status_changed_time, detail, corrupted_by and metadata.*, as in
 	//
 	//	status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// "created_time desc" (default), "status_changed_time", "process_id"
+	// "created_time desc" (default), "created_time", "process_id", "process_id desc"; with a filter on one status that is neither
+	// INIT nor RUNNING also "status_changed_time desc".
 	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -1,0 +1,168 @@
+package search
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// The fields that a filter may name.
+const (
+	fieldStatus        = "status"
+	fieldProcessID     = "process_id"
+	fieldKind          = "kind"
+	fieldCreated       = "created_time"
+	fieldStatusChanged = "status_changed_time"
+	fieldDetail        = "detail"
+	fieldCorruptedBy   = "corrupted_by"
+	fieldMetadata      = "metadata"
+)
+
+// fields are the operators that each field takes.
+var fields = map[string][]string{
+	fieldStatus:        {equals, differs},
+	fieldProcessID:     ordered,
+	fieldKind:          {equals, differs},
+	fieldCreated:       ordered,
+	fieldStatusChanged: ordered,
+	fieldDetail:        {equals, differs, has},
+	fieldCorruptedBy:   {equals, differs, less, lessEqual, more, moreEqual, has},
+	fieldMetadata:      {equals, differs, less, lessEqual, more, moreEqual, has},
+}
+
+var ordered = []string{equals, differs, less, lessEqual, more, moreEqual}
+
+// check gives a restriction its types.
+func (p *parser) check(r restriction) (node, error) {
+	known, ok := fields[r.name]
+	if !ok {
+		return nil, p.wrong(r.at, "there is no field %q: want status, process_id, kind, created_time, status_changed_time, detail, "+
+			"corrupted_by or metadata.KEY", clip(r.name))
+	}
+	if r.name != fieldMetadata && len(r.path) > 0 {
+		return nil, p.wrong(r.at, "%s has no parts: only metadata has, as in metadata.%s", r.name, r.path[0])
+	}
+	if !slices.Contains(known, r.operator) {
+		return nil, p.wrong(r.at, "%s takes %s, not %s", r.name, strings.Join(known, " "), r.operator)
+	}
+	c := &comparison{field: r.name, path: r.path, operator: r.operator}
+	var err error
+	switch r.name {
+	case fieldStatus:
+		c.value, err = p.statusValue(r.literal)
+	case fieldCreated, fieldStatusChanged:
+		c.value, err = p.timeValue(r)
+	case fieldCorruptedBy:
+		c.value, err = p.integerValue(r)
+	case fieldMetadata:
+		err = p.checkMetadata(r, c)
+	default:
+		c.value, err = p.textValue(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (p *parser) statusValue(l literal) (value, error) {
+	name := strings.TrimPrefix(strings.ToUpper(l.text), "PROCESS_STATUS_")
+	names := make([]string, 0, 6)
+	for _, s := range process.Statuses() {
+		if string(s) == name && l.stars == 0 {
+			return value{kind: isStatus, status: s}, nil
+		}
+		names = append(names, string(s))
+	}
+	return value{}, p.wrong(l.at, "%q is no status: want one of %s", clip(l.text), strings.Join(names, ", "))
+}
+
+// The times that can be stored; see docs/limits.md.
+const firstYear, lastYear = 1970, 9999
+
+func (p *parser) timeValue(r restriction) (value, error) {
+	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(r.literal.text))
+	if t = t.UTC().Truncate(time.Microsecond); err != nil || r.literal.stars > 0 || t.Year() < firstYear || t.Year() > lastYear {
+		return value{}, p.wrong(r.literal.at, `%q is no time: %s wants one as RFC 3339 has it, from %d to %d, as in "2026-11-01T00:00:00Z"`,
+			clip(r.literal.text), r.name, firstYear, lastYear)
+	}
+	return value{kind: isTime, time: t}, nil
+}
+
+func (p *parser) integerValue(r restriction) (value, error) {
+	l := r.literal
+	if r.operator == has {
+		return p.anything(r)
+	}
+	n, err := strconv.ParseInt(l.text, 10, 64)
+	if err != nil || l.stars > 0 {
+		return value{}, p.wrong(l.at, "%q is no task_id: %s wants a whole number", clip(l.text), r.name)
+	}
+	return value{kind: isInteger, number: n}, nil
+}
+
+// anything is the value of FIELD:*, the only one that a field takes there which holds no list.
+func (p *parser) anything(r restriction) (value, error) {
+	if l := r.literal; l.quoted || l.text != "" || !l.prefix {
+		return value{}, p.wrong(l.at, "want %s:* (it is there), or %s = VALUE", r.name, r.name)
+	}
+	return value{kind: isAnything}, nil
+}
+
+func (p *parser) textValue(r restriction) (value, error) {
+	l := r.literal
+	switch wild := l.stars > 0; {
+	case r.operator == has && !l.quoted && l.prefix && l.text == "":
+		return value{kind: isAnything}, nil
+	case !wild:
+		return value{kind: isText, text: l.text}, nil
+	case l.stars == 1 && l.prefix && r.name != fieldKind && (r.operator == equals || r.operator == differs):
+		return value{kind: isPrefix, text: l.text}, nil
+	}
+	return value{}, p.wrong(l.at, `* is a wildcard only at the end of a process_id or detail, behind = or !=; "\*" stands for the character`)
+}
+
+// jsonNumber is a number as JSON writes it; 007 is a text.
+var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+// maxNumber keeps numbers within what PostgreSQL's numeric holds, where 1e999999 is an error.
+const maxNumber = 64
+
+func (p *parser) checkMetadata(r restriction, c *comparison) error {
+	l := r.literal
+	there := r.operator == has && !l.quoted && l.prefix && l.text == ""
+	switch {
+	case len(r.path) == 0 && r.operator != has:
+		return p.wrong(r.at, "want metadata.KEY %s VALUE, or metadata:KEY", r.operator)
+	case there:
+		c.value = value{kind: isAnything}
+		return nil
+	case l.stars > 0:
+		return p.wrong(l.at, `metadata is compared in full: "\*" stands for the character *, and metadata.KEY:* asks whether the key is there`)
+	case len(r.path) == 0 && l.text == "":
+		return p.wrong(l.at, "want a key, as in metadata:tenant")
+	case len(r.path) == 0:
+		c.path, c.value = []string{l.text}, value{kind: isAnything}
+		return nil
+	case !l.quoted && (l.text == "true" || l.text == "false"):
+		c.value = value{kind: isTruth, truth: l.text == "true"}
+		if r.operator != equals && r.operator != differs && r.operator != has {
+			return p.wrong(l.at, "%s is not less or more than another: want = or !=", l.text)
+		}
+		return nil
+	case !l.quoted && jsonNumber.MatchString(l.text):
+		f, err := strconv.ParseFloat(l.text, 64)
+		if err != nil || len(l.text) > maxNumber || math.Abs(f) > 1e300 || (f != 0 && math.Abs(f) < 1e-300) || (f == 0 && strings.Trim(l.text, "-0.") != "") {
+			return p.wrong(l.at, "%q is too long, too large or too small a number", clip(l.text))
+		}
+		c.value = value{kind: isNumber, text: l.text}
+		return nil
+	}
+	c.value = value{kind: isText, text: l.text}
+	return nil
+}

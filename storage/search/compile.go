@@ -1,0 +1,245 @@
+package search
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// statement is SQL under construction: fragments, which are constants of this package, and the values of their parameters.
+type statement struct {
+	text strings.Builder
+	args []any
+}
+
+// mark stands in a fragment for a parameter.
+const mark = "$?"
+
+// add writes a fragment, and numbers its parameters.
+func (s *statement) add(fragment string, args ...any) {
+	for _, arg := range args {
+		before, after, _ := strings.Cut(fragment, mark)
+		s.args = append(s.args, arg)
+		s.text.WriteString(before)
+		s.text.WriteByte('$')
+		s.text.WriteString(strconv.Itoa(len(s.args)))
+		fragment = after
+	}
+	s.text.WriteString(fragment)
+}
+
+// The conditions, of a row p of processes. Each is true or false, never NULL: a field that is not there equals nothing, so that !=
+// and NOT hold for it.
+var comparisons = map[string]map[string]string{
+	fieldStatus:    {equals: "p.status = $?::text::process_status"},
+	fieldProcessID: inOrder("p.process_id", "$?::text"),
+	fieldKind:      {equals: "p.kind = $?::text"},
+	fieldCreated:   inOrder("p.created_time", "$?::timestamptz"),
+	// A time of status_changed_time is one of attention_time too, where that is set; see bounds.
+	fieldStatusChanged: inOrder("p.status_changed_time", "$?::timestamptz"),
+	fieldDetail:        {equals: "coalesce(p.detail = $?::text, false)", has: "coalesce(strpos(p.detail, $?::text) > 0, false)"},
+	fieldCorruptedBy:   inOrder("coalesce(p.corrupted_by", "$?::bigint, false)"),
+}
+
+func inOrder(left, right string) map[string]string {
+	list := map[string]string{}
+	for _, operator := range []string{equals, less, lessEqual, more, moreEqual} {
+		list[operator] = left + " " + operator + " " + right
+	}
+	return list
+}
+
+const (
+	prefixID     = "starts_with(p.process_id, $?::text)"
+	prefixDetail = "coalesce(starts_with(p.detail, $?::text), false)"
+
+	thereDetail      = "p.detail IS NOT NULL"
+	thereCorruptedBy = "p.corrupted_by IS NOT NULL"
+	thereMetadata    = "p.metadata IS NOT NULL"
+	thereKey         = "(p.metadata #> $?::text[]) IS NOT NULL"
+
+	// In the form without coalesce the index of metadata serves.
+	contains       = "p.metadata @> $?::jsonb"
+	containsOrNot  = "coalesce(p.metadata @> $?::jsonb, false)"
+	containsEither = "coalesce(p.metadata @> $?::jsonb OR p.metadata @> $?::jsonb, false)"
+
+	// CASE keeps a value of another type from the cast, which would fail.
+	numberCase = "CASE WHEN jsonb_typeof(p.metadata #> $?::text[]) = 'number' THEN (p.metadata #>> $?::text[])::numeric "
+	numberEnd  = " $?::text::numeric ELSE false END"
+	textCase   = "CASE WHEN jsonb_typeof(p.metadata #> $?::text[]) = 'string' THEN (p.metadata #>> $?::text[]) COLLATE \"C\" "
+	textEnd    = " $?::text ELSE false END"
+)
+
+var (
+	numbersInOrder = inOrder(numberCase, numberEnd)
+	textsInOrder   = inOrder(textCase, textEnd)
+)
+
+func (l allOf) compile(s *statement) { compileList(s, l, " AND ") }
+func (l anyOf) compile(s *statement) { compileList(s, l, " OR ") }
+
+func compileList(s *statement, list []node, between string) {
+	s.add("(")
+	for n, child := range list {
+		if n > 0 {
+			s.add(between)
+		}
+		child.compile(s)
+	}
+	s.add(")")
+}
+
+func (n not) compile(s *statement) {
+	s.add("(NOT ")
+	n.of.compile(s)
+	s.add(")")
+}
+
+func (c *comparison) compile(s *statement) {
+	if c.operator == differs {
+		positive := *c
+		positive.operator = equals
+		not{&positive}.compile(s)
+		return
+	}
+	switch v := c.value; {
+	case c.field == fieldMetadata:
+		c.compileMetadata(s)
+	case v.kind == isAnything && c.field == fieldDetail:
+		s.add(thereDetail)
+	case v.kind == isAnything:
+		s.add(thereCorruptedBy)
+	case v.kind == isPrefix && c.field == fieldDetail:
+		s.add(prefixDetail, v.text)
+	case v.kind == isPrefix:
+		s.add(prefixID, v.text)
+	default:
+		s.add(comparisons[c.field][c.operator], v.argument())
+	}
+}
+
+func (c *comparison) compileMetadata(s *statement) {
+	switch v := c.value; {
+	case v.kind == isAnything && len(c.path) == 0:
+		s.add(thereMetadata)
+	case v.kind == isAnything:
+		s.add(thereKey, c.path)
+	case c.operator == equals:
+		s.add(containsOrNot, under(c.path, v.json()))
+	case c.operator == has:
+		s.add(containsEither, under(c.path, v.json()), under(c.path, append(append([]byte{'['}, v.json()...), ']')))
+	case v.kind == isNumber:
+		s.add(numbersInOrder[c.operator], c.path, c.path, v.text)
+	default:
+		s.add(textsInOrder[c.operator], c.path, c.path, v.text)
+	}
+}
+
+// argument is the value as a parameter.
+func (v value) argument() any {
+	switch v.kind {
+	case isStatus:
+		return string(v.status)
+	case isTime:
+		return v.time
+	case isInteger:
+		return v.number
+	}
+	return v.text
+}
+
+// conjuncts are the conditions that must all hold.
+func (f Filter) conjuncts() []node {
+	switch root := f.root.(type) {
+	case nil:
+		return nil
+	case allOf:
+		return root
+	default:
+		return []node{root}
+	}
+}
+
+// attention is the statuses, none of them INIT or RUNNING, of which a process has one if n holds; nil: it may have another.
+func attention(n node) []string {
+	switch n := n.(type) {
+	case *comparison:
+		if n.field == fieldStatus && n.operator == equals && n.value.status != process.StatusInit && n.value.status != process.StatusRunning {
+			return []string{string(n.value.status)}
+		}
+	case anyOf:
+		var all []string
+		for _, part := range n {
+			one := attention(part)
+			if one == nil {
+				return nil
+			}
+			all = append(all, one...)
+		}
+		return all
+	}
+	return nil
+}
+
+// attentionStatus is the one status, neither INIT nor RUNNING, that all processes of the filter have; "": there is none.
+func (f Filter) attentionStatus() string {
+	for _, n := range f.conjuncts() {
+		if statuses := attention(n); len(statuses) == 1 {
+			return statuses[0]
+		}
+	}
+	return ""
+}
+
+// contained writes n for the index of metadata, and tells whether that is possible: of OR every part has to be there.
+func contained(s *statement, n node) bool {
+	switch n := n.(type) {
+	case *comparison:
+		if n.field != fieldMetadata || n.value.kind == isAnything || (n.operator != equals && n.operator != has) {
+			return false
+		}
+		if s == nil {
+			return true
+		}
+		s.add(contains, under(n.path, n.value.json()))
+		if n.operator == has {
+			s.add(" OR "+contains, under(n.path, append(append([]byte{'['}, n.value.json()...), ']')))
+		}
+		return true
+	case anyOf:
+		for _, part := range n {
+			if !contained(nil, part) {
+				return false
+			}
+		}
+		for k, part := range n {
+			if s == nil {
+				break
+			}
+			if k > 0 {
+				s.add(" OR ")
+			}
+			contained(s, part)
+		}
+		return true
+	}
+	return false
+}
+
+// successor is the least text, by bytes, that is more than every text which begins with prefix; "": there is none.
+func successor(prefix string) string {
+	runes := []rune(prefix)
+	for n := len(runes) - 1; n >= 0; n-- {
+		switch r := runes[n]; r {
+		case '\U0010FFFF':
+			continue
+		case '\uD7FF': // the surrogates that follow are no characters
+			runes[n] = '\uE000'
+		default:
+			runes[n] = r + 1
+		}
+		return string(runes[:n+1])
+	}
+	return ""
+}

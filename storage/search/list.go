@@ -1,0 +1,198 @@
+package search
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// reach bounds what one page reads. One that found less than it was asked for says where to go on.
+type reach struct {
+	// first is read before an index of what the filter names is asked: a filter that fits one process in twenty has filled a page of
+	// 100 by then, and of a million processes its index would give fifty thousand.
+	first      int
+	scanned    int   // rows in the order of the list, with the first
+	candidates int   // rows that an index may give for a page to be made of them; of more the scan in order finds enough
+	bytes      int64 // of the page; the row that passes them is on it
+}
+
+var usual = reach{first: 2_000, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes}
+
+// The number of processes on a page.
+const (
+	DefaultPageSize = 100
+	MaxPageSize     = 1000
+)
+
+// Query is a page of a list.
+type Query struct {
+	Namespace string
+	Filter    Filter
+	OrderBy   string // "": OrderCreated
+	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
+	PageToken string // of the page before; "": the first
+}
+
+// Page is a part of a list. It may hold fewer processes than asked for, or none, and still have a next one.
+type Page struct {
+	Processes     []storage.Process
+	NextPageToken string // "": the list ends here
+}
+
+// List reads a page.
+func List(ctx context.Context, store *storage.Store, q Query) (Page, error) {
+	return listWithin(ctx, store, q, usual)
+}
+
+func listWithin(ctx context.Context, store *storage.Store, q Query, r reach) (Page, error) {
+	order, err := orderOf(q.OrderBy, q.Filter)
+	if err != nil {
+		return Page{}, err
+	}
+	l := &list{query: q, order: orders[order], reach: r, size: DefaultPageSize}
+	l.last = l.order.begin()
+	if q.PageSize > 0 {
+		l.size = min(q.PageSize, MaxPageSize)
+	}
+	if q.PageToken != "" {
+		if l.last, err = positionOf(q.PageToken, q, order); err != nil {
+			return Page{}, err
+		}
+	}
+	if err := store.Read(ctx, "list processes", l.read); err != nil {
+		return Page{}, err
+	}
+	page := Page{Processes: l.found}
+	if l.more {
+		page.NextPageToken = token(q, order, l.last)
+	}
+	return page, nil
+}
+
+// list is a page that is being read.
+type list struct {
+	query Query
+	order *order
+	reach reach
+	size  int
+	found []storage.Process
+	bytes int64
+	last  position // of the last row read
+	more  bool     // there may be rows behind it
+}
+
+// row is a row of a list.
+type row struct {
+	storage.Process
+	N       int64 // its number in the window that was read
+	Matches bool
+	Total   int64 // bytes of the matching rows so far
+}
+
+// A list is read without the plans that the general settings allow: a plan from the statistics of a younger table would read a
+// namespace in full and sort it, and a list is too short to compile.
+const (
+	scanSettings      = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = 10000"
+	candidateSettings = "SET LOCAL enable_bitmapscan = on"
+)
+
+// read fills the page: with what the first rows in its order hold; if these are not enough, from an index of what the filter
+// names; if that gives too much, with what the rows behind the first hold.
+func (l *list) read(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, scanSettings); err != nil {
+		return err
+	}
+	l.found, l.bytes, l.more = nil, 0, false
+	start := l.last
+	if err := l.scan(ctx, tx, l.reach.first); err != nil || !l.goesOn() {
+		return err
+	}
+	if _, err := tx.Exec(ctx, candidateSettings); err != nil {
+		return err
+	}
+	for _, index := range indexes {
+		s := candidateStatement(l.query, l.order, start, index, l.size, l.reach)
+		if s == nil {
+			continue
+		}
+		done, err := l.fromIndex(ctx, tx, s, start)
+		if err != nil || done {
+			return err
+		}
+	}
+	if _, err := tx.Exec(ctx, scanSettings); err != nil {
+		return err
+	}
+	return l.scan(ctx, tx, l.reach.scanned-l.reach.first)
+}
+
+// goesOn tells whether the page has room, and the list rows for it.
+func (l *list) goesOn() bool { return l.more && len(l.found) < l.size && l.bytes <= l.reach.bytes }
+
+// scan reads rows in the order of the list, behind the last one.
+func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
+	room := l.size - len(l.found)
+	rows, err := query(ctx, tx, scanStatement(l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
+	if err != nil {
+		return err
+	}
+	l.take(rows, window, room)
+	return nil
+}
+
+// take puts the rows of a window that match into the page. The window's last row comes with them if it was reached, also where it
+// does not match: behind it the next window begins.
+func (l *list) take(rows []row, window, room int) {
+	l.more = false
+	before := l.bytes
+	for n := range rows {
+		r := &rows[n]
+		if r.Matches {
+			if room == 0 {
+				l.more = true
+				return
+			}
+			room--
+			l.found = append(l.found, r.Process)
+			l.bytes = before + r.Total
+		}
+		l.last = l.order.position(r)
+		l.more = r.N == int64(window) || l.bytes > l.reach.bytes
+	}
+}
+
+// fromIndex makes the page of the rows that an index gives, if these are few enough.
+func (l *list) fromIndex(ctx context.Context, tx pgx.Tx, s *statement, start position) (done bool, err error) {
+	rows, err := query(ctx, tx, s)
+	if err != nil {
+		return false, err
+	}
+	if len(rows) > 0 && rows[0].N == int64(l.reach.candidates) {
+		return false, nil
+	}
+	l.found, l.bytes, l.last = nil, 0, start
+	l.take(rows, -1, l.size)
+	return true, nil
+}
+
+func (o *order) position(r *row) position {
+	switch o.field {
+	case fieldProcessID:
+		return position{position{}.at, r.ProcessID}
+	case fieldStatusChanged:
+		return position{*r.AttentionTime, r.ProcessID}
+	}
+	return position{r.CreatedTime, r.ProcessID}
+}
+
+// query runs a statement with a plan made for its values: the same text with others may want another index.
+func query(ctx context.Context, tx pgx.Tx, s *statement) ([]row, error) {
+	rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[row])
+}

@@ -1,0 +1,134 @@
+package search
+
+import (
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// The orders of a list.
+const (
+	OrderCreated       = "created_time desc" // the default
+	OrderOldest        = "created_time"
+	OrderID            = "process_id"
+	OrderIDDescending  = "process_id desc"
+	OrderStatusChanged = "status_changed_time desc" // with a filter on one status that is neither INIT nor RUNNING
+)
+
+// order is an order in SQL. Lists are read by an index from a key on: no page depends on how many pages went before it. The indexes
+// of lists are collated POSIX, see migrations/00001_init.sql, and a statement has to say so.
+type order struct {
+	from    string // what an index reads: of a namespace, and for OrderStatusChanged of a status
+	at      string // the time in the key
+	behind  string // the rows of the index that are behind a time and an id
+	by      string // the order of the index
+	after   string // behind, of a list's rows, which have at and list_id
+	listed  string // by, of a list's rows
+	field   string // which a filter may bound
+	column  string // that holds it
+	upwards bool
+}
+
+const (
+	ofNamespace   = `p.namespace = $?::text`
+	ofNamespaceX  = `p.namespace COLLATE "POSIX" = $?::text`
+	beforeKey     = `(p.at, p.list_id) < ($?::timestamptz, $?::text)`
+	afterKey      = `(p.at, p.list_id) > ($?::timestamptz, $?::text)`
+	listedDown    = `p.at DESC, p.list_id DESC`
+	listedUp      = `p.at, p.list_id`
+	postgresEpoch = `'epoch'::timestamptz` // where the key is the id alone
+)
+
+var orders = map[string]*order{
+	OrderCreated: {
+		from: ofNamespaceX, at: `p.created_time`, field: fieldCreated, column: `p.created_time`,
+		behind: `(p.created_time, p.process_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`, after: beforeKey,
+		by: `p.created_time DESC, p.process_id COLLATE "POSIX" DESC`, listed: listedDown,
+	},
+	OrderOldest: {
+		from: ofNamespaceX, at: `p.created_time`, field: fieldCreated, column: `p.created_time`, upwards: true,
+		behind: `(p.created_time, p.process_id COLLATE "POSIX") > ($?::timestamptz, $?::text)`, after: afterKey,
+		by: `p.created_time, p.process_id COLLATE "POSIX"`, listed: listedUp,
+	},
+	OrderID: {
+		from: ofNamespace, at: postgresEpoch, field: fieldProcessID, column: `p.process_id`, upwards: true,
+		behind: `($?::timestamptz IS NOT NULL AND p.process_id > $?::text)`, after: `($?::timestamptz IS NOT NULL AND p.list_id > $?::text)`,
+		by: `p.process_id`, listed: `p.list_id`,
+	},
+	OrderIDDescending: {
+		from: ofNamespace, at: postgresEpoch, field: fieldProcessID, column: `p.process_id`,
+		behind: `($?::timestamptz IS NOT NULL AND p.process_id < $?::text)`, after: `($?::timestamptz IS NOT NULL AND p.list_id < $?::text)`,
+		by: `p.process_id DESC`, listed: `p.list_id DESC`,
+	},
+	OrderStatusChanged: {
+		from: ofNamespaceX + ` AND p.attention = $?::text::process_status`, at: `p.attention_time`, field: fieldStatusChanged, column: `p.attention_time`,
+		behind: `(p.attention_time, p.process_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`, after: beforeKey,
+		by: `p.attention_time DESC, p.process_id COLLATE "POSIX" DESC`, listed: listedDown,
+	},
+}
+
+// orderOf reads order_by: a field, and asc or desc behind it.
+func orderOf(text string, f Filter) (string, error) {
+	words := strings.Fields(text)
+	if len(words) == 2 && strings.EqualFold(words[1], "asc") {
+		words = words[:1]
+	}
+	name := strings.ToLower(strings.Join(words, " "))
+	switch {
+	case name == "":
+		return OrderCreated, nil
+	case name == OrderStatusChanged && f.attentionStatus() == "":
+		return "", &process.InvalidError{Field: "order_by", Message: "status_changed_time desc needs a filter on one status that is neither INIT nor RUNNING, as in " +
+			"status = ERROR"}
+	case orders[name] == nil:
+		return "", &process.InvalidError{Field: "order_by", Message: "want " + OrderCreated + ", " + OrderOldest + ", " + OrderID + ", " +
+			OrderIDDescending + " or, with a filter such as status = ERROR, " + OrderStatusChanged}
+	}
+	return name, nil
+}
+
+// position is a place in a list: the key of the last row that was read.
+type position struct {
+	at time.Time
+	id string
+}
+
+// begin is before every row of a list.
+func (o *order) begin() position {
+	if o.upwards {
+		return position{}
+	}
+	return position{time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), "\U0010FFFF"}
+}
+
+// bounds writes the conditions of the filter on the field of the order, so that the index begins and ends with them: without it a
+// list of a day long ago would read all days since.
+func (o *order) bounds(s *statement, f Filter) {
+	for _, n := range f.conjuncts() {
+		c, ok := n.(*comparison)
+		if !ok || c.field != o.field || c.operator == differs {
+			continue
+		}
+		if c.value.kind == isPrefix {
+			o.prefix(s, c.value.text)
+			continue
+		}
+		s.add(" AND ")
+		s.add(o.column)
+		s.add(" ")
+		s.add(c.operator) // one of operators
+		s.add(boundTypes[o.field], c.value.argument())
+	}
+}
+
+var boundTypes = map[string]string{
+	fieldCreated: " $?::timestamptz", fieldStatusChanged: " $?::timestamptz", fieldProcessID: " $?::text",
+}
+
+func (o *order) prefix(s *statement, prefix string) {
+	s.add(" AND p.process_id >= $?::text", prefix)
+	if end := successor(prefix); end != "" {
+		s.add(" AND p.process_id < $?::text", end)
+	}
+}

@@ -1,0 +1,192 @@
+package search
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+func TestCanonicalForm(t *testing.T) {
+	t.Parallel()
+	for filter, want := range map[string]string{
+		"":                              "",
+		" \t\n":                         "",
+		"status = ERROR":                "status = ERROR",
+		`status="error"`:                "status = ERROR",
+		"status!=PROCESS_STATUS_Init":   "status != INIT",
+		`process_id = order-1*`:         `process_id = "order-1*"`,
+		`process_id = 'o"1'`:            `process_id = "o\"1"`,
+		`process_id = "a\*b\\\'\""`:     `process_id = "a\*b\\'\""`,
+		`process_id = a.b`:              `process_id = "a.b"`,
+		`process_id = *`:                `process_id = "*"`,
+		`kind = ""`:                     `kind = ""`,
+		"detail:*":                      "detail:*",
+		`detail:"no book"`:              `detail:"no book"`,
+		`detail != "zombie*"`:           `detail != "zombie*"`,
+		"corrupted_by>=-5":              "corrupted_by >= -5",
+		"corrupted_by : *":              "corrupted_by:*",
+		"metadata:tenant":               "metadata.tenant:*",
+		"metadata:*":                    "metadata:*",
+		`metadata:"a key"`:              `metadata."a key":*`,
+		"metadata.tenant=acme":          `metadata.tenant = "acme"`,
+		`metadata."a.b".c = "1"`:        `metadata."a.b".c = "1"`,
+		"metadata.n=1.50":               "metadata.n = 1.50",
+		"metadata.n = -2e3":             "metadata.n = -2e3",
+		"metadata.n = 007":              `metadata.n = "007"`,
+		"metadata.vip = true":           "metadata.vip = true",
+		`metadata.vip = "true"`:         `metadata.vip = "true"`,
+		"metadata.tags:new":             `metadata.tags:"new"`,
+		"metadata.tags:*":               "metadata.tags:*",
+		"NOT status = ERROR":            "NOT status = ERROR",
+		"-status = ERROR":               "NOT status = ERROR",
+		"- (kind = a)":                  `NOT kind = "a"`,
+		"NOT (NOT kind = a)":            `NOT (NOT kind = "a")`,
+		"kind = a AND kind = b":         `kind = "a" AND kind = "b"`,
+		"kind = a kind = b":             `kind = "a" AND kind = "b"`,
+		"(kind = a AND kind=b) kind=c":  `kind = "a" AND kind = "b" AND kind = "c"`,
+		"kind=a AND kind=b OR kind=c":   `kind = "a" AND (kind = "b" OR kind = "c")`,
+		"(kind=a AND kind=b) OR kind=c": `(kind = "a" AND kind = "b") OR kind = "c"`,
+		"kind=a OR (kind=b OR kind=c)":  `kind = "a" OR kind = "b" OR kind = "c"`,
+		"(((status = INIT)))":           "status = INIT",
+		"created_time > 2026-11-01T02:00:00+02:00 AND kind = a": `created_time > "2026-11-01T00:00:00Z" AND kind = "a"`,
+		`created_time<="2026-11-01T00:00:00.1234567Z"`:          `created_time <= "2026-11-01T00:00:00.123456Z"`,
+	} {
+		f, err := Parse(filter)
+		if err != nil || f.String() != want {
+			t.Errorf("%s: got %s, %v, want %s", filter, f, err, want)
+		}
+	}
+}
+
+// Each is refused, by where it is wrong and with what would be right.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for filter, want := range map[string]string{
+		"stats = ERROR":                         `at character 1: there is no field "stats": want status, process_id,`,
+		"status = ERROR AND tenant = acme":      `at character 20: there is no field "tenant"`,
+		"status = BROKEN":                       `at character 10: "BROKEN" is no status: want one of INIT, RUNNING, ERROR`,
+		"status = E*":                           `is no status`,
+		"status > ERROR":                        "at character 1: status takes = !=, not >",
+		"status.x = ERROR":                      "status has no parts",
+		"status":                                "want = != < <= > >= or : behind status",
+		"status = ":                             "at character 10: want a value",
+		"status == ERROR":                       "at character 9: want a value",
+		"status = ERROR and kind = a":           "at character 16: write AND in capitals",
+		"status = ERROR AND":                    "the filter ends where a comparison is wanted",
+		"(status = ERROR":                       "at character 1: there is no ) for this (",
+		"status = ERROR)":                       "at character 15: there is no ( for this )",
+		"ERROR":                                 "a word by itself finds nothing: compare a field",
+		`"no book"`:                             "a text by itself finds nothing",
+		"= 5":                                   `"= 5" is not expected here`,
+		"age(status) = 5":                       `there are no functions, and no "age"`,
+		"created_time > now()":                  `there are no functions, and no "now"`,
+		"created_time > yesterday":              `"yesterday" is no time: created_time wants one as RFC 3339 has it`,
+		"created_time > 2026-11-01":             "is no time",
+		`created_time > "1969-01-01T00:00:00Z"`: "from 1970 to 9999",
+		"created_time:*":                        "created_time takes = != < <= > >=, not :",
+		"process_id = *-1":                      "* is a wildcard only at the end",
+		`process_id > "a*"`:                     "* is a wildcard only at the end",
+		"process_id = a**":                      "* is a wildcard only at the end",
+		`process_id = "a`:                       "at character 14: the quote is not closed",
+		`process_id = "a\n"`:                    `behind \ want one of`,
+		"kind = job*":                           "* is a wildcard only at the end of a process_id or detail",
+		"kind < job":                            "kind takes = !=, not <",
+		"corrupted_by = one":                    `"one" is no task_id`,
+		"corrupted_by:5":                        "want corrupted_by:*",
+		"metadata = 5":                          "want metadata.KEY = VALUE",
+		"metadata. = 5":                         "at character 10: want a key behind the dot",
+		`metadata."" = 5`:                       "want a key",
+		"metadata.tenant = ac*":                 "metadata is compared in full",
+		"metadata.vip < true":                   "true is not less or more",
+		"metadata.n = 1e999999":                 "too long, too large or too small",
+		"metadata.n = 1e-999999":                "too long, too large or too small",
+		"metadata.a.b.c.d.e.f.g.h.i = 1":        "at most 8 keys",
+		"kind = ä \x00":                         "not UTF-8 text without NUL",
+		"kind = \xff":                           "not UTF-8 text without NUL",
+		"ä = 1":                                 "at character 1",
+		"kind = ä AND x = 1":                    "at character 14",
+		strings.Repeat("(", 60) + "kind = a":    "nested deeper than 50",
+		strings.Repeat("kind=a ", 101):          "at most 100 comparisons",
+		strings.Repeat("NOT (", 25) + "kind=a" + strings.Repeat(")", 25): "stand deeper than 20",
+	} {
+		_, err := Parse(filter)
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "filter" || !strings.Contains(invalid.Message, want) {
+			t.Errorf("%s: got %v, want %s", filter, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range seeds {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		first, err := Parse(text)
+		if err != nil {
+			if _, ok := errors.AsType[*process.InvalidError](err); !ok {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		again, err := Parse(first.String())
+		if err != nil || again.String() != first.String() {
+			t.Fatalf("%q is %q, and that %q, %v", text, first, again, err)
+		}
+	})
+}
+
+// seeds are filters of every sort, and what is nearly one.
+var seeds = []string{
+	"", "status = ERROR", `status = ERROR AND metadata.tenant = "acme"`, `-process_id = "order-*" OR (kind = "" detail:*)`,
+	`created_time >= 2026-11-01T00:00:00Z AND NOT status_changed_time < "2026-11-02T00:00:00+01:00"`, `detail : "no \"book\""`,
+	"corrupted_by > 5 corrupted_by:*", `metadata."a b".c != 1.5e3`, "metadata.n < 5 metadata.s > 'x'", "metadata:tenant metadata:*",
+	"metadata.tags:new OR metadata.vip = true", `process_id > "a" process_id <= "b"`, "status = COMPLETED OR status = CANCELLED",
+	"((((", "NOT", "a = = b", `"`, `metadata.`, "*", `process_id = "\`, "status = ERROR and x",
+}
+
+func FuzzPageToken(f *testing.F) {
+	q := Query{Namespace: "n"}
+	f.Add(token(q, OrderCreated, orders[OrderCreated].begin()))
+	f.Add(token(q, OrderID, position{id: "p"}))
+	f.Add("AQ")
+	f.Fuzz(func(t *testing.T, text string) {
+		for name := range orders {
+			p, err := positionOf(text, q, name)
+			if err != nil {
+				if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "page_token" {
+					t.Fatalf("%q: %v", text, err)
+				}
+				continue
+			}
+			if again := token(q, name, p); again != text {
+				t.Fatalf("%q is %+v, and that %q", text, p, again)
+			}
+		}
+	})
+}
+
+// What docs/api.md shows as filters are filters.
+func TestFiltersOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| filter | finds |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	shown := 0
+	for line := range strings.Lines(table) {
+		shown++
+		_, filter, _ := strings.Cut(line, "`")
+		filter, _, _ = strings.Cut(filter, "` |")
+		if f, err := Parse(filter); err != nil || f.String() == "" {
+			t.Errorf("%s: %v", filter, err)
+		}
+	}
+	if shown != 10 {
+		t.Errorf("the page shows %d filters", shown)
+	}
+}

@@ -1,0 +1,54 @@
+package search
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// A page token is the key of the last row that was read, behind a sign of the list that it belongs to: the namespace, the order and
+// the filter in its canonical form. It names no page number, so rows that come or go meanwhile shift nothing.
+const (
+	tokenVersion = 1
+	signBytes    = 8
+	timeBytes    = 8
+	headBytes    = 1 + signBytes + timeBytes
+)
+
+func sign(q Query, order string) []byte {
+	h := sha256.New()
+	for _, part := range []string{q.Namespace, order, q.Filter.String()} {
+		_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part)))) //nolint:gosec // a filter of some KiB; a hash takes all
+		_, _ = h.Write([]byte(part))
+	}
+	return h.Sum(nil)[:signBytes]
+}
+
+func token(q Query, order string, p position) string {
+	raw := append([]byte{tokenVersion}, sign(q, order)...)
+	raw = binary.BigEndian.AppendUint64(raw, uint64(p.at.UnixMicro())) //nolint:gosec // read back the same way
+	return base64.RawURLEncoding.EncodeToString(append(raw, p.id...))
+}
+
+// positionOf reads a token. What no list of this query has given is refused.
+func positionOf(text string, q Query, order string) (position, error) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) < headBytes || raw[0] != tokenVersion {
+		return position{}, &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
+	}
+	if string(raw[1:1+signBytes]) != string(sign(q, order)) {
+		return position{}, &process.InvalidError{Field: "page_token", Message: "it is of another list: a token goes with the namespace, filter and order_by of " +
+			"the page that gave it"}
+	}
+	micros := int64(binary.BigEndian.Uint64(raw[1+signBytes : headBytes])) //nolint:gosec // written the same way
+	p := position{at: time.UnixMicro(micros).UTC(), id: string(raw[headBytes:])}
+	if year := p.at.Year(); year < 1 || year > lastYear || !utf8.ValidString(p.id) || strings.ContainsRune(p.id, 0) || len(p.id) > process.MaxProcessIDBytes {
+		return position{}, &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
+	}
+	return p, nil
+}

@@ -1,0 +1,157 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// A transaction of a matrix: what a node does to a process, and what it is told. claim is what runs in the process, if anything does.
+type transaction struct {
+	name   string
+	result bool // of the attempt that runs
+	run    func(s *storage.Store, id string, claim *storage.Claim) (string, error)
+}
+
+// ends are results of the attempt that runs; the others come from outside.
+func ends(name string, outcome storage.Outcome, change ...func(*storage.Completion)) transaction {
+	return transaction{name, true, func(s *storage.Store, id string, claim *storage.Claim) (string, error) {
+		saved, err := s.SaveResult(end(claim, outcome, change...))
+		if errors.Is(err, process.ErrFenced) {
+			return "fenced", nil
+		}
+		return fmt.Sprintf("%s next:%t deferred:%t cancelled:%d", saved.Status, saved.Next != nil, saved.Deferred, len(saved.Cancelled)), err
+	}}
+}
+
+func requests(name string, prepare func(s *storage.Store, id string) (storage.Prepared, error)) transaction {
+	return transaction{name, false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
+		p, err := prepare(s, id)
+		if p.Claim != nil {
+			return fmt.Sprintf("%s in %s after event %d", p.Outcome, p.Claim.Status, p.Claim.LastEventID), err
+		}
+		return string(p.Outcome), err
+	}}
+}
+
+var transactions = []transaction{
+	ends("finish", storage.Finished, events("done")),
+	ends("finish and go on", storage.Finished, timer(0)),
+	ends("give the place away", storage.Finished, parked),
+	ends("fail", storage.Failed, broken("no")),
+	ends("retry later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }),
+	ends("complete", storage.Completed),
+	ends("remove by result", storage.Removed),
+	requests("start", func(s *storage.Store, id string) (storage.Prepared, error) { return s.PrepareInit(newInit(id)) }),
+	requests("call", func(s *storage.Store, id string) (storage.Prepared, error) { return s.PrepareCall(call(id)) }),
+	requests("call without a place", func(s *storage.Store, id string) (storage.Prepared, error) {
+		return s.PrepareCall(call(id, placeless))
+	}),
+	requests("repeat a call", func(s *storage.Store, id string) (storage.Prepared, error) {
+		return s.PrepareCall(call(id, keyed("k", "x")))
+	}),
+	requests("repair", func(s *storage.Store, id string) (storage.Prepared, error) { return s.PrepareRepair(call(id)) }),
+	requests("repair without processor", func(s *storage.Store, id string) (storage.Prepared, error) { return s.SimpleRepair(call(id)) }),
+	{"remove", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
+		err := s.RemoveProcess(context.Background(), key(id))
+		if errors.Is(err, process.ErrProcessNotFound) {
+			return "not found", nil
+		}
+		return "removed", err
+	}},
+}
+
+// situations are the processes that two transactions meet in.
+var situations = []struct {
+	name string
+	make func(b *bench, id string) *storage.Claim
+}{
+	{"idle", func(b *bench, id string) *storage.Claim { b.process(id, timer(time.Hour)); return nil }},
+	{"at work", func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour), named(time.Hour, "n"))
+		return b.claim(id)
+	}},
+	{"at work, a call waits", func(b *bench, id string) *storage.Claim {
+		b.process(id)
+		c := b.claim(id)
+		b.call(id)
+		return c
+	}},
+	{"at work by key", func(b *bench, id string) *storage.Claim { b.process(id); return b.claim(id, keyed("k", "x")) }},
+	{"new", func(b *bench, id string) *storage.Claim { return b.start(id) }},
+	{"broken", func(b *bench, id string) *storage.Claim { b.wreck(id, timer(time.Hour)); return nil }},
+	{"in repair", func(b *bench, id string) *storage.Claim { b.wreck(id, timer(time.Hour)); return b.repair(id).Claim }},
+}
+
+// Whatever two nodes do to one process at the same moment, in whichever order they get it: it comes out as if the first had been
+// done, and then the second. Both wait for a foreign session's lock, so that both have begun when the first one goes on.
+func TestEveryTwoTransactions(t *testing.T) {
+	t.Parallel()
+	for _, situation := range situations {
+		t.Run(situation.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			other := open(t, b.dsn, storage.Config{})
+			for a, first := range transactions {
+				for z, second := range transactions {
+					serial := fmt.Sprintf("s%d-%d", a, z)
+					claim := situation.make(b, serial)
+					if claim == nil && (first.result || second.result) {
+						continue
+					}
+					one, err := first.run(b.Store, serial, claim)
+					two, err2 := second.run(other, serial, claim)
+					if err := errors.Join(err, err2); err != nil {
+						t.Fatalf("%s, then %s: %v", first.name, second.name, err)
+					}
+					want := fmt.Sprintf("%s\n then %s\n %s", one, two, b.state(serial))
+					if got := b.together(other, situation.make, fmt.Sprintf("t%d-%d", a, z), first, second); got != want {
+						t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s", first.name, second.name, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// together has two transactions wait for the same process, the first one in front. A lane waits 250 ms for a lock, which is short on
+// a machine that is busy: then nothing was tried, and another process is taken.
+func (b *bench) together(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) string {
+	b.t.Helper()
+	for try := range 20 {
+		id := fmt.Sprintf("%s-%d", name, try)
+		claim := situation(b, id)
+		release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", id)
+		one := later(func() (string, error) { return first.run(b.Store, id, claim) })
+		waits := b.waits(1)
+		two := later(func() (string, error) { return second.run(other, id, claim) })
+		waits = waits && b.waits(2)
+		release()
+		x, err := one()
+		y, err2 := two()
+		if err = errors.Join(err, err2); err != nil && !errors.Is(err, process.ErrUnavailable) {
+			b.t.Fatalf("%s together with %s: %v", first.name, second.name, err)
+		}
+		if err == nil && waits {
+			return fmt.Sprintf("%s\n then %s\n %s", x, y, b.state(id))
+		}
+	}
+	b.t.Fatalf("%s together with %s: never within the lock timeout", first.name, second.name)
+	return ""
+}
+
+// waits tells whether n lanes wait for a lock before their lock timeout is over.
+func (b *bench) waits(n int) bool {
+	b.t.Helper()
+	for deadline := time.Now().Add(200 * time.Millisecond); time.Now().Before(deadline); {
+		if ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane' AND wait_event_type = 'Lock'`) == n {
+			return true
+		}
+	}
+	return false
+}

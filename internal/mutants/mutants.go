@@ -41,8 +41,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "timer-before-call", breaks: "a call that waits goes before a timer that is due",
-		file: saveResult, old: "AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()",
-		planted:  "AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp() AND (c.task_id IS NULL OR c.task_id > 0)",
+		file: searchTimers, old: "c.waits_for::text = 'place')", planted: "c.waits_for::text = 'time' AND c.task_id < 0)",
 		packages: "./storage ./engine", run: "Timer",
 	},
 	{

@@ -137,6 +137,24 @@ func (b *ResultBuilder) Command(c *progressorv1.Command) *ResultBuilder {
 	return b
 }
 
+// Start starts a process; in the same namespace where namespace is "". Where it exists nothing happens.
+func (b *ResultBuilder) Start(namespace, processID string, args []byte) *ResultBuilder {
+	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Start{
+		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args},
+	}})
+}
+
+// StartChild starts a process as Start does, and has this one told of its end, whatever it is: by a NOTIFY task with notifyArgs,
+// whose ProcessRequest.child says how the child ended.
+func (b *ResultBuilder) StartChild(namespace, processID string, args, notifyArgs []byte) *ResultBuilder {
+	if notifyArgs == nil {
+		notifyArgs = []byte{} // present: absent, nobody would be told
+	}
+	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Start{
+		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args, NotifyParentArgs: notifyArgs},
+	}})
+}
+
 // Notify adds a NOTIFY task for another process; in the same namespace where namespace is "".
 func (b *ResultBuilder) Notify(namespace, processID string, args []byte) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Notify{

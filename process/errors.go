@@ -41,13 +41,17 @@ func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
 // The reasons of failures that the engine itself makes. They can be matched by a retry policy's non_retryable_errors.
 const (
-	ReasonTimeout         = "timeout"           // the attempt passed the step timeout
-	ReasonUnavailable     = "unavailable"       // the processor could not be reached
-	ReasonBadResponse     = "bad_response"      // the processor's answer cannot be stored
-	ReasonPanic           = "panic"             // the Go processor panicked
-	ReasonZombie          = "zombie"            // the node that ran the attempt died
-	ReasonHistoryTooLarge = "history_too_large" // FULL history over MaxHistoryEvents or MaxHistoryBytes
+	ReasonTimeout         = "timeout"              // the attempt passed the step timeout
+	ReasonUnavailable     = "unavailable"          // the processor could not be reached
+	ReasonBadResponse     = "bad_response"         // the processor's answer cannot be stored
+	ReasonPanic           = "panic"                // the Go processor panicked
+	ReasonZombie          = "zombie"               // the node that ran the attempt died
+	ReasonHistoryTooLarge = "history_too_large"    // FULL history over MaxHistoryEvents or MaxHistoryBytes
+	ReasonGraceExpired    = "cancel_grace_expired" // the CANCEL task had not ended when the grace of the cancel was over
 )
+
+// GraceExpiredMessage is the message of the failure cancel_grace_expired.
+const GraceExpiredMessage = "the grace of the cancel is over"
 
 // ZombieDetail is the detail of a process that a zombie broke: the words that operators of the reference know.
 const ZombieDetail = "zombie detected"

@@ -26,3 +26,6 @@ const (
 	DefaultMaxRunning  = 1000
 	DefaultMaxWaiting  = 1000
 )
+
+// DefaultCancelGrace is how long a cancel may take where its request does not say.
+const DefaultCancelGrace = 30 * time.Second

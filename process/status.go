@@ -44,9 +44,9 @@ func TaskTypes() []TaskType {
 func (t TaskType) Timer() bool { return t == TaskTimeout || t == TaskRemove }
 
 // RetriedOnFailure tells whether a failure that the processor reports is tried again by the namespace's retry policy.
-// INIT, CALL, REPAIR and CANCEL have somebody who waits for the answer: their failure is the answer.
+// INIT, CALL and REPAIR have somebody who waits for the answer: their failure is the answer.
 func (t TaskType) RetriedOnFailure() bool {
-	return t == TaskTimeout || t == TaskNotify || t == TaskRemove
+	return t == TaskTimeout || t == TaskNotify || t == TaskRemove || t == TaskCancel
 }
 
 // Rejectable tells whether a processor may answer a task of this type with a rejection.

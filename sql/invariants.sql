@@ -36,14 +36,14 @@ UNION ALL
 -- one_next_task: at most one row of a process waits for a place.
 SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
 UNION ALL
--- somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT that
--- waits for its next attempt holds up what waits behind it.
+-- somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
+-- that waits for its next attempt holds up what waits behind it.
 SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
   FROM queue q JOIN processes p ON p.namespace = q.namespace AND p.process_id = q.process_id
  WHERE q.places = 0 AND p.status IN ('INIT', 'RUNNING', 'ERROR')
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = q.namespace AND r.process_id = q.process_id)
-   AND NOT (p.status = 'INIT' AND EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
-                                             AND s.task_type = 'INIT' AND s.waits_for = 'time'))
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
+                      AND s.task_type = CASE p.status WHEN 'INIT' THEN 'INIT' ELSE 'CANCEL' END::task_type AND s.waits_for = 'time')
 UNION ALL
 -- in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.
 SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the later task %s runs', s.task_id, r.task_id)
@@ -83,6 +83,29 @@ SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s o
     ON x.namespace = p.namespace AND x.process_id = p.process_id
  WHERE p.removed_time IS NOT NULL OR p.status IN ('COMPLETED', 'CANCELLED')
 UNION ALL
+-- held_by_operator: in a suspended process everything that waits waits for the operator, and nowhere else does anything.
+SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
+  FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
+ WHERE p.removed_time IS NULL AND s.waits_for <> 'constraint' AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
+UNION ALL
+-- cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
+-- has none.
+SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status, coalesce(p.cancel_deadline::text, 'none'))
+  FROM processes p CROSS JOIN LATERAL (
+    SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'CANCEL')
+         + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'CANCEL') AS n) x
+ WHERE p.removed_time IS NULL
+   AND (x.n <> CASE WHEN p.cancel_deadline IS NULL THEN 0 ELSE 1 END OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
+UNION ALL
+-- cancel_goes_first: a process that is being cancelled runs nothing that came after the request, and hands nothing else out.
+SELECT 'cancel_goes_first', p.namespace, p.process_id, format('task %s, a %s, %s in a process that was to be cancelled at %s', x.task_id, x.task_type, x.what, p.cancel_requested_time)
+  FROM processes p JOIN (
+    SELECT namespace, process_id, task_id, task_type, running_time, 'runs' AS what FROM running UNION ALL
+    SELECT namespace, process_id, task_id, task_type, NULL, 'waits for a place' FROM schedule WHERE waits_for = 'place') x
+    ON x.namespace = p.namespace AND x.process_id = p.process_id
+ WHERE p.removed_time IS NULL AND p.cancel_deadline IS NOT NULL AND x.task_type NOT IN ('INIT', 'CANCEL')
+   AND (x.running_time IS NULL OR x.running_time > p.cancel_requested_time)
+UNION ALL
 -- init_has_task: a process in INIT has one INIT task that runs or waits, any other process has none.
 SELECT 'init_has_task', p.namespace, p.process_id, format('%s INIT tasks in a process in %s', x.n, p.status)
   FROM processes p CROSS JOIN LATERAL (
@@ -98,11 +121,11 @@ SELECT 'attention_is_status', namespace, process_id,
  WHERE removed_time IS NULL AND (attention IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status END
     OR attention_time IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status_changed_time END)
 UNION ALL
--- status_is_sound: why a process is broken is said where it is broken, and what a resume gives back where it is suspended.
+-- status_is_sound: why a process is broken or held is said where it is so, and what a resume gives back where it is suspended.
 SELECT 'status_is_sound', namespace, process_id,
        format('status %s, previous_status %s, detail %L, corrupted_by %s', status, coalesce(previous_status::text, 'none'), detail, coalesce(corrupted_by::text, 'none'))
   FROM processes
- WHERE removed_time IS NULL AND ((status <> 'ERROR' AND (detail IS NOT NULL OR corrupted_by IS NOT NULL))
+ WHERE removed_time IS NULL AND ((status NOT IN ('ERROR', 'SUSPENDED') AND detail IS NOT NULL) OR (status <> 'ERROR' AND corrupted_by IS NOT NULL)
     OR (status = 'SUSPENDED' AND (previous_status IN ('INIT', 'RUNNING')) IS NOT TRUE))
 UNION ALL
 -- token_grows: the attempt that runs came after every attempt of its process that has ended, and the tokens of two never agree.
@@ -115,10 +138,12 @@ UNION ALL
 SELECT 'applied_once', namespace, process_id, format('token %s ended tasks %s', fencing_token, string_agg(task_id::text, ', ' ORDER BY task_id))
   FROM tasks WHERE status <> 'CANCELLED' AND fencing_token IS NOT NULL GROUP BY namespace, process_id, fencing_token HAVING count(*) > 1
 UNION ALL
--- task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer.
+-- task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer. A
+-- CANCEL task that has not run ends in ERROR too, once its grace is over.
 SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s', task_id, status, attempt)
   FROM tasks
- WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1 OR running_time > finished_time))
+ WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1 OR running_time > finished_time)
+        AND NOT (task_type = 'CANCEL' AND status = 'ERROR' AND failure ->> 'reason' = 'cancel_grace_expired'))
     OR (status = 'FINISHED' AND failure IS NOT NULL) OR (status <> 'FINISHED' AND rejection IS NOT NULL)
     OR (status = 'CANCELLED' AND response IS NOT NULL) OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
 UNION ALL
@@ -153,9 +178,9 @@ SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::t
 -- CountLooked tells how many rows each invariant of FindViolations has to look at: one that looked at none proves nothing.
 -- name: CountLooked :many
 WITH
-waiting AS MATERIALIZED (SELECT waits_for, attempt, timer_name FROM schedule),
+waiting AS MATERIALIZED (SELECT task_type, waits_for, attempt, timer_name FROM schedule),
 ran AS MATERIALIZED (SELECT 1 FROM running),
-living AS MATERIALIZED (SELECT status, last_event_id FROM processes WHERE removed_time IS NULL),
+living AS MATERIALIZED (SELECT status, last_event_id, cancel_deadline FROM processes WHERE removed_time IS NULL),
 ended AS MATERIALIZED (
   SELECT count(*) AS n, count(*) FILTER (WHERE status <> 'CANCELLED') AS ran FROM tasks)
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
@@ -172,6 +197,9 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'error_has_culprit', (SELECT count(*) FROM living WHERE status = 'ERROR')
   UNION ALL SELECT 'error_holds_all', (SELECT count(*) FROM living WHERE status = 'ERROR')
   UNION ALL SELECT 'end_is_empty', (SELECT count(*) FROM processes WHERE removed_time IS NOT NULL OR status IN ('COMPLETED', 'CANCELLED'))
+  UNION ALL SELECT 'held_by_operator', (SELECT count(*) FROM waiting WHERE waits_for = 'operator') + (SELECT count(*) FROM living WHERE status = 'SUSPENDED')
+  UNION ALL SELECT 'cancel_has_task', (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL) + (SELECT count(*) FROM waiting WHERE task_type = 'CANCEL')
+  UNION ALL SELECT 'cancel_goes_first', (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL)
   UNION ALL SELECT 'init_has_task', (SELECT count(*) FROM living WHERE status = 'INIT')
   UNION ALL SELECT 'attention_is_status', (SELECT count(*) FROM living WHERE status NOT IN ('INIT', 'RUNNING'))
   UNION ALL SELECT 'status_is_sound', (SELECT count(*) FROM living)
@@ -189,7 +217,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
 -- name: FindStanding :many
 WITH
 awake AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, p.status FROM processes p
+  SELECT p.namespace, p.process_id, p.status, p.cancel_deadline FROM processes p
    WHERE p.removed_time IS NULL AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = p.namespace AND n.paused)),
 found AS (
 -- place_is_found: a task that waits for a place gets one.
@@ -202,6 +230,12 @@ SELECT 'timer_fires', s.namespace, s.process_id, format('task %s has been due si
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status IN ('INIT', 'RUNNING', 'ERROR')
  WHERE s.waits_for = 'time' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
+   AND p.cancel_deadline IS NULL
+UNION ALL
+-- cancel_ends: a cancel that is past its grace has ended its process, in a paused namespace too.
+SELECT 'cancel_ends', p.namespace, p.process_id, format('the grace of its cancel was over at %s', p.cancel_deadline)
+  FROM processes p
+ WHERE p.removed_time IS NULL AND p.cancel_deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
 UNION ALL
 -- lease_is_held: what runs runs on a node that beats, and not past its deadline.
 SELECT 'lease_is_held', r.namespace, r.process_id,
@@ -220,5 +254,6 @@ SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::t
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   SELECT 'place_is_found' AS invariant, (SELECT count(*) FROM schedule WHERE waits_for = 'place') AS n
   UNION ALL SELECT 'timer_fires', (SELECT count(*) FROM schedule WHERE waits_for = 'time')
+  UNION ALL SELECT 'cancel_ends', (SELECT count(*) FROM processes WHERE cancel_deadline IS NOT NULL)
   UNION ALL SELECT 'lease_is_held', (SELECT count(*) FROM running)
   UNION ALL SELECT 'message_is_delivered', (SELECT count(*) FROM messages WHERE NOT held)) x;

@@ -129,12 +129,12 @@ m AS (
 -- task_ids are drawn in the order of the messages.
 a AS MATERIALIZED (
   SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING'), false) AS delivered, o.*,
-         o.n = 1 AND o.status = 'RUNNING'
+         o.n = 1 AND o.status = 'RUNNING' AND o.cancel_deadline IS NULL
          AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[o.namespace]) AND r.process_id = o.process_id)
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[o.namespace]) AND s.process_id = o.process_id
                             AND s.waits_for::text IN ('process', 'place')) AS free,
          ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
-    FROM (SELECT m.*, p.status, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
+    FROM (SELECT m.*, p.status, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
             FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (

@@ -16,12 +16,13 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
 
 -- name: SetTimers :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
-SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, 'time', r.priority,
+SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, CASE p.status WHEN 'SUSPENDED' THEN 'operator' ELSE 'time' END::waits_for, r.priority,
        CASE WHEN t.after_us >= 0 THEN statement_timestamp() + t.after_us * interval '1 microsecond' ELSE t.at END, t.timer_name, r.context
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
                   unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@ats::timestamptz[]), unnest(@afters_us::bigint[]))
        AS t(namespace, process_id, fencing_token, timer_name, timer_type, at, after_us)
-  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token;
+  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
+ CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p;
 
 -- CheckTimers refuses the transaction where a process has more than max_timers pending after SetTimers; extra: 1 where SaveResult adds
 -- the default timer. There is no RAISE in plain SQL: the refusal is a number that is none, and says why.

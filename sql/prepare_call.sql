@@ -1,11 +1,11 @@
 -- PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. A process that is free runs the first
--- one at once, if its item has a place; all others wait in schedule, in task_id order.
+-- one at once, if its item has a place; all others wait in schedule, in task_id order. One that is being cancelled is busy.
 -- outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, status, overloaded.
 -- name: PrepareCall :many
 WITH i AS MATERIALIZED (
   SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         nextval('task_ids') AS task_id, r.task_id IS NOT NULL AS busy, w.waiting,
+         nextval('task_ids') AS task_id, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
          coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING'), false) AS acceptable
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_types::text[]),
                     unnest(@args::bytea[]), unnest(@contexts::bytea[]), unnest(@idempotency_keys::text[]),

@@ -1,19 +1,21 @@
 -- SaveResult applies what finished attempts have to store, each under its fencing token: an item whose token has moved on is
 -- missing from the answer, and nothing of it is stored. It runs after LockProcesses, so what f reads is what is there.
--- outcome: finish, reject, complete, fail, retry (its row stands in schedule already, see RetryTasks).
+-- outcome: finish, reject, complete, cancel, fail, retry (its row stands in schedule already, see RetryTasks).
 -- The status that follows is derived from the locked row, never from the caller: an operator may have been quicker.
 -- timer_action: '' keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
 -- The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
--- It goes into running where the item may go on (promote), else it waits for a place.
+-- It goes into running where the item may go on (promote), else it waits for a place. In a process that is being cancelled nothing
+-- but its CANCEL task is next, and an attempt that fails for good ends it.
 -- (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
 -- What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
 -- statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.
 -- name: SaveResult :many
 WITH i AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
-         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status,
+         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status, p.cancelling,
          (CASE t.outcome WHEN 'finish' THEN CASE p.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
-                         WHEN 'fail' THEN 'ERROR' WHEN 'complete' THEN 'COMPLETED' ELSE p.status::text END)::process_status AS new_status,
+                         WHEN 'fail' THEN CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
+                         WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' ELSE p.status::text END)::process_status AS new_status,
          CASE WHEN t.timer_action IN ('set', 'add') THEN nextval('task_ids') END AS timer_task_id,
          CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() + t.timer_after_us * interval '1 microsecond' ELSE t.timer_at END AS timer_time
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]),
@@ -24,7 +26,7 @@ WITH i AS MATERIALIZED (
          AS t(ord, namespace, process_id, task_id, fencing_token, outcome, aux_state, metadata, event_count, response, failure, rejection,
               detail, timer_action, timer_type, timer_at, timer_after_us, promote, step_timeout_us)
     JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
-   CROSS JOIN LATERAL (SELECT p.ctid, p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
+   CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
 g AS (
   SELECT i.*, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
          coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,
@@ -37,16 +39,19 @@ g AS (
       SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for IN ('process', 'place')
          AND i.new_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+         AND (NOT i.cancelling OR s.task_type IN ('INIT', 'CANCEL'))
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
     LEFT JOIN LATERAL (
       SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for::text = 'time'
          AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()
+         AND (NOT i.cancelling OR s.task_type = 'CANCEL')
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
 h AS (
-  SELECT g.*, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING' AS timer_next
+  SELECT g.*, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
+         AND NOT g.cancelling AS timer_next
     FROM g),
 f AS MATERIALIZED (
   SELECT h.*, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
@@ -65,10 +70,11 @@ up AS (
          status_changed_time = CASE WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.status_changed_time END,
          attention = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL ELSE f.new_status END,
          attention_time = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.attention_time END,
-         detail = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.detail ELSE f.detail END,
-         corrupted_by = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.corrupted_by ELSE f.task_id END
+         detail = CASE WHEN f.new_status = p.status THEN p.detail WHEN f.new_status = 'ERROR' THEN f.detail END,
+         corrupted_by = CASE WHEN f.new_status = p.status THEN p.corrupted_by WHEN f.new_status = 'ERROR' THEN f.task_id END,
+         cancel_deadline = CASE WHEN f.new_status NOT IN ('COMPLETED', 'CANCELLED') THEN p.cancel_deadline END
     FROM (SELECT f.process_ctid, f.task_id, f.new_status, f.aux_state, f.metadata, f.event_count, f.detail
-            FROM f WHERE f.outcome IN ('finish', 'fail', 'complete') OFFSET 0) f
+            FROM f WHERE f.outcome IN ('finish', 'fail', 'complete', 'cancel') OFFSET 0) f
    WHERE p.ctid = f.process_ctid),
 -- Events come with their own keys and find their item by its number, in a hashed subplan: a fenced item writes none.
 ev AS (
@@ -113,7 +119,8 @@ tc AS (
          retry_interval, timer_name, idempotency_key, args, context FROM td),
 ts AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
-  SELECT namespace, process_id, timer_task_id, timer_type::task_type, 'time', priority, timer_time, '', context
+  SELECT namespace, process_id, timer_task_id, timer_type::task_type, CASE new_status WHEN 'SUSPENDED' THEN 'operator' ELSE 'time' END::waits_for,
+         priority, timer_time, '', context
     FROM f WHERE timer_task_id IS NOT NULL AND NOT (promoted AND next_task_id = timer_task_id) AND outcome IN ('finish'))
 SELECT f.ord::int AS ord, f.new_status::process_status AS status, f.promoted::bool AS promoted,
        (f.next_task_id IS NOT NULL AND NOT f.promoted)::bool AS deferred,

@@ -1,5 +1,6 @@
 -- SearchTimers claims tasks whose time has come, longest due first: timers, retries, delayed starts. A timer of a process that is
--- busy or has a call waiting is passed over: the SaveResult of that process takes it. Columns as SearchCalls.
+-- busy or has a call waiting is passed over: the SaveResult of that process takes it. So are those of a process that is being
+-- cancelled. Columns as SearchCalls.
 -- name: SearchTimers :many
 WITH ready AS MATERIALIZED (
   SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]))
@@ -13,6 +14,7 @@ WITH ready AS MATERIALIZED (
        AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[s.namespace]) AND r.process_id = s.process_id)
        AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for::text = 'place')
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+       AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
      ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,

@@ -18,6 +18,7 @@ const (
 	Retry     Outcome = "retry"    // the same task again: after RetryAfter, or at once
 	Rejected  Outcome = "reject"   // the processor said no; of an INIT: the process goes
 	Completed Outcome = "complete" // the process is at its end
+	Cancelled Outcome = "cancel"   // of a CANCEL task that has done its work: the process is at its end
 	Removed   Outcome = "remove"   // the process goes
 )
 
@@ -129,7 +130,9 @@ func (c *Completion) events() []NewEvent {
 }
 
 // applies tells whether events, timers and messages of the completion are stored: an attempt that goes wrong, or says no, leaves none.
-func (c *Completion) applies() bool { return c.Outcome == Finished || c.Outcome == Completed }
+func (c *Completion) applies() bool {
+	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
+}
 
 // removes tells whether the process goes with this completion.
 func (c *Completion) removes() bool {

@@ -46,15 +46,26 @@ var planted = []struct{ invariant, process, sql string }{
 	{"init_has_task", "new", `DELETE FROM running WHERE process_id = $1`},
 	{"init_has_task", "idle", `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
 		VALUES ('shop', $1, nextval('task_ids'), 'INIT', 'place', now())`},
+	{"held_by_operator", "held", `UPDATE schedule SET waits_for = 'time' WHERE process_id = $1 AND timer_name = ''`},
+	{"held_by_operator", "held", `UPDATE processes SET status = 'RUNNING', attention = NULL, attention_time = NULL WHERE process_id = $1`},
+	{"held_by_operator", "timers", `UPDATE schedule SET waits_for = 'operator' WHERE process_id = $1`},
+	{"cancel_has_task", "ending", `DELETE FROM schedule WHERE process_id = $1 AND task_type = 'CANCEL'`},
+	{"cancel_has_task", "ending", `UPDATE processes SET cancel_deadline = NULL WHERE process_id = $1`},
+	{"cancel_has_task", "ended", `UPDATE processes SET cancel_requested_time = now(), cancel_deadline = now() WHERE process_id = $1`},
+	{"cancel_goes_first", "ending", `UPDATE running SET running_time = now() + interval '1 second' WHERE process_id = $1`},
+	{"cancel_goes_first", "ending", `UPDATE schedule SET waits_for = 'place' WHERE process_id = $1 AND task_type = 'CALL'`},
+	{"somebody_wakes", "ending", `DELETE FROM running WHERE process_id = $1`},
 	{"attention_is_status", "broken", `UPDATE processes SET attention = NULL WHERE process_id = $1`},
 	{"attention_is_status", "broken", `UPDATE processes SET attention_time = now() + interval '1 hour' WHERE process_id = $1`},
 	{"attention_is_status", "idle", `UPDATE processes SET attention = 'ERROR', attention_time = status_changed_time WHERE process_id = $1`},
 	{"status_is_sound", "idle", `UPDATE processes SET detail = 'why' WHERE process_id = $1`},
+	{"status_is_sound", "held", `UPDATE processes SET corrupted_by = 1 WHERE process_id = $1`},
 	{"status_is_sound", "idle", `UPDATE processes SET status = 'SUSPENDED', previous_status = NULL, attention = 'SUSPENDED', attention_time = status_changed_time WHERE process_id = $1`},
 	{"token_grows", "calls", `UPDATE running SET fencing_token = (SELECT fencing_token FROM tasks WHERE process_id = $1) WHERE process_id = $1`},
 	{"token_grows", "retries", `UPDATE running SET fencing_token = 1 WHERE process_id = $1`},
 	{"applied_once", "broken", `UPDATE tasks SET fencing_token = 1 WHERE process_id = $1`},
 	{"task_is_sound", "idle", `UPDATE tasks SET fencing_token = NULL WHERE process_id = $1`},
+	{"task_is_sound", "overdue", `UPDATE tasks SET failure = '{"reason": "another"}' WHERE process_id = $1 AND task_type = 'CANCEL'`},
 	{"task_is_sound", "broken", `UPDATE tasks SET rejection = '{}' WHERE process_id = $1`},
 	{"retry_is_sound", "retries", `UPDATE schedule SET fencing_token = NULL WHERE process_id = $1`},
 	{"one_timer_a_name", "timers", `UPDATE schedule SET timer_name = '' WHERE process_id = $1`},
@@ -94,6 +105,16 @@ func (b *bench) stock() {
 	b.save(end(b.claim("parent"), storage.Finished, says(startOf("child", told("over")), notifyOf("broken", "x"))))
 	b.deliver("child")
 	b.deliver("broken")
+	b.process("held", timer(time.Hour))
+	b.suspend("held")
+	b.process("ending")
+	b.claim("ending")
+	b.call("ending")
+	b.cancel("ending")
+	b.process("overdue")
+	b.cancelFor("overdue", 0)
+	ended, err := b.EndOverdueCancel(key("overdue"))
+	equal(b.t, "a cancel without grace", must(b.t, ended, err), true)
 }
 
 func TestInvariantsAreChecked(t *testing.T) {
@@ -159,15 +180,17 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	b.due("timers")
 	b.due("retries") // which has a task that runs
 	b.exec("UPDATE running SET deadline = deadline - interval '2 minutes' WHERE process_id = 'new'")
-	equal(t, "later", standing(), "[lease_is_held new place_is_found placed timer_fires timers]")
+	b.exec("UPDATE processes SET cancel_deadline = cancel_deadline - interval '2 minutes' WHERE process_id = 'ending'")
+	equal(t, "later", standing(), "[cancel_ends ending lease_is_held new place_is_found placed timer_fires timers]")
 	must(t, 0, func() error { _, err := b.PutNamespace(t.Context(), ns, []byte("{}")); return err }())
 	must(t, 0, func() error { _, err := b.SetNamespacePaused(t.Context(), ns, true); return err }())
-	equal(t, "in a paused namespace", standing(), "[lease_is_held new]")
+	equal(t, "in a paused namespace", standing(), "[cancel_ends ending lease_is_held new]")
 	b.exec("INSERT INTO messages (namespace, process_id, kind, created_time) VALUES ('shop', 'idle', 'notify', now() - interval '1 minute')")
-	equal(t, "with a message that nobody delivers", standing(), "[lease_is_held new message_is_delivered idle]")
+	equal(t, "with a message that nobody delivers", standing(), "[cancel_ends ending lease_is_held new message_is_delivered idle]")
 	b.deliver("idle")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
-	equal(t, "of a dead node", standing(), "[lease_is_held calls lease_is_held new lease_is_held repairs lease_is_held retries]")
+	equal(t, "of a dead node", standing(),
+		"[cancel_ends ending lease_is_held calls lease_is_held ending lease_is_held new lease_is_held repairs lease_is_held retries]")
 }
 
 // A check that runs while the engine works sees one moment: nothing that is half done.

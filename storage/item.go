@@ -13,6 +13,7 @@ type item struct {
 	twin      bool      // it was held back once, behind an item of the same request or of the same new process
 	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
 	repeatable bool
+	repeated   bool // after a commit whose answer was lost: what it meets may be its own work
 	bytes      int
 	tries      int // of a Save that met a row held by another session
 	done       chan struct{}
@@ -39,6 +40,9 @@ func finish(op operation, err error) {
 type batch struct {
 	saves    []*saveItem
 	removes  []*removeItem
+	suspends []*suspendItem
+	resumes  []*resumeItem
+	cancels  []*cancelItem
 	inits    []*initItem
 	calls    []*callItem
 	repairs  []*repairItem
@@ -59,6 +63,14 @@ func (b *batch) add(op operation) {
 		} else {
 			b.riders.completed(op.completion)
 		}
+	case *suspendItem:
+		b.suspends = append(b.suspends, op)
+	case *resumeItem:
+		b.resumes = append(b.resumes, op)
+		b.riders.released(op.key)
+	case *cancelItem:
+		b.cancels = append(b.cancels, op)
+		b.riders.ended(op.key, 0)
 	case *initItem:
 		b.inits = append(b.inits, op)
 	case *callItem:
@@ -74,11 +86,14 @@ func (b *batch) add(op operation) {
 }
 
 // stages are the statements of the flush: the locks, then what attempts have to store (so that a call to a process whose
-// attempt ends here gets its place) and to say to other processes, then what is new.
+// attempt ends here gets its place), what operators ask for, what is to be said to other processes, then what is new.
 func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages := []stage{lockStage(s, keys)}
 	stages = append(stages, saveStages(s, b.saves)...)
 	stages = append(stages, removeStages(s, b.removes)...)
+	stages = append(stages, suspendStages(s, b.suspends)...)
+	stages = append(stages, resumeStages(s, b.resumes)...)
+	stages = append(stages, cancelStages(s, b.cancels)...)
 	stages = append(stages, b.riders.sendStages(s)...)
 	stages = append(stages, purgeStages(s, b.removes)...)
 	stages = append(stages, deliverStages(s, b.delivers)...)

@@ -74,7 +74,7 @@ func (r *riders) released(key process.Key) {
 // completed adds what a completion has to say.
 func (r *riders) completed(c *Completion) {
 	switch {
-	case c.Outcome == Failed || c.Outcome == Completed || c.removes():
+	case c.Outcome == Failed || c.Outcome == Completed || c.Outcome == Cancelled || c.removes():
 		r.ended(c.Key, c.TaskID)
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
 		r.released(c.Key)

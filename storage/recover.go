@@ -138,9 +138,7 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 			arg.Failures = append(arg.Failures, string(c.Failure))
 			completions = append(completions, op)
 		case op.base().repeatable:
-			if r, remove := op.(*removeItem); remove {
-				r.repeated = true
-			}
+			op.base().repeated = true
 			again = append(again, op)
 		default:
 			answered[op] = unavailable("the connection broke during the commit", errUnknown)

@@ -15,7 +15,6 @@ type removeItem struct {
 	item
 	completion *Completion // nil: asked for by an operator
 	removed    bool
-	repeated   bool // after a commit whose answer was lost: a process that is not found may be its work
 }
 
 // saveRemoval stores a result with which the process goes.
@@ -34,7 +33,7 @@ func (s *Store) RemoveProcess(ctx context.Context, key process.Key) error {
 	if err := s.submit(it); err != nil {
 		return err
 	}
-	if !it.removed && !it.repeated {
+	if !it.removed && !it.repeated { // a process that a repeated item does not find may be its work
 		return process.ErrProcessNotFound
 	}
 	for {

@@ -106,7 +106,7 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	switch c.Outcome {
 	case Retry:
 		b.addRetry(c)
-	case Failed, Completed:
+	case Failed, Completed, Cancelled:
 		b.cancel.Namespaces = append(b.cancel.Namespaces, c.Key.Namespace)
 		b.cancel.ProcessIds = append(b.cancel.ProcessIds, c.Key.ProcessID)
 		b.cancel.TaskIds = append(b.cancel.TaskIds, c.TaskID)

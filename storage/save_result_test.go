@@ -189,15 +189,15 @@ func TestSaveRemoves(t *testing.T) {
 // The status that follows comes from the locked row: an operator was quicker than the processor.
 func TestSaveInSuspendedProcess(t *testing.T) {
 	t.Parallel()
-	suspend := `UPDATE processes SET status = 'SUSPENDED', previous_status = status, attention = 'SUSPENDED', attention_time = status_changed_time`
 	b := newBench(t)
 	c := b.start("init")
 	d := b.start("failing")
 	b.call("init")
-	b.exec(suspend)
+	b.suspend("init")
+	b.suspend("failing")
 	saved := b.save(end(c, storage.Finished, events("a"), timer(0)))
 	equal(t, "finished", []any{saved.Status, saved.Next == nil, saved.Deferred}, "[SUSPENDED true false]")
-	b.is("init", "SUSPENDED e1: INIT FINISHED, CALL waits for process#0, TIMEOUT waits for time#0")
+	b.is("init", "SUSPENDED e1: INIT FINISHED, CALL waits for operator#0, TIMEOUT waits for operator#0")
 	row, err := b.GetProcess(t.Context(), key("init"))
 	equal(t, "what a resume gives back", *must(t, row, err).PreviousStatus, process.StatusRunning)
 	equal(t, "failed", b.save(end(d, storage.Failed, broken("x"))).Status, process.StatusError)

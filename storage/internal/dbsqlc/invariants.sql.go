@@ -11,9 +11,9 @@ import (
 
 const countLooked = `-- name: CountLooked :many
 WITH
-waiting AS MATERIALIZED (SELECT waits_for, attempt, timer_name FROM schedule),
+waiting AS MATERIALIZED (SELECT task_type, waits_for, attempt, timer_name FROM schedule),
 ran AS MATERIALIZED (SELECT 1 FROM running),
-living AS MATERIALIZED (SELECT status, last_event_id FROM processes WHERE removed_time IS NULL),
+living AS MATERIALIZED (SELECT status, last_event_id, cancel_deadline FROM processes WHERE removed_time IS NULL),
 ended AS MATERIALIZED (
   SELECT count(*) AS n, count(*) FILTER (WHERE status <> 'CANCELLED') AS ran FROM tasks)
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
@@ -30,6 +30,9 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'error_has_culprit', (SELECT count(*) FROM living WHERE status = 'ERROR')
   UNION ALL SELECT 'error_holds_all', (SELECT count(*) FROM living WHERE status = 'ERROR')
   UNION ALL SELECT 'end_is_empty', (SELECT count(*) FROM processes WHERE removed_time IS NOT NULL OR status IN ('COMPLETED', 'CANCELLED'))
+  UNION ALL SELECT 'held_by_operator', (SELECT count(*) FROM waiting WHERE waits_for = 'operator') + (SELECT count(*) FROM living WHERE status = 'SUSPENDED')
+  UNION ALL SELECT 'cancel_has_task', (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL) + (SELECT count(*) FROM waiting WHERE task_type = 'CANCEL')
+  UNION ALL SELECT 'cancel_goes_first', (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL)
   UNION ALL SELECT 'init_has_task', (SELECT count(*) FROM living WHERE status = 'INIT')
   UNION ALL SELECT 'attention_is_status', (SELECT count(*) FROM living WHERE status NOT IN ('INIT', 'RUNNING'))
   UNION ALL SELECT 'status_is_sound', (SELECT count(*) FROM living)
@@ -73,6 +76,7 @@ const countStanding = `-- name: CountStanding :many
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   SELECT 'place_is_found' AS invariant, (SELECT count(*) FROM schedule WHERE waits_for = 'place') AS n
   UNION ALL SELECT 'timer_fires', (SELECT count(*) FROM schedule WHERE waits_for = 'time')
+  UNION ALL SELECT 'cancel_ends', (SELECT count(*) FROM processes WHERE cancel_deadline IS NOT NULL)
   UNION ALL SELECT 'lease_is_held', (SELECT count(*) FROM running)
   UNION ALL SELECT 'message_is_delivered', (SELECT count(*) FROM messages WHERE NOT held)) x
 `
@@ -106,7 +110,7 @@ func (q *Queries) CountStanding(ctx context.Context, db DBTX) ([]CountStandingRo
 const findStanding = `-- name: FindStanding :many
 WITH
 awake AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, p.status FROM processes p
+  SELECT p.namespace, p.process_id, p.status, p.cancel_deadline FROM processes p
    WHERE p.removed_time IS NULL AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = p.namespace AND n.paused)),
 found AS (
 SELECT 'place_is_found' AS invariant, s.namespace, s.process_id, format('task %s has waited for a place since %s', s.task_id, s.scheduled_time) AS detail
@@ -117,6 +121,11 @@ SELECT 'timer_fires', s.namespace, s.process_id, format('task %s has been due si
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status IN ('INIT', 'RUNNING', 'ERROR')
  WHERE s.waits_for = 'time' AND s.scheduled_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
+   AND p.cancel_deadline IS NULL
+UNION ALL
+SELECT 'cancel_ends', p.namespace, p.process_id, format('the grace of its cancel was over at %s', p.cancel_deadline)
+  FROM processes p
+ WHERE p.removed_time IS NULL AND p.cancel_deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
 UNION ALL
 SELECT 'lease_is_held', r.namespace, r.process_id,
        format('task %s runs on node %s until %s; the node''s last heartbeat was at %s', r.task_id, r.node_id, r.deadline, n.beat_time)
@@ -146,6 +155,7 @@ type FindStandingRow struct {
 // been done there is none.
 // place_is_found: a task that waits for a place gets one.
 // timer_fires: a timer that is due runs.
+// cancel_ends: a cancel that is past its grace has ended its process, in a paused namespace too.
 // lease_is_held: what runs runs on a node that beats, and not past its deadline.
 // message_is_delivered: a message that can be delivered is, also to a namespace that is paused.
 func (q *Queries) FindStanding(ctx context.Context, db DBTX, arg FindStandingParams) ([]FindStandingRow, error) {
@@ -207,8 +217,8 @@ SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for th
   FROM queue q JOIN processes p ON p.namespace = q.namespace AND p.process_id = q.process_id
  WHERE q.places = 0 AND p.status IN ('INIT', 'RUNNING', 'ERROR')
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = q.namespace AND r.process_id = q.process_id)
-   AND NOT (p.status = 'INIT' AND EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
-                                             AND s.task_type = 'INIT' AND s.waits_for = 'time'))
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
+                      AND s.task_type = CASE p.status WHEN 'INIT' THEN 'INIT' ELSE 'CANCEL' END::task_type AND s.waits_for = 'time')
 UNION ALL
 SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the later task %s runs', s.task_id, r.task_id)
   FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id AND s.task_id < r.task_id
@@ -242,6 +252,25 @@ SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s o
     ON x.namespace = p.namespace AND x.process_id = p.process_id
  WHERE p.removed_time IS NOT NULL OR p.status IN ('COMPLETED', 'CANCELLED')
 UNION ALL
+SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
+  FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
+ WHERE p.removed_time IS NULL AND s.waits_for <> 'constraint' AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
+UNION ALL
+SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status, coalesce(p.cancel_deadline::text, 'none'))
+  FROM processes p CROSS JOIN LATERAL (
+    SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'CANCEL')
+         + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'CANCEL') AS n) x
+ WHERE p.removed_time IS NULL
+   AND (x.n <> CASE WHEN p.cancel_deadline IS NULL THEN 0 ELSE 1 END OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
+UNION ALL
+SELECT 'cancel_goes_first', p.namespace, p.process_id, format('task %s, a %s, %s in a process that was to be cancelled at %s', x.task_id, x.task_type, x.what, p.cancel_requested_time)
+  FROM processes p JOIN (
+    SELECT namespace, process_id, task_id, task_type, running_time, 'runs' AS what FROM running UNION ALL
+    SELECT namespace, process_id, task_id, task_type, NULL, 'waits for a place' FROM schedule WHERE waits_for = 'place') x
+    ON x.namespace = p.namespace AND x.process_id = p.process_id
+ WHERE p.removed_time IS NULL AND p.cancel_deadline IS NOT NULL AND x.task_type NOT IN ('INIT', 'CANCEL')
+   AND (x.running_time IS NULL OR x.running_time > p.cancel_requested_time)
+UNION ALL
 SELECT 'init_has_task', p.namespace, p.process_id, format('%s INIT tasks in a process in %s', x.n, p.status)
   FROM processes p CROSS JOIN LATERAL (
     SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT')
@@ -258,7 +287,7 @@ UNION ALL
 SELECT 'status_is_sound', namespace, process_id,
        format('status %s, previous_status %s, detail %L, corrupted_by %s', status, coalesce(previous_status::text, 'none'), detail, coalesce(corrupted_by::text, 'none'))
   FROM processes
- WHERE removed_time IS NULL AND ((status <> 'ERROR' AND (detail IS NOT NULL OR corrupted_by IS NOT NULL))
+ WHERE removed_time IS NULL AND ((status NOT IN ('ERROR', 'SUSPENDED') AND detail IS NOT NULL) OR (status <> 'ERROR' AND corrupted_by IS NOT NULL)
     OR (status = 'SUSPENDED' AND (previous_status IN ('INIT', 'RUNNING')) IS NOT TRUE))
 UNION ALL
 SELECT 'token_grows', r.namespace, r.process_id, format('token %s runs; token %s of task %s has ended', r.fencing_token, x.fencing_token, x.task_id)
@@ -271,7 +300,8 @@ SELECT 'applied_once', namespace, process_id, format('token %s ended tasks %s', 
 UNION ALL
 SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s', task_id, status, attempt)
   FROM tasks
- WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1 OR running_time > finished_time))
+ WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1 OR running_time > finished_time)
+        AND NOT (task_type = 'CANCEL' AND status = 'ERROR' AND failure ->> 'reason' = 'cancel_grace_expired'))
     OR (status = 'FINISHED' AND failure IS NOT NULL) OR (status <> 'FINISHED' AND rejection IS NOT NULL)
     OR (status = 'CANCELLED' AND response IS NOT NULL) OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
 UNION ALL
@@ -314,20 +344,25 @@ type FindViolationsRow struct {
 // no_orphans: what belongs to a process leaves with it.
 // running_fits_status: INIT runs an INIT task, ERROR a repair, RUNNING anything else, an end nothing.
 // one_next_task: at most one row of a process waits for a place.
-// somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT that
-// waits for its next attempt holds up what waits behind it.
+// somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
+// that waits for its next attempt holds up what waits behind it.
 // in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.
 // events_numbered: event ids are 1, 2, 3, …, last_event_id.
 // events_of_attempt: an event carries the attempt that finished its task; one without a task was imported.
 // error_has_culprit: corrupted_by is a task that ended with ERROR; 0: imported.
 // error_holds_all: nothing but a repair waits in a process in ERROR.
 // end_is_empty: nothing waits or runs in a process at its end, or removed.
+// held_by_operator: in a suspended process everything that waits waits for the operator, and nowhere else does anything.
+// cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
+// has none.
+// cancel_goes_first: a process that is being cancelled runs nothing that came after the request, and hands nothing else out.
 // init_has_task: a process in INIT has one INIT task that runs or waits, any other process has none.
 // attention_is_status: attention tells the status and its time, unless that is INIT or RUNNING.
-// status_is_sound: why a process is broken is said where it is broken, and what a resume gives back where it is suspended.
+// status_is_sound: why a process is broken or held is said where it is so, and what a resume gives back where it is suspended.
 // token_grows: the attempt that runs came after every attempt of its process that has ended, and the tokens of two never agree.
 // applied_once: one attempt ended one task.
-// task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer.
+// task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer. A
+// CANCEL task that has not run ends in ERROR too, once its grace is over.
 // retry_is_sound: a task that waits for another attempt tells which was the last.
 // one_timer_a_name: a process has at most one pending timer of each name.
 // request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.

@@ -29,13 +29,13 @@ m AS (
      AND m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child),
 a AS MATERIALIZED (
-  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING'), false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.status, o.n,
-         o.n = 1 AND o.status = 'RUNNING'
+  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING'), false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.status, o.cancel_deadline, o.n,
+         o.n = 1 AND o.status = 'RUNNING' AND o.cancel_deadline IS NULL
          AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[o.namespace]) AND r.process_id = o.process_id)
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[o.namespace]) AND s.process_id = o.process_id
                             AND s.waits_for::text IN ('process', 'place')) AS free,
          ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
-    FROM (SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, p.status, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
+    FROM (SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, p.status, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
             FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (

@@ -18,7 +18,7 @@ const prepareCall = `-- name: PrepareCall :many
 WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.capture, t.step_timeout_us, t.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         nextval('task_ids') AS task_id, r.task_id IS NOT NULL AS busy, w.waiting,
+         nextval('task_ids') AS task_id, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
          coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING'), false) AS acceptable
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
                     unnest($5::bytea[]), unnest($6::bytea[]), unnest($7::text[]),
@@ -103,7 +103,7 @@ type PrepareCallRow struct {
 }
 
 // PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. A process that is free runs the first
-// one at once, if its item has a place; all others wait in schedule, in task_id order.
+// one at once, if its item has a place; all others wait in schedule, in task_id order. One that is being cancelled is busy.
 // outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, status, overloaded.
 // n counts the accepted items of one process in this statement: only the first can find it free.
 func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParams) ([]PrepareCallRow, error) {

@@ -12,7 +12,7 @@ import (
 const retryTasks = `-- name: RetryTasks :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval,
                       timer_name, history_range, idempotency_key, failure, args, context, child)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, CASE WHEN t.after_us > 0 THEN 'time' ELSE 'process' END::waits_for,
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, CASE WHEN p.status = 'SUSPENDED' THEN 'operator' WHEN t.after_us > 0 THEN 'time' ELSE 'process' END::waits_for,
        r.attempt - CASE WHEN t.counted THEN 0 ELSE 1 END, r.priority,
        CASE WHEN t.after_us > 0 THEN statement_timestamp() + t.after_us * interval '1 microsecond' ELSE r.scheduled_time END,
        r.fencing_token, CASE WHEN t.after_us > 0 THEN t.after_us * interval '1 microsecond' END,
@@ -21,6 +21,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, CASE WHEN t.after_us >
                   unnest($5::bigint[]), unnest($6::bool[]), unnest($7::text[]))
        AS t(namespace, process_id, task_id, fencing_token, after_us, counted, failure)
   JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+ CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p
 `
 
 type RetryTasksParams struct {
@@ -35,7 +36,8 @@ type RetryTasksParams struct {
 
 // RetryTasks puts the tasks of attempts that are to be made again back into schedule, under their fencing tokens; SaveResult
 // follows in the same transaction and takes the running rows away. after_us 0: the task takes its turn at once, in task_id
-// order; more: it waits for its time, and others of its process go before it. counted: the attempt counts against the policy.
+// order; more: it waits for its time, and others of its process go before it. In a suspended process it waits for the operator.
+// counted: the attempt counts against the policy.
 func (q *Queries) RetryTasks(ctx context.Context, db DBTX, arg RetryTasksParams) error {
 	_, err := db.Exec(ctx, retryTasks,
 		arg.Namespaces,

@@ -16,9 +16,10 @@ import (
 const saveResult = `-- name: SaveResult :many
 WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.outcome, t.aux_state, t.metadata, t.event_count, t.response, t.failure, t.rejection, t.detail, t.timer_action, t.timer_type, t.timer_at, t.timer_after_us, t.promote, t.step_timeout_us, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
-         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status,
+         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status, p.cancelling,
          (CASE t.outcome WHEN 'finish' THEN CASE p.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
-                         WHEN 'fail' THEN 'ERROR' WHEN 'complete' THEN 'COMPLETED' ELSE p.status::text END)::process_status AS new_status,
+                         WHEN 'fail' THEN CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
+                         WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' ELSE p.status::text END)::process_status AS new_status,
          CASE WHEN t.timer_action IN ('set', 'add') THEN nextval('task_ids') END AS timer_task_id,
          CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() + t.timer_after_us * interval '1 microsecond' ELSE t.timer_at END AS timer_time
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
@@ -29,9 +30,9 @@ WITH i AS MATERIALIZED (
          AS t(ord, namespace, process_id, task_id, fencing_token, outcome, aux_state, metadata, event_count, response, failure, rejection,
               detail, timer_action, timer_type, timer_at, timer_after_us, promote, step_timeout_us)
     JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
-   CROSS JOIN LATERAL (SELECT p.ctid, p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
+   CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
 g AS (
-  SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.running_ctid, i.process_ctid, i.old_status, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
+  SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.running_ctid, i.process_ctid, i.old_status, i.cancelling, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
          coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,
          coalesce(c.priority, d.priority) AS wait_priority, coalesce(c.scheduled_time, d.scheduled_time) AS wait_scheduled_time,
          coalesce(c.retry_interval, d.retry_interval) AS next_retry_interval, coalesce(c.timer_name, d.timer_name) AS wait_timer_name,
@@ -42,19 +43,22 @@ g AS (
       SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for IN ('process', 'place')
          AND i.new_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+         AND (NOT i.cancelling OR s.task_type IN ('INIT', 'CANCEL'))
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
     LEFT JOIN LATERAL (
       SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for::text = 'time'
          AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()
+         AND (NOT i.cancelling OR s.task_type = 'CANCEL')
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
 h AS (
-  SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING' AS timer_next
+  SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.cancelling, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
+         AND NOT g.cancelling AS timer_next
     FROM g),
 f AS MATERIALIZED (
-  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
+  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
          CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
          coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
          CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
@@ -70,10 +74,11 @@ up AS (
          status_changed_time = CASE WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.status_changed_time END,
          attention = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL ELSE f.new_status END,
          attention_time = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.attention_time END,
-         detail = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.detail ELSE f.detail END,
-         corrupted_by = CASE WHEN f.new_status <> 'ERROR' THEN NULL WHEN p.status = 'ERROR' THEN p.corrupted_by ELSE f.task_id END
+         detail = CASE WHEN f.new_status = p.status THEN p.detail WHEN f.new_status = 'ERROR' THEN f.detail END,
+         corrupted_by = CASE WHEN f.new_status = p.status THEN p.corrupted_by WHEN f.new_status = 'ERROR' THEN f.task_id END,
+         cancel_deadline = CASE WHEN f.new_status NOT IN ('COMPLETED', 'CANCELLED') THEN p.cancel_deadline END
     FROM (SELECT f.process_ctid, f.task_id, f.new_status, f.aux_state, f.metadata, f.event_count, f.detail
-            FROM f WHERE f.outcome IN ('finish', 'fail', 'complete') OFFSET 0) f
+            FROM f WHERE f.outcome IN ('finish', 'fail', 'complete', 'cancel') OFFSET 0) f
    WHERE p.ctid = f.process_ctid),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
@@ -116,7 +121,8 @@ tc AS (
          retry_interval, timer_name, idempotency_key, args, context FROM td),
 ts AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
-  SELECT namespace, process_id, timer_task_id, timer_type::task_type, 'time', priority, timer_time, '', context
+  SELECT namespace, process_id, timer_task_id, timer_type::task_type, CASE new_status WHEN 'SUSPENDED' THEN 'operator' ELSE 'time' END::waits_for,
+         priority, timer_time, '', context
     FROM f WHERE timer_task_id IS NOT NULL AND NOT (promoted AND next_task_id = timer_task_id) AND outcome IN ('finish'))
 SELECT f.ord::int AS ord, f.new_status::process_status AS status, f.promoted::bool AS promoted,
        (f.next_task_id IS NOT NULL AND NOT f.promoted)::bool AS deferred,
@@ -188,11 +194,12 @@ type SaveResultRow struct {
 
 // SaveResult applies what finished attempts have to store, each under its fencing token: an item whose token has moved on is
 // missing from the answer, and nothing of it is stored. It runs after LockProcesses, so what f reads is what is there.
-// outcome: finish, reject, complete, fail, retry (its row stands in schedule already, see RetryTasks).
+// outcome: finish, reject, complete, cancel, fail, retry (its row stands in schedule already, see RetryTasks).
 // The status that follows is derived from the locked row, never from the caller: an operator may have been quicker.
 // timer_action: ” keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
 // The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
-// It goes into running where the item may go on (promote), else it waits for a place.
+// It goes into running where the item may go on (promote), else it waits for a place. In a process that is being cancelled nothing
+// but its CANCEL task is next, and an attempt that fails for good ends it.
 // (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
 // What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
 // statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.

@@ -1,0 +1,70 @@
+-- CancelProcesses asks processes in INIT and RUNNING to end: a CANCEL task is next, or behind the task that runs, and has the time that
+-- grace_us gives it from now on. Those in ERROR and SUSPENDED are CANCELLED at once. overdue: the engine's word, not a client's: the
+-- process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
+-- runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses.
+-- outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
+-- name: CancelProcesses :many
+WITH i AS MATERIALIZED (
+  SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks ORDER BY x.ord) AS n FROM (
+    SELECT t.*, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
+           r.task_id IS NOT NULL AS busy, coalesce(NOT t.overdue AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL, false) AS asks,
+           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE p.status IN ('ERROR', 'SUSPENDED') END, false) AS ends
+      FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]),
+                      unnest(@graces_us::bigint[]), unnest(@overdues::bool[]))
+           AS t(ord, namespace, process_id, reason, grace_us, overdue)
+      LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+      LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id) x),
+up AS (
+  UPDATE processes p SET
+         cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
+         cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(i.reason, '') ELSE p.cancel_reason END,
+         cancel_deadline = CASE WHEN i.asks THEN statement_timestamp() + i.grace_us * interval '1 microsecond' END,
+         status = CASE WHEN i.ends THEN 'CANCELLED' ELSE p.status END,
+         previous_status = CASE WHEN i.ends THEN p.status ELSE p.previous_status END,
+         status_changed_time = CASE WHEN i.ends THEN statement_timestamp() ELSE p.status_changed_time END,
+         attention = CASE WHEN i.ends THEN 'CANCELLED' ELSE p.attention END,
+         attention_time = CASE WHEN i.ends THEN statement_timestamp() ELSE p.attention_time END,
+         detail = CASE WHEN NOT i.ends THEN p.detail END, corrupted_by = CASE WHEN NOT i.ends THEN p.corrupted_by END
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND (i.ends OR i.asks AND i.n = 1)),
+-- Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
+-- SaveResult.)
+be AS (
+  UPDATE schedule s SET waits_for = 'process'
+    FROM i WHERE i.asks AND i.n = 1 AND i.status = 'RUNNING' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
+     AND s.waits_for::text = 'place'),
+ct AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
+  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1),
+dr AS (
+  DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.*),
+ds AS (
+  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.*),
+-- expired is a hashed subplan, not a join: see PrepareInit.
+e AS (
+  SELECT x.*, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (
+    SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,
+           timer_name, idempotency_key, args, context, NULL::jsonb AS failure FROM dr
+    UNION ALL
+    SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, NULL, retry_interval,
+           timer_name, idempotency_key, args, context, failure FROM ds) x),
+tk AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
+  SELECT namespace, process_id, task_id, task_type, CASE WHEN expired THEN 'ERROR' ELSE 'CANCELLED' END::task_status, attempt, priority,
+         fencing_token, scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context,
+         CASE WHEN expired THEN @grace_expired::jsonb ELSE failure END FROM e)
+SELECT i.ord::int AS ord, (CASE WHEN i.ends THEN 'CANCELLED' ELSE coalesce(i.status, 'INIT') END)::process_status AS status, i.busy::bool AS busy,
+       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.ends THEN 'cancelled' WHEN i.asks THEN 'requested' WHEN i.cancelling THEN 'same'
+             ELSE 'status' END)::text AS outcome
+  FROM i;
+
+-- ListOverdueCancels finds processes whose cancel is past its grace, the longest overdue first.
+-- name: ListOverdueCancels :many
+SELECT namespace, process_id FROM processes WHERE cancel_deadline <= statement_timestamp() AND removed_time IS NULL
+ ORDER BY cancel_deadline LIMIT @lim::int;
+
+-- CancelGrace tells how much is left of the grace of a cancel that is under way (µs).
+-- name: CancelGrace :one
+SELECT (extract(epoch FROM cancel_deadline - statement_timestamp()) * 1000000)::bigint AS left_us
+  FROM processes WHERE namespace = @namespace AND process_id = @process_id AND cancel_deadline IS NOT NULL;

@@ -1,0 +1,48 @@
+-- SuspendProcesses holds processes in INIT and RUNNING. What runs goes on to its end, and its result is stored; what waits, waits for
+-- the operator from now on, timers too: a due timer that nobody may run would be read, and passed over, by every scan. It runs after
+-- LockProcesses.
+-- outcome: changed, same (it is held already), not_found, status.
+-- name: SuspendProcesses :many
+WITH i AS MATERIALIZED (
+  SELECT t.*, p.status
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]))
+         AS t(ord, namespace, process_id, reason)
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL),
+up AS (
+  UPDATE processes p SET status = 'SUSPENDED', previous_status = p.status, status_changed_time = statement_timestamp(),
+         attention = 'SUSPENDED', attention_time = statement_timestamp(), detail = NULLIF(i.reason, '')
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING')),
+ho AS (
+  UPDATE schedule s SET waits_for = 'operator'
+    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.waits_for <> 'constraint' AND i.status IN ('INIT', 'RUNNING'))
+SELECT i.ord::int AS ord, coalesce(i.status, 'INIT')::process_status AS status,
+       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.status IN ('INIT', 'RUNNING') THEN 'changed'
+             WHEN i.status = 'SUSPENDED' THEN 'same' ELSE 'status' END)::text AS outcome
+  FROM i;
+
+-- ResumeProcesses gives suspended processes their previous status back. Timers, retries and delayed starts wait for their time again,
+-- the oldest of the other tasks for a place, unless one runs, and the rest behind it. It runs after LockProcesses.
+-- outcome: changed, same (it runs already), not_found, status.
+-- name: ResumeProcesses :many
+WITH i AS MATERIALIZED (
+  SELECT t.*, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED', false) AS resumes, c.task_id AS next_task_id
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS t(ord, namespace, process_id)
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+    LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
+    LEFT JOIN LATERAL (
+      SELECT s.task_id FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.waits_for = 'operator'
+         AND p.status = 'SUSPENDED' AND r.task_id IS NULL AND s.timer_name IS NULL AND s.scheduled_time <= statement_timestamp()
+         AND p.previous_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' ELSE 'RUNNING' END::process_status
+         AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
+       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true),
+up AS (
+  UPDATE processes p SET status = i.previous_status, previous_status = p.status, status_changed_time = statement_timestamp(),
+         attention = NULL, attention_time = NULL, detail = NULL
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.resumes),
+wk AS (
+  UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
+                                         WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for
+    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.waits_for = 'operator' AND i.resumes)
+SELECT i.ord::int AS ord, coalesce(CASE WHEN i.resumes THEN i.previous_status ELSE i.status END, 'INIT')::process_status AS status,
+       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.resumes THEN 'changed' WHEN i.status = 'RUNNING' THEN 'same' ELSE 'status' END)::text AS outcome
+  FROM i;

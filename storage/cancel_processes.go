@@ -1,0 +1,100 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Cancel is a request that a process ends.
+type Cancel struct {
+	Key    process.Key
+	Reason string
+	Grace  time.Duration // how long it may take, from now on, before EndOverdueCancel ends it
+}
+
+// CancelState is where a cancel stands.
+type CancelState struct {
+	Ended bool // the process is CANCELLED: what ran is fenced off, everything that waited is answered
+	Busy  bool // it is not, and a task of the process runs: nobody has to look for the CANCEL task
+}
+
+// graceExpired is the failure of a CANCEL task whose grace is over.
+const graceExpired = `{"reason": "` + process.ReasonGraceExpired + `", "message": "` + process.GraceExpiredMessage + `"}`
+
+type cancelItem struct {
+	item
+	order
+	reason  string
+	grace   time.Duration
+	overdue bool
+	busy    bool
+}
+
+// CancelProcess asks a process in INIT or RUNNING to end, by a CANCEL task that is next; one in ERROR or SUSPENDED ends at once. A
+// second request changes nothing while the first is under way. The error is process.ErrProcessNotFound or, where the process is at
+// its end, a *process.WrongStatusError.
+func (s *Store) CancelProcess(c Cancel) (CancelState, error) {
+	it := &cancelItem{item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, grace: c.Grace}
+	if err := s.submit(it); err != nil {
+		return CancelState{}, err
+	}
+	if it.repeated && it.status == process.StatusCancelled {
+		it.outcome = cancelled // by the first try, whose answer was lost, or by whatever it asked for
+	}
+	return CancelState{Ended: it.outcome == cancelled, Busy: it.busy}, it.refused(c.Key, "it is at its end already")
+}
+
+// EndOverdueCancel makes a process CANCELLED whose cancel is past its grace, by the clock of the database. false: it is not.
+func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
+	it := &cancelItem{item: newItem(key, 200, true), overdue: true}
+	err := s.submit(it)
+	return it.outcome == cancelled, err
+}
+
+// ListOverdueCancels finds at most limit processes whose cancel is past its grace, the longest overdue first.
+func (s *Store) ListOverdueCancels(ctx context.Context, limit int) ([]process.Key, error) {
+	rows, err := s.q.ListOverdueCancels(ctx, s.kept, int32(limit)) //nolint:gosec // a batch
+	keys := make([]process.Key, len(rows))
+	for n, r := range rows {
+		keys[n] = process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}
+	}
+	return keys, mapped("list overdue cancels", err)
+}
+
+// CancelGrace tells how much is left of the grace of a cancel; none (0) where no cancel is under way.
+func (s *Store) CancelGrace(ctx context.Context, key process.Key) (time.Duration, error) {
+	left, err := s.q.CancelGrace(ctx, s.general, dbsqlc.CancelGraceParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	return max(microseconds(left), 0), mapped("cancel grace of "+key.String(), err)
+}
+
+func cancelStages(s *Store, items []*cancelItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	arg := dbsqlc.CancelProcessesParams{GraceExpired: []byte(graceExpired)}
+	for n, it := range items {
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
+		arg.Reasons = append(arg.Reasons, it.reason)
+		arg.GracesUs = append(arg.GracesUs, it.grace.Microseconds())
+		arg.Overdues = append(arg.Overdues, it.overdue)
+	}
+	return []stage{func(ctx context.Context, db DB) error {
+		rows, err := s.q.CancelProcesses(ctx, db, arg)
+		for _, r := range rows {
+			it := items[r.Ord]
+			it.order, it.busy = order{outcome: PrepareOutcome(r.Outcome), status: r.Status}, r.Busy
+		}
+		return err
+	}}
+}

@@ -1,0 +1,301 @@
+package storage_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// cancelTask gives the claim of the CANCEL task that waits for a place.
+func (b *bench) cancelTask(id string) *storage.Claim {
+	b.t.Helper()
+	claims := b.searchCalls(9)
+	n := slices.IndexFunc(claims, func(c storage.Claim) bool { return c.ProcessID == id })
+	if n < 0 || claims[n].TaskType != process.TaskCancel {
+		b.t.Fatalf("the CANCEL task of %s is not found: %+v", id, claims)
+	}
+	return &claims[n]
+}
+
+// statusOf tells how a task ended.
+func (b *bench) statusOf(id string, taskID int64) process.TaskStatus {
+	b.t.Helper()
+	answers, err := b.ReadAnswers(b.t.Context(), []storage.TaskRef{{Key: key(id), TaskID: taskID}})
+	if len(must(b.t, answers, err)) != 1 {
+		b.t.Fatalf("task %d of %s has not ended", taskID, id)
+	}
+	return answers[0].Status
+}
+
+// A CANCEL task overtakes the calls that wait; its result is stored, and everybody else is answered.
+func TestCancelOfIdleProcess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p", timer(time.Hour), named(time.Hour, "n"))
+	waiting := b.call("p", placeless)
+	equal(t, "asked", b.cancel("p"), storage.CancelState{})
+	later := b.call("p")
+	c := b.cancelTask("p")
+	equal(t, "the claim", []any{c.TaskType, c.Attempt, c.Status, string(c.Args)}, "[CANCEL 1 RUNNING no more]")
+	saved := b.save(end(c, storage.Cancelled, events("a"), func(c *storage.Completion) { c.AuxState, c.Response = []byte("state"), []byte("bye") }))
+	equal(t, "saved", []any{saved.Status, saved.Next == nil, saved.Deferred, len(saved.Cancelled)}, "[CANCELLED true false 4]")
+	b.is("p", "CANCELLED e1: INIT FINISHED, TIMEOUT n CANCELLED!, TIMEOUT CANCELLED!, CALL CANCELLED!, CANCEL FINISHED, CALL CANCELLED!")
+	equal(t, "the calls", []any{b.statusOf("p", waiting.TaskID), b.statusOf("p", later.TaskID)}, "[CANCELLED CANCELLED]")
+	row, err := b.GetProcess(t.Context(), key("p"))
+	equal(t, "the row", []any{must(t, row, err).Status, *row.PreviousStatus, *row.CancelReason, row.CancelRequestedTime.IsZero(), string(row.AuxState), *row.Attention},
+		"[CANCELLED RUNNING no more false state CANCELLED]")
+	equal(t, "the deadline", ask[bool](b, "SELECT cancel_deadline IS NULL FROM processes"), true)
+}
+
+// Behind what runs the CANCEL task is the next, before calls that came first and timers that are due.
+func TestCancelGoesFirst(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"call", "init"} {
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			var c *storage.Claim
+			if id == "init" {
+				c = b.start("p")
+			} else {
+				b.process("p", named(time.Hour, "due"))
+				c = b.claim("p")
+				b.due("p")
+			}
+			b.call("p")
+			equal(t, "asked", b.cancel("p"), storage.CancelState{Busy: true})
+			saved := b.save(end(c, storage.Finished, timer(0)))
+			equal(t, "the next", []any{saved.Next.TaskType, string(saved.Next.Args), saved.Next.Status}, "[CANCEL no more RUNNING]")
+			equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
+			b.save(end(saved.Next, storage.Cancelled))
+			equal(t, "status", b.state("p")[:9], "CANCELLED")
+		})
+	}
+}
+
+func TestCancelTaskOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p")
+	b.call("p")
+	b.cancel("p")
+	equal(t, "deferred", b.save(end(c, storage.Finished, timer(0), parked)).Deferred, true)
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for process#0, CANCEL waits for place#0, TIMEOUT waits for time#0")
+	equal(t, "timers", len(b.searchTimers(9)), 0)
+	b.save(end(b.cancelTask("p"), storage.Removed))
+	b.is("p", "none")
+}
+
+// The first reason and the first grace stay.
+func TestCancelAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.cancelFor("p", time.Hour)
+	deadline := ask[time.Time](b, "SELECT cancel_deadline FROM processes")
+	state, err := b.CancelProcess(storage.Cancel{Key: key("p"), Reason: "another", Grace: 0})
+	equal(t, "the second", must(t, state, err), storage.CancelState{})
+	equal(t, "what stands", ask[string](b, "SELECT cancel_reason || (cancel_deadline = $1) FROM processes", deadline), "no moretrue")
+	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM schedule WHERE task_type = 'CANCEL'"), 1)
+	done, err := b.EndOverdueCancel(key("p"))
+	equal(t, "within its grace", must(t, done, err), false)
+	b.save(end(b.cancelTask("p"), storage.Cancelled))
+	equal(t, "at its end", met(second(b.CancelProcess(storage.Cancel{Key: key("p")}))), "refused in CANCELLED")
+	done, err = b.EndOverdueCancel(key("p"))
+	equal(t, "after its end", must(t, done, err), false)
+}
+
+// Many requests at once make one CANCEL task.
+func TestCancelByMany(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	other := open(t, b.dsn, storage.Config{})
+	all(20, func(i int) {
+		_, err := []*storage.Store{b.Store, other}[i%2].CancelProcess(storage.Cancel{Key: key("p"), Grace: time.Minute})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	b.is("p", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0")
+}
+
+// Whatever becomes of the attempts before and of the CANCEL task itself, the process is CANCELLED in the end, and never in ERROR.
+func TestCancelEnds(t *testing.T) {
+	t.Parallel()
+	retry := func(c *storage.Completion) { c.Outcome, c.RetryAfter = storage.Retry, time.Hour }
+	for _, c := range []struct {
+		name   string
+		before bool // the end is that of a call that runs when the cancel is requested
+		change func(*storage.Completion)
+		state  string
+		next   process.TaskType
+	}{
+		{"fails", false, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
+			"CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED!", ""},
+		{"is tried again", false, retry, "RUNNING e0: INIT FINISHED, CANCEL waits for time#1, CALL waits for process#0", ""},
+		{"a call fails", true, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
+			"CANCELLED e0: INIT FINISHED, CALL ERROR, CANCEL CANCELLED!, CALL CANCELLED!", ""},
+		{"a call completes", true, func(c *storage.Completion) { c.Outcome = storage.Completed },
+			"COMPLETED e0: INIT FINISHED, CALL FINISHED, CANCEL CANCELLED!, CALL CANCELLED!", ""},
+		{"a call is rejected", true, func(c *storage.Completion) { c.Outcome = storage.Rejected },
+			"RUNNING e0: INIT FINISHED, CALL FINISHED, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
+		{"a call is given back", true, func(c *storage.Completion) { c.Outcome = storage.Retry },
+			"RUNNING e0: INIT FINISHED, CALL waits for process#1, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
+		{"a call is tried again", true, retry, "RUNNING e0: INIT FINISHED, CALL waits for time#1, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.process("p")
+			var claim *storage.Claim
+			if c.before {
+				claim = b.claim("p")
+			}
+			b.cancel("p")
+			if !c.before {
+				claim = b.cancelTask("p")
+			}
+			b.call("p")
+			saved := b.save(end(claim, storage.Cancelled, c.change))
+			b.is("p", c.state)
+			if next := saved.Next; (next == nil) != (c.next == "") || next != nil && next.TaskType != c.next {
+				t.Errorf("the next task is %+v", next)
+			}
+			row, err := b.GetProcess(t.Context(), key("p"))
+			equal(t, "detail, culprit", []any{must(t, row, err).Detail == nil, row.CorruptedBy == nil}, "[true true]")
+			b.due("p") // a retry of the CANCEL task comes before everything else
+			if c.name == "is tried again" {
+				claims := b.searchTimers(9)
+				equal(t, "the second attempt", []any{claims[0].TaskType, claims[0].Attempt, string(claims[0].Args)}, "[CANCEL 2 no more]")
+			}
+		})
+	}
+}
+
+// A failed INIT whose process is to be cancelled does not break it.
+func TestCancelOfFailingInit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	c := b.start("p")
+	b.cancel("p")
+	equal(t, "status", b.save(end(c, storage.Failed, broken("x"))).Status, process.StatusCancelled)
+	b.is("p", "CANCELLED e0: INIT ERROR, CANCEL CANCELLED!")
+	d := b.start("q")
+	b.cancel("q")
+	b.save(end(d, storage.Rejected))
+	b.is("q", "none")
+}
+
+// Past the grace what runs is fenced off, the CANCEL task ends with a failure of its own, and everybody is answered.
+func TestCancelPastItsGrace(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		make  func(b *bench) *storage.Claim
+		state string
+	}{
+		{"behind a call", func(b *bench) *storage.Claim {
+			b.process("p", timer(time.Hour))
+			c := b.claim("p")
+			b.cancelFor("p", 0)
+			return c
+		}, "CANCELLED e0: INIT FINISHED, TIMEOUT CANCELLED, CALL CANCELLED, CANCEL ERROR, CALL CANCELLED"},
+		{"behind INIT", func(b *bench) *storage.Claim {
+			c := b.start("p")
+			b.cancelFor("p", 0)
+			return c
+		}, "CANCELLED e0: INIT CANCELLED, CANCEL ERROR, CALL CANCELLED"},
+		{"it hangs", func(b *bench) *storage.Claim {
+			b.process("p")
+			b.cancelFor("p", 0)
+			return b.cancelTask("p")
+		}, "CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED"},
+		{"nobody takes it", func(b *bench) *storage.Claim {
+			b.process("p")
+			b.cancelFor("p", 0)
+			return nil
+		}, "CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED"},
+		{"it is suspended", func(b *bench) *storage.Claim {
+			b.process("p")
+			b.cancelFor("p", 0)
+			b.call("p")
+			b.suspend("p")
+			return nil
+		}, "CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			claim := c.make(b)
+			b.call("p")
+			list, err := b.ListOverdueCancels(t.Context(), 10)
+			equal(t, "overdue", must(t, list, err), []process.Key{key("p")})
+			ends := make([]bool, 10)
+			all(len(ends), func(i int) {
+				var err error
+				if ends[i], err = b.EndOverdueCancel(key("p")); err != nil {
+					t.Error(err)
+				}
+			})
+			equal(t, "somebody has ended it", slices.Contains(ends, true), true)
+			b.is("p", c.state)
+			equal(t, "the failure", ask[string](b, "SELECT failure ->> 'reason' FROM tasks WHERE task_type = 'CANCEL'"), process.ReasonGraceExpired)
+			if claim != nil {
+				if _, err := b.SaveResult(end(claim, storage.Finished, events("late"))); !errors.Is(err, process.ErrFenced) {
+					t.Errorf("the late result: %v", err)
+				}
+			}
+			list, err = b.ListOverdueCancels(t.Context(), 10)
+			equal(t, "overdue", len(must(t, list, err)), 0)
+		})
+	}
+}
+
+// A client that cancels what is suspended, and past its grace, ends it as the engine would.
+func TestCancelOfSuspendedPastItsGrace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.cancelFor("p", 0)
+	b.suspend("p")
+	equal(t, "the second", b.cancel("p"), storage.CancelState{Ended: true})
+	b.is("p", "CANCELLED e0: INIT FINISHED, CANCEL ERROR")
+	equal(t, "the reason", ask[string](b, "SELECT cancel_reason FROM processes"), "no more")
+}
+
+func TestCancelGrace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	left := func() time.Duration {
+		d, err := b.CancelGrace(t.Context(), key("p"))
+		return must(t, d, err)
+	}
+	equal(t, "at first", left(), time.Duration(0))
+	b.cancelFor("p", time.Hour)
+	if d := left(); d < 59*time.Minute || d > time.Hour {
+		t.Errorf("%v are left", d)
+	}
+	b.exec("UPDATE processes SET cancel_deadline = now() - interval '1 minute'")
+	equal(t, "afterwards", left(), time.Duration(0))
+	b.remove("p")
+	list, err := b.ListOverdueCancels(t.Context(), 10)
+	equal(t, "overdue", len(must(t, list, err)), 0)
+}
+
+// A removal ends a cancel that is under way, and answers its task.
+func TestRemoveOfCancelled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.cancel("p")
+	c := b.cancelTask("p")
+	b.remove("p")
+	equal(t, "the task", b.statusOf("p", c.TaskID), process.TaskStatusCancelled)
+}

@@ -1,0 +1,106 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// order is what an operator's item brings back: what it met, and the status of the process after it.
+type order struct {
+	outcome PrepareOutcome
+	status  process.Status
+}
+
+// The outcomes of an operator's order, beside NotFound and Refused.
+const (
+	changed   PrepareOutcome = "changed"
+	same      PrepareOutcome = "same" // it was as it was to be already
+	requested PrepareOutcome = "requested"
+	cancelled PrepareOutcome = "cancelled"
+)
+
+// refused is the error of an order of which nothing was stored.
+func (o order) refused(key process.Key, reason string) error {
+	switch o.outcome {
+	case NotFound:
+		return process.ErrProcessNotFound
+	case Refused:
+		return &process.WrongStatusError{Key: key, Status: o.status, Reason: reason}
+	}
+	return nil
+}
+
+type suspendItem struct {
+	item
+	order
+	reason string
+}
+
+type resumeItem struct {
+	item
+	order
+}
+
+// SuspendProcess holds a process in INIT or RUNNING: what runs goes on to its end, what waits waits for the operator. One that is
+// held already stays as it is. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
+func (s *Store) SuspendProcess(key process.Key, reason string) error {
+	it := &suspendItem{item: newItem(key, 100+len(reason), true), reason: reason}
+	if err := s.submit(it); err != nil {
+		return err
+	}
+	return it.refused(key, "only a process in INIT or RUNNING can be suspended")
+}
+
+// ResumeProcess lets a suspended process go on in the status that it had. What is next waits for a place, or for its time: the
+// pollers must look. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
+func (s *Store) ResumeProcess(key process.Key) error {
+	it := &resumeItem{item: newItem(key, 100, true)}
+	if err := s.submit(it); err != nil {
+		return err
+	}
+	if it.repeated && it.status == process.StatusInit {
+		return nil // the first try, whose answer was lost, may have brought it there
+	}
+	return it.refused(key, "only a process in SUSPENDED can be resumed")
+}
+
+func suspendStages(s *Store, items []*suspendItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	var arg dbsqlc.SuspendProcessesParams
+	for n, it := range items {
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
+		arg.Reasons = append(arg.Reasons, it.reason)
+	}
+	return []stage{func(ctx context.Context, db DB) error {
+		rows, err := s.q.SuspendProcesses(ctx, db, arg)
+		for _, r := range rows {
+			items[r.Ord].order = order{outcome: PrepareOutcome(r.Outcome), status: r.Status}
+		}
+		return err
+	}}
+}
+
+func resumeStages(s *Store, items []*resumeItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	var arg dbsqlc.ResumeProcessesParams
+	for n, it := range items {
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
+	}
+	return []stage{func(ctx context.Context, db DB) error {
+		rows, err := s.q.ResumeProcesses(ctx, db, arg)
+		for _, r := range rows {
+			items[r.Ord].order = order{outcome: PrepareOutcome(r.Outcome), status: r.Status}
+		}
+		return err
+	}}
+}

@@ -164,12 +164,16 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	if c.TaskType == process.TaskRemove {
 		return nil, nil, nil
 	}
-	deadline := time.Now().Add(ns.stepTimeout)
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
 	if ns.processor == nil {
 		return nil, nil, errGivenBack
 	}
+	timeout, graceful := e.timeoutOf(ctx, ns, c)
+	if graceful && timeout <= 0 {
+		return nil, nil, errGraceOver
+	}
+	deadline := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
 	history, err := e.historyOf(ns, c, known)
 	if err != nil {
 		return nil, nil, err
@@ -180,6 +184,9 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	}
 	for try := int32(1); ; try++ {
 		response, err := ns.processor.Process(ctx, request)
+		if graceful && errors.Is(ctx.Err(), context.DeadlineExceeded) && (err != nil || response.GetFailure() != nil) {
+			return nil, history, errGraceOver
+		}
 		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() {
 			return response, history, err
 		}

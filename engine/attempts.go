@@ -83,6 +83,20 @@ func (a *attempts) claims() []*storage.Claim {
 	return claims
 }
 
+// cancelOf ends the contexts of the attempts of a process.
+func (a *attempts) cancelOf(key process.Key, cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.byKey[key] == 0 {
+		return
+	}
+	for _, r := range a.byToken {
+		if r.claim.Namespace == key.Namespace && r.claim.ProcessID == key.ProcessID {
+			r.cancel(cause)
+		}
+	}
+}
+
 // cancelAll ends the contexts of all attempts.
 func (a *attempts) cancelAll(cause error) int {
 	a.mu.Lock()

@@ -11,7 +11,7 @@ import (
 )
 
 // collector looks once a second for what dead nodes have left: tasks in running (zombies), and this node's own rows that nobody
-// in memory knows. It also reads the namespaces anew, and goes on with removals.
+// in memory knows. It also reads the namespaces anew, ends cancels that are past their grace, and goes on with removals.
 type collector struct {
 	engine *Engine
 	passes int
@@ -56,7 +56,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	errs := []error{c.collect(limit), c.engine.reloadNamespaces(limit)}
+	errs := []error{c.collect(limit), c.engine.reloadNamespaces(limit), c.engine.endOverdueCancels(limit)}
 	switch {
 	case c.engine.doubts():
 		errs = append(errs, c.adopt(limit, adoptDoubt))

@@ -74,6 +74,10 @@ func (d *decision) finish(end attemptEnd, result *progressorv1.Result) {
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
 		return
 	}
+	if finished.TaskType == process.TaskCancel && finished.Outcome != storage.Removed {
+		// Its process ends, whatever the result would have become of it and of its timers.
+		finished.Outcome, finished.Timer, finished.UnsetTimers, finished.NamedTimers, finished.UnsetNames = storage.Cancelled, nil, false, nil, nil
+	}
 	d.completion = finished
 }
 
@@ -152,6 +156,9 @@ func failureOf(err error) *progressorv1.Failure {
 	var large *historyTooLargeError
 	if errors.As(err, &large) {
 		return &progressorv1.Failure{Reason: process.ReasonHistoryTooLarge, Message: large.Error(), Details: structpb.NewNumberValue(float64(large.events))}
+	}
+	if errors.Is(err, errGraceOver) {
+		return &progressorv1.Failure{Reason: process.ReasonGraceExpired, Message: process.GraceExpiredMessage, NonRetryable: true}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the attempt passed the step timeout"}

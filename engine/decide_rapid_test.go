@@ -178,7 +178,15 @@ func TestDecideIsTotalAndPure(t *testing.T) {
 		}
 		c := first.completion
 		switch c.Outcome {
-		case storage.Finished, storage.Completed, storage.Failed, storage.Retry, storage.Rejected, storage.Removed:
+		case storage.Finished, storage.Completed:
+			if c.TaskType == process.TaskCancel {
+				t.Fatalf("a CANCEL task has the outcome %q", c.Outcome)
+			}
+		case storage.Cancelled:
+			if c.TaskType != process.TaskCancel || c.Timer != nil || c.UnsetTimers || len(c.NamedTimers)+len(c.UnsetNames) > 0 {
+				t.Fatalf("a %s is cancelled with %+v", c.TaskType, c)
+			}
+		case storage.Failed, storage.Retry, storage.Rejected, storage.Removed:
 		default:
 			t.Fatalf("outcome %q", c.Outcome)
 		}

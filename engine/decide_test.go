@@ -56,7 +56,7 @@ func rejection(reason string) *progressorv1.ProcessResponse {
 // Every outcome that an attempt can have, for every type of task.
 func TestDecideOutcomes(t *testing.T) {
 	t.Parallel()
-	retried := map[process.TaskType]bool{process.TaskTimeout: true, process.TaskNotify: true}
+	retried := map[process.TaskType]bool{process.TaskTimeout: true, process.TaskNotify: true, process.TaskCancel: true}
 	rejectable := map[process.TaskType]bool{process.TaskInit: true, process.TaskCall: true, process.TaskRepair: true, process.TaskNotify: true}
 	for _, taskType := range process.TaskTypes() {
 		failed, failedReason := storage.Failed, ""
@@ -91,12 +91,16 @@ func TestDecideOutcomes(t *testing.T) {
 			{name: "garbage", err: &processor.BadResponseError{Err: errors.New("not JSON")}, want: failed, reason: process.ReasonBadResponse},
 			{name: "deadline", err: fmt.Errorf("call: %w", context.DeadlineExceeded), want: failed, reason: process.ReasonTimeout},
 			{name: "large history", err: &historyTooLargeError{events: 12_000}, want: failed, reason: process.ReasonHistoryTooLarge},
+			{name: "grace over", err: errGraceOver, want: storage.Failed, reason: process.ReasonGraceExpired},
 			{name: "any error", err: errors.New("odd"), want: failed, reason: processor.ReasonError},
 		} {
 			d := decide(attemptEnd{claim: claimOf(taskType, 1), response: tt.response, err: tt.err, retry: policy(), random: middle})
 			want, reason := tt.want, tt.reason
 			if taskType == process.TaskRemove { // its processor is not asked
 				want, reason = storage.Removed, ""
+			}
+			if taskType == process.TaskCancel && (want == storage.Finished || want == storage.Completed) {
+				want = storage.Cancelled
 			}
 			c := d.completion
 			if c.Outcome != want || d.failure.GetReason() != reason {

@@ -25,7 +25,7 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 	if err != nil {
 		return nil, err
 	}
-	return &progressorv1.ProcessRequest{
+	request := &progressorv1.ProcessRequest{
 		Type: TaskType(c.TaskType), Args: c.Args, TaskId: c.TaskID, Attempt: c.Attempt, FencingToken: c.FencingToken,
 		IdempotencyKey: c.IdempotencyKey, Context: c.Context, Deadline: timestamppb.New(deadline), TimerName: c.TimerName,
 		ScheduledTime: timestamppb.New(c.ScheduledTime), Child: child,
@@ -35,7 +35,12 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 			CreatedTime: timestamppb.New(c.CreatedTime), StatusChangedTime: timestamppb.New(c.StatusChangedTime),
 			History: Events(history), Range: rng,
 		},
-	}, nil
+	}
+	if c.TaskType == process.TaskCancel { // its args are the reason of the cancel
+		request.Args, request.CancelReason = nil, string(c.Args)
+		request.Process.CancelReason = request.CancelReason
+	}
+	return request, nil
 }
 
 // Process is a process as clients see it.

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// CancelParams is a request that a process ends.
+type CancelParams struct {
+	Key    process.Key
+	Reason string         // handed to the processor
+	Grace  *time.Duration // how long it may take; nil: process.DefaultCancelGrace
+	Actor  process.Actor
+}
+
+// CancelProcess asks a process to end, and answers when the request is stored. One in INIT or RUNNING gets a CANCEL task, which goes
+// before everything that waits; when the grace is over the engine ends it by itself. One in ERROR or SUSPENDED ends at once.
+func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressorv1.Process, error) {
+	c := storage.Cancel{Key: p.Key, Reason: p.Reason, Grace: process.DefaultCancelGrace}
+	if p.Grace != nil {
+		c.Grace = *p.Grace
+	}
+	return e.order(ctx, p.Key, func() error {
+		state, err := e.store.CancelProcess(c)
+		if err == nil && !state.Ended && c.Grace <= 0 {
+			state.Ended, err = e.store.EndOverdueCancel(p.Key)
+		}
+		switch {
+		case err != nil:
+			return err
+		case state.Ended:
+			e.cancelled(p.Key)
+		case !state.Busy:
+			e.calls.wake()
+		}
+		return nil
+	})
+}
+
+// errCancelled is why an attempt of this node ends whose process was CANCELLED: nobody can store its result.
+var errCancelled = errors.New("the process was cancelled")
+
+// cancelled tells everybody of this node whom the end of a process concerns.
+func (e *Engine) cancelled(key process.Key) {
+	e.attempts.cancelOf(key, errCancelled)
+	e.waiters.recheck(key)
+	e.watchers.recheck(key)
+}
+
+// overdueBatch is how many cancels past their grace one pass ends.
+const overdueBatch = 200
+
+// endOverdueCancels ends processes whose cancel is past its grace. Every node does so: of two that find the same the first one wins.
+func (e *Engine) endOverdueCancels(ctx context.Context) error {
+	keys, err := e.store.ListOverdueCancels(ctx, overdueBatch)
+	if err != nil {
+		return err
+	}
+	errs := make([]error, len(keys))
+	var ends sync.WaitGroup
+	for n, key := range keys {
+		ends.Go(func() {
+			var ended bool
+			if ended, errs[n] = e.store.EndOverdueCancel(key); ended {
+				e.log.Warn("process cancelled past the grace", "process", key)
+				e.cancelled(key)
+			}
+		})
+	}
+	ends.Wait()
+	return errors.Join(errs...)
+}
+
+// errGraceOver ends a CANCEL task: its process is CANCELLED with it.
+var errGraceOver = errors.New(process.GraceExpiredMessage)
+
+// timeoutOf is how long an attempt may take. graceful: that is the grace of a cancel, and not the step timeout.
+func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim) (timeout time.Duration, graceful bool) {
+	if c.TaskType != process.TaskCancel {
+		return ns.stepTimeout, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	left, err := e.store.CancelGrace(ctx, process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
+	if err != nil {
+		e.log.Warn("grace of a cancel not read", "namespace", c.Namespace, "process_id", c.ProcessID, "error", err)
+		return ns.stepTimeout, false // the collector ends the process in time, whatever this attempt does
+	}
+	return min(left, ns.stepTimeout), left <= ns.stepTimeout
+}

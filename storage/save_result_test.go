@@ -17,6 +17,8 @@ func TestSaveFinishes(t *testing.T) {
 		c.Events = append(c.Events, storage.NewEvent{Timestamp: at, Metadata: []byte(`{"v": 1}`)})
 		c.AuxState, c.Metadata, c.Response = []byte("state"), []byte(`{"a": 1}`), []byte("answer")
 	}))
+	equal(t, "it tells when", saved.Now.IsZero(), false)
+	saved.Now = time.Time{}
 	equal(t, "saved", saved, storage.Saved{Status: process.StatusRunning, TimerDelay: -1})
 	b.is("p", "RUNNING e2: INIT FINISHED")
 	row, err := b.GetProcess(t.Context(), key("p"))

@@ -21,9 +21,10 @@ const (
 
 // Client speaks to one engine, or to a load balancer in front of several. It is safe for concurrent use.
 type Client struct {
-	// Process and Namespace are the generated clients: one method, one request, no retries.
+	// Process, Namespace and Insight are the generated clients: one method, one request, no retries.
 	Process   progressorv1connect.ProcessServiceClient
 	Namespace progressorv1connect.NamespaceServiceClient
+	Insight   progressorv1connect.InsightServiceClient
 
 	retry    Retry
 	autoKeys bool
@@ -46,6 +47,7 @@ func New(baseURL string, opts ...Option) *Client {
 	return &Client{
 		Process:   progressorv1connect.NewProcessServiceClient(httpClient, baseURL, connectOptions...),
 		Namespace: progressorv1connect.NewNamespaceServiceClient(httpClient, baseURL, connectOptions...),
+		Insight:   progressorv1connect.NewInsightServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,
 	}

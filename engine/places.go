@@ -177,3 +177,10 @@ func (p *places) free() bool {
 	defer p.mu.Unlock()
 	return p.taken < p.max
 }
+
+// size is how many places there are.
+func (p *places) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.max
+}

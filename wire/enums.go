@@ -45,3 +45,8 @@ func durationOf(d *time.Duration) *durationpb.Duration {
 	}
 	return durationpb.New(*d)
 }
+
+// WaitsFor gives the enum of the API; "" is UNSPECIFIED.
+func WaitsFor(w process.WaitsFor) progressorv1.WaitsFor {
+	return progressorv1.WaitsFor(progressorv1.WaitsFor_value["WAITS_FOR_"+strings.ToUpper(string(w))])
+}

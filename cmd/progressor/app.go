@@ -29,16 +29,17 @@ type commands struct {
 	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
 	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine, and the SQL of the reference on the same server."`
 
-	Start  startCmd  `cmd:"" group:"process" help:"Start a process."`
-	Call   callCmd   `cmd:"" group:"process" help:"Call a process and print its response."`
-	Repair repairCmd `cmd:"" group:"process" help:"Take a process out of ERROR."`
-	Await  awaitCmd  `cmd:"" group:"process" help:"Wait for a task that was accepted, or whose wait timed out."`
-	Get    getCmd    `cmd:"" group:"process" help:"Show a process, its timers and its history."`
-	List   listCmd   `cmd:"" group:"process" help:"List the processes of a namespace."`
-	Trace  traceCmd  `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
-	Watch  watchCmd  `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
-	Put    putCmd    `cmd:"" group:"process" help:"Import a process with its history."`
-	Remove removeCmd `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
+	Start   startCmd   `cmd:"" group:"process" help:"Start a process."`
+	Call    callCmd    `cmd:"" group:"process" help:"Call a process and print its response."`
+	Repair  repairCmd  `cmd:"" group:"process" help:"Take a process out of ERROR."`
+	Await   awaitCmd   `cmd:"" group:"process" help:"Wait for a task that was accepted, or whose wait timed out."`
+	Get     getCmd     `cmd:"" group:"process" help:"Show a process, its timers and its history."`
+	List    listCmd    `cmd:"" group:"process" help:"List the processes of a namespace."`
+	Trace   traceCmd   `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
+	Explain explainCmd `cmd:"" group:"process" help:"Say what a process waits for, what comes next, and where its time went."`
+	Watch   watchCmd   `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
+	Put     putCmd     `cmd:"" group:"process" help:"Import a process with its history."`
+	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
 

@@ -60,6 +60,7 @@ func (p program) ok(t *testing.T, args ...string) string {
 type fakeEngine struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	progressorv1connect.UnimplementedNamespaceServiceHandler
+	progressorv1connect.UnimplementedInsightServiceHandler
 
 	err     error // of the next requests
 	last    any
@@ -67,6 +68,7 @@ type fakeEngine struct {
 	pages   []*progressorv1.ListProcessesResponse
 	tasks   []*progressorv1.Task
 	updates []*progressorv1.WatchProcessResponse
+	insight any // the answer of InsightService
 }
 
 // serveFake returns a program whose engine is f.
@@ -75,6 +77,7 @@ func serveFake(t *testing.T, f *fakeEngine) program {
 	mux := http.NewServeMux()
 	mux.Handle(progressorv1connect.NewProcessServiceHandler(f))
 	mux.Handle(progressorv1connect.NewNamespaceServiceHandler(f))
+	mux.Handle(progressorv1connect.NewInsightServiceHandler(f))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return program{env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}

@@ -1,6 +1,6 @@
-// Package rpc is the engine's front door: ProcessService and NamespaceService over Connect, gRPC, gRPC-Web and plain
-// JSON, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and turns the
-// engine's errors into codes; it decides nothing.
+// Package rpc is the engine's front door: ProcessService, NamespaceService and InsightService over Connect, gRPC,
+// gRPC-Web and plain JSON, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and
+// turns the engine's errors into codes; it decides nothing.
 package rpc
 
 import (
@@ -39,7 +39,9 @@ type Config struct {
 }
 
 // services are the services that the handler serves.
-var services = []string{progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName}
+var services = []string{
+	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
+}
 
 // NewHandler serves the services and, beside them:
 //
@@ -50,17 +52,23 @@ var services = []string{progressorv1connect.ProcessServiceName, progressorv1conn
 // gRPC health (its status is that of /readyz) and gRPC reflection, v1 and v1alpha. It panics where the contract that is
 // compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
 func NewHandler(cfg Config) http.Handler {
-	h, err := newHandler(cfg, &processes{engine: cfg.Engine}, &namespaces{engine: cfg.Engine}, cfg.Engine.Ready)
+	e := cfg.Engine
+	h, err := newHandler(cfg, served{&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}}, e.Ready)
 	if err != nil {
 		panic(fmt.Sprintf("rpc: %v", err))
 	}
 	return h
 }
 
+// served is who serves each service.
+type served struct {
+	process   progressorv1connect.ProcessServiceHandler
+	namespace progressorv1connect.NamespaceServiceHandler
+	insight   progressorv1connect.InsightServiceHandler
+}
+
 // newHandler mounts the given services: tests give their own.
-func newHandler(cfg Config, p progressorv1connect.ProcessServiceHandler, n progressorv1connect.NamespaceServiceHandler,
-	ready func() error,
-) (http.Handler, error) {
+func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -82,8 +90,9 @@ func newHandler(cfg Config, p progressorv1connect.ProcessServiceHandler, n progr
 	)
 	mux := http.NewServeMux()
 	mount := func(path string, h http.Handler) { mux.Handle(path, limitBody(h)) }
-	mount(progressorv1connect.NewProcessServiceHandler(p, options))
-	mount(progressorv1connect.NewNamespaceServiceHandler(n, options))
+	mount(progressorv1connect.NewProcessServiceHandler(s.process, options))
+	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
+	mount(progressorv1connect.NewInsightServiceHandler(s.insight, options))
 	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))

@@ -25,6 +25,9 @@ import (
 // later are the methods that a later release brings.
 var later = map[string]bool{"CancelProcess": true, "SuspendProcess": true, "ResumeProcess": true}
 
+// open are the methods that an empty request is a request to; behind them is nothing here.
+var open = map[string]bool{"CountProcesses": true, "GetOverview": true, "ListErrors": true, "ListAudit": true}
+
 func TestEveryMethodIsServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, &processes{})
@@ -41,7 +44,11 @@ func TestEveryMethodIsServed(t *testing.T) {
 			}
 			path := "/" + service + "/" + string(method.Name())
 			// An empty request gets as far as the validation, where it has fields at all.
-			if method.Input().Fields().Len() > 0 {
+			if open[string(method.Name())] {
+				if status, body := post(t, s.url+path, "application/json", `{}`); status != http.StatusNotImplemented {
+					t.Errorf("%s: got %d %s", path, status, body)
+				}
+			} else if method.Input().Fields().Len() > 0 {
 				status, body := post(t, s.url+path, "application/json", `{}`)
 				if status != http.StatusBadRequest || !strings.Contains(body, `"reason":"REASON_INVALID"`) || !strings.Contains(body, `is required`) {
 					t.Errorf("%s: got %d %s", path, status, body)
@@ -294,7 +301,7 @@ func get(t *testing.T, url, accept string) (int, string) {
 
 // BenchmarkCall measures what the handler adds to a call: no network and no engine.
 func BenchmarkCall(b *testing.B) {
-	h, err := newHandler(Config{}, echo(), progressorv1connect.UnimplementedNamespaceServiceHandler{}, func() error { return nil })
+	h, err := newHandler(Config{}, scripted(echo()), func() error { return nil })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -313,7 +320,7 @@ func BenchmarkCall(b *testing.B) {
 
 // BenchmarkServe measures calls over the network of this machine, 64 clients at a time, in the ways that they may come.
 func BenchmarkServe(b *testing.B) {
-	h, err := newHandler(Config{}, echo(), progressorv1connect.UnimplementedNamespaceServiceHandler{}, func() error { return nil })
+	h, err := newHandler(Config{}, scripted(echo()), func() error { return nil })
 	if err != nil {
 		b.Fatal(err)
 	}

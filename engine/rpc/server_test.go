@@ -54,6 +54,11 @@ type site struct {
 	ready    error
 }
 
+// scripted serves ProcessService as a test says, and nothing else.
+func scripted(p progressorv1connect.ProcessServiceHandler) served {
+	return served{p, progressorv1connect.UnimplementedNamespaceServiceHandler{}, progressorv1connect.UnimplementedInsightServiceHandler{}}
+}
+
 func newSite(t *testing.T, p progressorv1connect.ProcessServiceHandler) *site {
 	t.Helper()
 	s := &site{registry: prometheus.NewRegistry(), log: &bytes.Buffer{}}
@@ -62,7 +67,7 @@ func newSite(t *testing.T, p progressorv1connect.ProcessServiceHandler) *site {
 		Registerer: s.registry,
 		Gatherer:   s.registry,
 		Version:    "v0.0.0-test",
-	}, p, progressorv1connect.UnimplementedNamespaceServiceHandler{}, func() error { return s.ready })
+	}, scripted(p), func() error { return s.ready })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type explainCmd struct {
+	processArgs
+	clientFlags
+	All bool `help:"The whole timeline. Default: the newest 20 spans."`
+}
+
+func (explainCmd) Help() string {
+	return `Explain says what a process waits for, what comes next, what would let it go on, and where its time went: which of
+its tasks ran, waited behind another, waited for a place, or backed off after a failure, and when nothing was there to be done.
+
+    progressor explain demo order-1
+    progressor explain demo order-1 --all
+    progressor explain demo order-1 -o json`
+}
+
+// shownSpans is how many spans are shown to who does not ask for all.
+const shownSpans = 20
+
+func (c *explainCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	p := resp.GetProcess()
+	err = printFields(a.Stdout,
+		field{"process", oneLine(p.GetNamespace() + "/" + p.GetProcessId())},
+		field{"status", shortEnum(p.GetStatus()) + " since " + showTime(p.GetStatusChangedTime())},
+		field{"waits for", strings.ToLower(shortEnum(resp.GetWaitsFor()))},
+		field{"now", oneLine(resp.GetWaitsForDetail())},
+		field{"next", oneLine(resp.GetNext())},
+		field{"unblock", oneLine(resp.GetUnblock())},
+		field{"time", showTotals(resp)},
+	)
+	if err != nil {
+		return err
+	}
+	spans := resp.GetSpans()
+	if hidden := len(spans) - shownSpans; hidden > 0 && !c.All {
+		spans = spans[hidden:]
+		fmt.Fprintf(a.Stdout, "\ntimeline, without its first %d spans (--all)\n", hidden)
+	} else {
+		fmt.Fprintln(a.Stdout, "\ntimeline")
+	}
+	return printRows(a.Stdout, table.Row{"from", "took", "what", "task", "", "detail"}, timelineRows(spans, explainedAt(resp)))
+}
+
+// showTotals is where the time went in all, the most first.
+func showTotals(resp *progressorv1.ExplainProcessResponse) string {
+	var names []string
+	for what := range resp.GetTimeByWhat() {
+		names = append(names, what)
+	}
+	took := func(what string) time.Duration { return resp.GetTimeByWhat()[what].AsDuration() }
+	slices.SortFunc(names, func(a, b string) int {
+		if took(a) != took(b) {
+			return int(max(min(took(b)-took(a), 1), -1))
+		}
+		return strings.Compare(a, b)
+	})
+	for n, what := range names {
+		names[n] = oneLine(what) + " " + showTook(took(what))
+	}
+	return strings.Join(names, ", ")
+}
+
+// explainedAt is the database's time of an explanation: this machine's clock may be another. A span that goes on has what is missing
+// in the total of its kind.
+func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
+	spans := resp.GetSpans()
+	for _, open := range spans {
+		if open.GetToTime() != nil {
+			continue
+		}
+		left := resp.GetTimeByWhat()[open.GetWhat()].AsDuration()
+		count := time.Duration(0)
+		for _, s := range spans {
+			switch {
+			case s.GetWhat() != open.GetWhat():
+			case s.GetToTime() != nil:
+				left -= s.GetToTime().AsTime().Sub(s.GetFromTime().AsTime())
+			default:
+				left += s.GetFromTime().AsTime().Sub(open.GetFromTime().AsTime())
+				count++
+			}
+		}
+		return open.GetFromTime().AsTime().Add(left / count)
+	}
+	return time.Time{} // nothing goes on
+}
+
+// The bars of a timeline: how wide, and of what.
+const barWidth = 32
+
+var bars = map[string]string{"processing": "█", "back_off": "▒", "place": "▒", "process": "▒", "constraint": "▒", "operator": "░", "time": "·", "idle": "·"}
+
+// timelineRows draws spans under each other, on one scale from the first to the last. Spans that go on end now.
+func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
+	if len(spans) == 0 {
+		return nil
+	}
+	from, to := spans[0].GetFromTime().AsTime(), spans[0].GetFromTime().AsTime()
+	end := func(s *progressorv1.Span) time.Time {
+		if s.GetToTime() != nil {
+			return s.GetToTime().AsTime()
+		}
+		return later(now, s.GetFromTime().AsTime())
+	}
+	for _, s := range spans {
+		to = later(to, end(s))
+	}
+	scale := func(t time.Time) int {
+		if !to.After(from) {
+			return 0
+		}
+		return int(float64(barWidth) * float64(t.Sub(from)) / float64(to.Sub(from)))
+	}
+	var rows []table.Row
+	for _, s := range spans {
+		first := min(scale(s.GetFromTime().AsTime()), barWidth-1)
+		last := max(scale(end(s)), first+1)
+		bar := bars[s.GetWhat()]
+		if bar == "" {
+			bar = "▒"
+		}
+		took := showTook(end(s).Sub(s.GetFromTime().AsTime()))
+		if s.GetToTime() == nil {
+			took += "…"
+		}
+		rows = append(rows, table.Row{
+			showTime(s.GetFromTime()), took, oneLine(s.GetWhat()), showID(s.GetTaskId()),
+			strings.Repeat(" ", first) + strings.Repeat(bar, last-first) + strings.Repeat(" ", barWidth-last), oneLine(s.GetDetail()),
+		})
+	}
+	return rows
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// showTook rounds a duration to what a person reads.
+func showTook(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

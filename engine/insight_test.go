@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// explains explains a process, and wants what it waits for, and texts in what is said about it.
+func (n *node) explains(t testing.TB, id string, waits progressorv1.WaitsFor, texts ...string) *progressorv1.ExplainProcessResponse {
+	t.Helper()
+	e, err := n.ExplainProcess(context.Background(), key(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Join([]string{e.GetWaitsForDetail(), e.GetNext(), e.GetUnblock()}, "\n")
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			t.Errorf("%s: no %q in\n%s", id, text, said)
+		}
+	}
+	if e.GetWaitsFor() != waits {
+		t.Errorf("%s waits for %s, want %s:\n%s", id, e.GetWaitsFor(), waits, said)
+	}
+	return e
+}
+
+const (
+	forNothing  = progressorv1.WaitsFor_WAITS_FOR_UNSPECIFIED
+	forTime     = progressorv1.WaitsFor_WAITS_FOR_TIME
+	forPlace    = progressorv1.WaitsFor_WAITS_FOR_PLACE
+	forProcess  = progressorv1.WaitsFor_WAITS_FOR_PROCESS
+	forOperator = progressorv1.WaitsFor_WAITS_FOR_OPERATOR
+)
+
+// Each way in which a process can stand still, as the engine makes it.
+func TestExplainProcess(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{
+		callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if string(r.GetArgs()) == "hold" {
+				return g.held(true)(ctx, r)
+			}
+			return words(ctx, r)
+		},
+		notifyTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, processor.Fail("busy", "come again")
+		},
+	}, func(c *engine.Config) { c.Address = "here:1" })
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 2, RetryPolicy: &progressorv1.RetryPolicy{
+		InitialInterval: durationpb.New(time.Hour), MaxInterval: durationpb.New(time.Hour), MaxAttempts: 4,
+	}})
+	for _, id := range []string{"idle", "timed", "retried", "broken", "ended", "busy", "busy too"} {
+		n.started(t, id)
+	}
+	n.explains(t, "idle", forNothing, "It is idle")
+	n.called(t, "timed", "set 1h")
+	if e := n.explains(t, "timed", forTime, "The default timer", "fires at"); time.Until(e.GetNextTime().AsTime()) < time.Minute || len(e.GetProcess().GetTimers()) != 1 {
+		t.Errorf("%v", e)
+	}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("later"), StartTime: time.Now().Add(time.Hour), Accepted: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.explains(t, "later", forTime, "Its start was put off")
+	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("retried"), Accepted: true}); err != nil {
+		t.Fatal(err)
+	}
+	rows := look(t, dsn)
+	eventually(t, "it is to be tried again", func() bool { return rows.count(t, "SELECT count(*) FROM schedule WHERE retry_interval IS NOT NULL") == 1 })
+	n.explains(t, "retried", forTime, "failed its attempt 1 of 4 (busy: come again)", "Attempt 2 of task")
+	taskError(t, (<-n.calling("broken", "fail")).err)
+	e := n.explains(t, "broken", forOperator, "(CALL) failed for good", "progressor repair ns broken --simple")
+	if last := e.GetSpans()[len(e.GetSpans())-1]; last.GetWhat() != "operator" || last.GetToTime() != nil {
+		t.Errorf("%v", last)
+	}
+
+	n.calling("busy", "hold")
+	receive(t, "it runs", g.entered)
+	n.explains(t, "busy", forNothing, "(CALL) runs on node", "(here:1), attempt 1", "by its step timeout")
+	n.calling("busy", "behind")
+	eventually(t, "a call waits", func() bool { return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == 1 })
+	e = n.explains(t, "busy", forProcess, "behind task", "then task")
+	if e.GetTimeByWhat()["processing"].AsDuration() <= 0 || e.GetTimeByWhat()["process"].AsDuration() <= 0 {
+		t.Errorf("%v", e.GetTimeByWhat())
+	}
+	<-n.calling("busy too", "x")
+	n.calling("busy too", "hold")
+	receive(t, "it runs", g.entered)
+	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("idle"), Accepted: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.explains(t, "idle", forPlace, "2 tasks of the namespace run, and its max_running is 2 on each of 1 nodes")
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	n.explains(t, "idle", forPlace, "namespace ns is paused", "progressor namespace resume ns")
+	if _, err := n.ExplainProcess(t.Context(), key("nobody")); !errors.Is(err, process.ErrProcessNotFound) {
+		t.Error(err)
+	}
+}
+
+// Of a long life the newest 1,000 tasks are looked at.
+func TestExplainIsBounded(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, processor.Echo())
+	n.started(t, "p")
+	_, err := look(t, dsn).Exec(t.Context(), `INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time)
+		SELECT 'ns', 'p', nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now() + k * interval '1 ms', now() + k * interval '1 ms', now() + (k + 1) * interval '1 ms'
+		  FROM generate_series(1, 3000) k`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := look(t, dsn).count(t, "SELECT max(task_id) FROM tasks")
+	e := n.explains(t, "p", forNothing)
+	seen := map[string]bool{}
+	for _, s := range e.GetSpans() {
+		seen[fmt.Sprint(s.GetTaskId())] = true
+	}
+	if !seen[fmt.Sprint(newest)] || !seen[fmt.Sprint(newest-999)] || seen[fmt.Sprint(newest-1000)] {
+		t.Errorf("the spans of %d tasks", len(seen))
+	}
+}

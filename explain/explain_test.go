@@ -1,0 +1,252 @@
+package explain_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/explain"
+	"github.com/progressor-engine/progressor/process"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
+
+// state is a process that was started at noon, whose INIT ran from 0 to 1 s, seen at 100 s.
+func state(change ...func(*explain.State)) explain.State {
+	s := explain.State{
+		Now:       at(100),
+		Process:   explain.Process{Key: process.Key{Namespace: "shop", ProcessID: "o-1"}, Status: process.StatusRunning, CreatedTime: at(0), StatusChanged: at(1)},
+		Namespace: explain.Namespace{MaxRunning: 10, MaxAttempts: 5, Nodes: 1, Takers: 1},
+		Ended:     []explain.Task{ran(1, process.TaskInit, 0, 0, 1)},
+	}
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+func ran(id int64, kind process.TaskType, scheduled, running, finished float64) explain.Task {
+	return explain.Task{ID: id, Type: kind, Status: process.TaskStatusFinished, Attempt: 1, Scheduled: at(scheduled), Running: at(running), Finished: at(finished)}
+}
+
+func timer(id int64, due float64) explain.Task {
+	return explain.Task{ID: id, Type: process.TaskTimeout, WaitsFor: process.WaitsForTime, Scheduled: at(due)}
+}
+
+func call(id int64, waits process.WaitsFor, since float64) explain.Task {
+	return explain.Task{ID: id, Type: process.TaskCall, WaitsFor: waits, Scheduled: at(since)}
+}
+
+func ended(tasks ...explain.Task) func(*explain.State) {
+	return func(s *explain.State) { s.Ended = append(s.Ended, tasks...) }
+}
+
+func waiting(tasks ...explain.Task) func(*explain.State) {
+	return func(s *explain.State) { s.Waiting = append(s.Waiting, tasks...) }
+}
+
+func status(to process.Status, since float64) func(*explain.State) {
+	return func(s *explain.State) { s.Process.Status, s.Process.StatusChanged = to, at(since) }
+}
+
+// running is a call (task 5) that runs since 98 s on node 3, until 158 s.
+func running(s *explain.State) {
+	t := ran(5, process.TaskCall, 98, 98, 0)
+	t.Status, t.Finished = process.TaskStatusRunning, time.Time{}
+	s.Running = &explain.Running{Task: t, NodeID: 3, Address: "host:8080", Alive: true, Deadline: at(158)}
+}
+
+func broken(detail string, by int64) func(*explain.State) {
+	return func(s *explain.State) { s.Process.Detail, s.Process.CorruptedBy = detail, by }
+}
+
+func failed(t explain.Task, reason string) explain.Task {
+	t.Status, t.Reason = process.TaskStatusError, reason
+	return t
+}
+
+func retried(t explain.Task, attempt int32, interval float64, reason, message string) explain.Task {
+	t.Attempt, t.RetryInterval, t.Reason, t.Message = attempt, time.Duration(interval*float64(time.Second)), reason, message
+	return t
+}
+
+var situations = []struct {
+	name     string
+	state    explain.State
+	waitsFor process.WaitsFor
+	nextTime time.Time
+	texts    []string // in detail, next and unblock
+	spans    []string
+}{
+	{"idle without timer", state(), "", time.Time{},
+		[]string{"It is idle", "Nothing, until somebody calls it.", "progressor call shop o-1."},
+		[]string{"processing 1 0-1", "idle 0 1-"}},
+	{"idle with timer", state(waiting(timer(2, 160), timer(3, 130))), process.WaitsForTime, at(130),
+		[]string{"The default timer (task 3, TIMEOUT) is set.", "fires at 2026-11-20T12:02:10.000Z (in 30s)", "a call: progressor call"},
+		[]string{"processing 1 0-1", "time 3 1-"}},
+	{"idle with removal timer", state(waiting(explain.Task{ID: 2, Type: process.TaskRemove, TimerName: "gc", WaitsFor: process.WaitsForTime, Scheduled: at(3700)})),
+		process.WaitsForTime, at(3700), []string{`Timer "gc" (task 2, REMOVE) is set.`, "The process is removed at 2026-11-20T13:01:40.000Z (in 1h0m)"},
+		[]string{"processing 1 0-1", "time 2 1-"}},
+	{"running", state(running), "", at(158),
+		[]string{"Task 5 (CALL) runs on node 3 (host:8080), attempt 1, for 2s.", "ends, at the latest at 2026-11-20T12:02:38.000Z (in 58s)", "The answer of the processor."},
+		[]string{"processing 1 0-1", "idle 0 1-98", "processing 5 98-"}},
+	{"call behind a running task", state(running, waiting(call(6, process.WaitsForProcess, 99), call(7, process.WaitsForProcess, 99.5), timer(2, 99.2))), process.WaitsForProcess, at(158),
+		[]string{"Task 6 (CALL) and 2 more wait behind task 5 (CALL), which runs on node 3", "then task 6 (CALL) runs"},
+		[]string{"processing 1 0-1", "time 2 1-98", "processing 5 98-", "process 6 99-", "process 2 99.2-", "process 7 99.5-"}},
+	{"running on a dead node", state(running, func(s *explain.State) { s.Running.Alive = false }), "", time.Time{},
+		[]string{"Node 3 does not beat any more: another node collects task 5 (CALL) as a zombie.", "Nothing needs to be done"}, nil},
+	{"past its deadline", state(running, func(s *explain.State) { s.Running.Deadline = at(99) }), "", at(99),
+		[]string{"past its deadline (at 2026-11-20T12:01:39.000Z (1s ago))"}, nil},
+	{"no place is free", state(waiting(call(6, process.WaitsForPlace, 90), call(7, process.WaitsForProcess, 91)), func(s *explain.State) { s.Namespace.Running = 10 }),
+		process.WaitsForPlace, time.Time{},
+		[]string{"Task 6 (CALL) waits for a place: 10 tasks of the namespace run, and its max_running is 10 on each of 1 nodes.", "and 1 more behind it", "a larger max_running"},
+		[]string{"processing 1 0-1", "idle 0 1-90", "place 6 90-", "place 7 91-"}},
+	{"a place is free", state(waiting(call(6, process.WaitsForPlace, 99))), process.WaitsForPlace, time.Time{},
+		[]string{"0 tasks of the namespace run", "A node takes it within a second"}, nil},
+	{"timer that is due", state(waiting(timer(6, 99))), process.WaitsForPlace, time.Time{},
+		[]string{"The default timer (task 6, TIMEOUT) waits for a place"}, []string{"processing 1 0-1", "time 6 1-99", "place 6 99-"}},
+	{"namespace paused", state(waiting(call(6, process.WaitsForPlace, 90)), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForPlace, time.Time{},
+		[]string{"namespace shop is paused", "then task 6 (CALL) runs.", "progressor namespace resume shop."}, nil},
+	{"no node", state(waiting(call(6, process.WaitsForPlace, 90)), func(s *explain.State) { s.Namespace.Nodes, s.Namespace.Takers = 0, 0 }), process.WaitsForPlace, time.Time{},
+		[]string{"no node is alive", "progressor serve"}, nil},
+	{"all nodes drain", state(waiting(call(6, process.WaitsForPlace, 90)), func(s *explain.State) { s.Namespace.Takers = 0 }), process.WaitsForPlace, time.Time{},
+		[]string{"all nodes that are alive drain"}, nil},
+	{"retry back-off", state(waiting(timer(2, 500), retried(explain.Task{ID: 6, Type: process.TaskNotify, WaitsFor: process.WaitsForTime, Scheduled: at(105)}, 2, 10, "busy", "come again."))),
+		process.WaitsForTime, at(105),
+		[]string{"Task 6 (NOTIFY) failed its attempt 2 of 5 (busy: come again.).", "Attempt 3 of task 6 (NOTIFY) at 2026-11-20T12:01:45.000Z (in 5s)."},
+		[]string{"processing 1 0-1", "time 2 1-95", "back_off 6 95-"}},
+	{"ERROR by a call", state(status(process.StatusError, 52), broken("no book left", 4), ended(failed(ran(4, process.TaskCall, 50, 51, 52), "out_of_stock"))),
+		process.WaitsForOperator, time.Time{},
+		[]string{"Task 4 (CALL) failed for good, attempt 1: out_of_stock: no book left.", "Nothing, until it is repaired", "progressor repair shop o-1 --simple makes it RUNNING and sets its timers;"},
+		[]string{"processing 1 0-1", "idle 0 1-50", "place 4 50-51", "processing 4 51-52", "operator 0 52-"}},
+	{"ERROR by a timer", state(status(process.StatusError, 52), broken("x", 4), ended(failed(ran(4, process.TaskTimeout, 51, 51, 52), "r"))),
+		process.WaitsForOperator, time.Time{}, []string{"The default timer (task 4, TIMEOUT) failed for good", "sets its timers, and the one that broke it runs again;"},
+		[]string{"processing 1 0-1", "time 4 1-51", "processing 4 51-52", "operator 0 52-"}},
+	{"imported in ERROR", state(status(process.StatusError, 0), broken("moved", 0), func(s *explain.State) { s.Ended = nil }), process.WaitsForOperator, time.Time{},
+		[]string{"It was imported in ERROR: moved."}, []string{"operator 0 0-"}},
+	{"repair that waits", state(status(process.StatusError, 50), waiting(explain.Task{ID: 6, Type: process.TaskRepair, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
+		process.WaitsForPlace, time.Time{}, []string{"Task 6 (REPAIR) waits for a place"}, nil},
+	{"SUSPENDED", state(status(process.StatusSuspended, 40), broken("audit", 0), waiting(timer(2, 45), call(6, process.WaitsForOperator, 20))), process.WaitsForOperator, time.Time{},
+		[]string{"It is suspended since 2026-11-20T12:00:40.000Z: audit.", "then task 6 (CALL) runs, and 1 more behind it", "progressor resume shop o-1."},
+		[]string{"processing 1 0-1", "time 2 1-40", "operator 6 40-", "operator 2 45-"}},
+	{"SUSPENDED with a timer to come", state(status(process.StatusSuspended, 40), waiting(timer(2, 130))), process.WaitsForOperator, time.Time{},
+		[]string{"the default timer (task 2, TIMEOUT) is due at 2026-11-20T12:02:10.000Z (in 30s)"}, nil},
+	{"SUSPENDED while a task runs", state(running, status(process.StatusSuspended, 99), waiting(call(6, process.WaitsForOperator, 99))), process.WaitsForOperator, at(158),
+		[]string{"nothing more until the process is resumed"}, nil},
+	{"COMPLETED", state(status(process.StatusCompleted, 52), ended(ran(4, process.TaskCall, 50, 51, 52))), "", time.Time{},
+		[]string{"Nothing: the process is at its end.", "progressor remove shop o-1 deletes it."},
+		[]string{"processing 1 0-1", "idle 0 1-50", "place 4 50-51", "processing 4 51-52"}},
+	{"delayed start", state(func(s *explain.State) {
+		s.Process.Status, s.Ended = process.StatusInit, nil
+		s.Waiting = []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(86_400 * 2)}}
+	}), process.WaitsForTime, at(86_400 * 2), []string{"Its start was put off to 2026-11-22T12:00:00.000Z.", "Task 1 (INIT) runs at 2026-11-22T12:00:00.000Z (in 1d23h)."}, []string{"time 1 0-"}},
+	{"cancel goes first", state(waiting(call(6, process.WaitsForPlace, 90), explain.Task{ID: 7, Type: process.TaskCancel, WaitsFor: process.WaitsForProcess, Scheduled: at(95)})),
+		process.WaitsForPlace, time.Time{}, []string{"Task 7 (CANCEL) waits for a place"}, nil},
+	{"constraint", state(waiting(call(6, process.WaitsForConstraint, 90))), process.WaitsForConstraint, time.Time{}, []string{"waits for a constraint"}, []string{"processing 1 0-1", "idle 0 1-90", "constraint 6 90-"}},
+	{"odd id", state(func(s *explain.State) { s.Process.ProcessID = "it's" }), "", time.Time{}, []string{`progressor call shop 'it'\''s'.`}, nil},
+}
+
+func TestExplain(t *testing.T) {
+	for _, tt := range situations {
+		t.Run(tt.name, func(t *testing.T) {
+			e := explain.Explain(tt.state)
+			if e.WaitsFor != tt.waitsFor || !e.NextTime.Equal(tt.nextTime) {
+				t.Errorf("waits for %q until %s, want %q, %s", e.WaitsFor, e.NextTime, tt.waitsFor, tt.nextTime)
+			}
+			text := e.Detail + "\n" + e.Next + "\n" + e.Unblock
+			for _, want := range tt.texts {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %q in\n%s", want, text)
+				}
+			}
+			if got := inShort(e.Spans); tt.spans != nil && !slices.Equal(got, tt.spans) {
+				t.Errorf("spans:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.spans, "\n"))
+			}
+			whole(t, tt.state, e)
+		})
+	}
+}
+
+// inShort writes spans as what, task, and from and to in seconds.
+func inShort(spans []explain.Span) []string {
+	var list []string
+	for _, s := range spans {
+		to := ""
+		if !s.To.IsZero() {
+			to = fmt.Sprint(s.To.Sub(noon).Seconds())
+		}
+		list = append(list, fmt.Sprintf("%s %d %v-%s", s.What, s.TaskID, s.From.Sub(noon).Seconds(), to))
+	}
+	return list
+}
+
+// whole checks that the spans are in order, and leave no time of the process out.
+func whole(t *testing.T, s explain.State, e explain.Explanation) {
+	t.Helper()
+	covered := s.Process.CreatedTime
+	sum := time.Duration(0)
+	for n, span := range e.Spans {
+		to := span.To
+		if to.IsZero() {
+			to = s.Now
+		}
+		if to.Before(span.From) || n > 0 && span.From.Before(e.Spans[n-1].From) || span.From.After(covered.Add(time.Millisecond)) {
+			t.Errorf("span %d of %q is out of order, or leaves a gap", n, inShort(e.Spans))
+		}
+		if to.After(covered) {
+			covered = to
+		}
+		sum += to.Sub(span.From)
+	}
+	end := s.Now
+	if s.Process.Status.Ended() {
+		end = s.Process.StatusChanged
+	}
+	if end.Sub(covered) > time.Millisecond {
+		t.Errorf("%q end %s too early", inShort(e.Spans), end.Sub(covered))
+	}
+	for _, d := range e.TimeByWhat {
+		sum -= d
+	}
+	if sum != 0 {
+		t.Errorf("%v does not add up: %s", e.TimeByWhat, sum)
+	}
+}
+
+// A longer life: calls that queue, retries, a timer that a call replaces, an error and its repair.
+func TestSpans(t *testing.T) {
+	cancelled := timer(2, 500)
+	cancelled.Status, cancelled.Finished = process.TaskStatusCancelled, at(22)
+	lost := explain.Task{ID: 9, Type: process.TaskCall, Status: process.TaskStatusCancelled, Scheduled: at(41), Finished: at(42)}
+	s := state(ended(cancelled,
+		ran(3, process.TaskCall, 20, 20, 22), ran(4, process.TaskCall, 21, 23, 24),
+		retried(ran(5, process.TaskNotify, 30, 30, 31), 2, 4, "", ""),
+		failed(ran(8, process.TaskCall, 40, 40, 42), "broken"), lost,
+		ran(10, process.TaskRepair, 60, 60, 61)))
+	want := []string{
+		"processing 1 0-1", "time 2 1-20", "processing 3 20-22", "process 4 21-22", "place 4 22-23", "processing 4 23-24",
+		"idle 0 24-26", "back_off 5 26-30", "processing 5 30-31", "idle 0 31-40", "processing 8 40-42", "process 9 41-42",
+		"operator 0 42-60", "processing 10 60-61", "idle 0 61-",
+	}
+	e := explain.Explain(s)
+	if got := inShort(e.Spans); !slices.Equal(got, want) {
+		t.Errorf("spans:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	whole(t, s, e)
+	for _, detail := range []string{"CALL behind task 3", "CALL, cancelled", "NOTIFY, before attempt 2", "with earlier attempts of task 5", "CALL failed: broken", "ERROR, since task 8 failed"} {
+		if !slices.ContainsFunc(e.Spans, func(s explain.Span) bool { return strings.Contains(s.Detail, detail) }) {
+			t.Errorf("no span says %q: %+v", detail, e.Spans)
+		}
+	}
+	if got := e.TimeByWhat[explain.Processing]; got != 8*time.Second {
+		t.Errorf("processing took %s", got)
+	}
+	s.Truncated, s.Ended = true, s.Ended[2:]
+	if got := inShort(explain.Explain(s).Spans); got[0] != "processing 3 20-22" {
+		t.Errorf("a truncated life begins with %s", got[0])
+	}
+}

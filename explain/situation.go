@@ -1,0 +1,287 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// situation fills in what the process waits for, what comes next, and what would let it go on.
+func (s State) situation(e *Explanation) {
+	head, behind := s.head()
+	switch {
+	case s.Process.Status.Ended():
+		e.Next = "Nothing: the process is at its end."
+		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
+	case s.Running != nil:
+		s.running(e, head, behind)
+	case s.Process.Status == process.StatusError && (head == nil || head.Type != process.TaskRepair):
+		s.broken(e)
+	case s.Process.Status == process.StatusSuspended:
+		s.suspended(e, head, behind)
+	case head == nil:
+		e.Detail = "It is idle: nothing waits, and no timer is set."
+		e.Next = "Nothing, until somebody calls it."
+		e.Unblock = "A call: " + s.command("call", "") + "."
+	case s.timed(head):
+		s.waitsForTime(e, head)
+	case head.WaitsFor == process.WaitsForConstraint:
+		e.WaitsFor, e.Detail = process.WaitsForConstraint, head.name()+" waits for a constraint."
+		e.Next = sentence(head.name() + " runs as soon as its constraints let it")
+		e.Unblock = "A task that ends and frees what the constraint counts, or a higher limit."
+	default:
+		s.waitsForPlace(e, head, behind)
+	}
+}
+
+// head is the task that comes next, and how many stand behind it without a time of their own.
+func (s State) head() (head *Task, behind int) {
+	order := slices.Clone(s.Waiting)
+	slices.SortStableFunc(order, func(a, b Task) int {
+		timedA, timedB := s.timed(&a), s.timed(&b)
+		switch {
+		case timedA != timedB:
+			return cmp.Compare(btoi(timedA), btoi(timedB))
+		case timedA:
+			return cmp.Or(a.Scheduled.Compare(b.Scheduled), cmp.Compare(a.ID, b.ID))
+		}
+		// A cancel goes before calls, and these before timers that are due.
+		return cmp.Or(cmp.Compare(turn(a), turn(b)), cmp.Compare(a.ID, b.ID))
+	})
+	for n := range order {
+		if n > 0 && !s.timed(&order[n]) {
+			behind++
+		}
+	}
+	if len(order) > 0 {
+		head = &order[0]
+	}
+	return head, behind
+}
+
+func turn(t Task) int {
+	switch {
+	case t.Type == process.TaskCancel:
+		return 0
+	case t.WaitsFor == process.WaitsForPlace:
+		return 1
+	case !t.Type.Timer():
+		return 2
+	}
+	return 3
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// timed tells whether a task waits for a time that has not come.
+func (s State) timed(t *Task) bool {
+	return t.WaitsFor == process.WaitsForTime && t.Scheduled.After(s.Now)
+}
+
+func (s State) running(e *Explanation, head *Task, behind int) {
+	r := s.Running
+	since := s.Now.Sub(r.Running)
+	e.Detail = fmt.Sprintf("%s runs on node %d (%s), attempt %d, for %s.", r.name(), r.NodeID, r.Address, r.Attempt, short(since))
+	e.NextTime = r.Deadline
+	then := ""
+	if head != nil && !s.timed(head) {
+		e.WaitsFor = process.WaitsForProcess
+		e.Detail = fmt.Sprintf("%s%s behind %s, which runs on node %d (%s), attempt %d, for %s.",
+			head.name(), more(behind), lower(r.name()), r.NodeID, r.Address, r.Attempt, short(since))
+		then = ", then " + lower(head.name()) + " runs"
+		if s.Process.Status == process.StatusSuspended {
+			e.WaitsFor = process.WaitsForOperator
+			then = ", and nothing more until the process is resumed"
+		}
+	}
+	switch {
+	case !r.Alive:
+		e.Next = fmt.Sprintf("Node %d does not beat any more: another node collects %s as a zombie%s.", r.NodeID, lower(r.name()), then)
+		e.NextTime = time.Time{}
+		e.Unblock = "Nothing needs to be done: a dead node's tasks are collected after --engine.zombie-after."
+	case !r.Deadline.After(s.Now):
+		e.Next = fmt.Sprintf("%s is past its deadline (%s): it is collected as a zombie%s.", r.name(), s.at(r.Deadline), then)
+		e.Unblock = "Nothing needs to be done: the attempt is over, whatever its processor does."
+	default:
+		e.Next = fmt.Sprintf("%s ends, at the latest %s by its step timeout%s.", r.name(), s.at(r.Deadline), then)
+		e.Unblock = "The answer of the processor."
+	}
+}
+
+func (s State) broken(e *Explanation) {
+	e.WaitsFor = process.WaitsForOperator
+	e.Detail = "It was imported in ERROR"
+	if s.Process.CorruptedBy != 0 {
+		e.Detail = fmt.Sprintf("Task %d failed", s.Process.CorruptedBy)
+	}
+	timer := false
+	for _, t := range s.Ended {
+		if t.ID == s.Process.CorruptedBy {
+			e.Detail = fmt.Sprintf("%s failed for good, attempt %d", t.name(), t.Attempt)
+			if t.Reason != "" {
+				e.Detail += ": " + t.Reason
+			}
+			timer = t.Type.Timer()
+		}
+	}
+	if s.Process.Detail != "" {
+		e.Detail += ": " + s.Process.Detail
+	}
+	e.Detail = sentence(e.Detail)
+	e.Next = "Nothing, until it is repaired: it takes no calls, and its timers are cancelled until then."
+	again := ""
+	if timer {
+		again = ", and the one that broke it runs again"
+	}
+	e.Unblock = fmt.Sprintf("%s makes it RUNNING and sets its timers%s; %s lets its processor put it right.",
+		s.command("repair", " --simple"), again, s.command("repair", " --args …"))
+}
+
+func (s State) suspended(e *Explanation, head *Task, behind int) {
+	e.WaitsFor = process.WaitsForOperator
+	e.Detail = "It is suspended since " + stamp(s.Process.StatusChanged)
+	if s.Process.Detail != "" {
+		e.Detail += ": " + s.Process.Detail
+	}
+	e.Detail = sentence(e.Detail)
+	e.Next = "Nothing, until it is resumed."
+	switch {
+	case head == nil:
+	case s.timed(head):
+		e.Next = fmt.Sprintf("Nothing, until it is resumed; %s is due %s.", lower(head.name()), s.at(head.Scheduled))
+	default:
+		e.Next = fmt.Sprintf("Nothing, until it is resumed; then %s runs%s.", lower(head.name()), then(behind))
+	}
+	e.Unblock = s.command("resume", "") + "."
+}
+
+func (s State) waitsForTime(e *Explanation, head *Task) {
+	e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
+	switch {
+	case head.Attempt > 0 && head.RetryInterval > 0:
+		failure := head.Reason
+		if head.Message != "" {
+			failure += ": " + head.Message
+		}
+		e.Detail = sentence(fmt.Sprintf("%s failed its attempt %d of %d (%s)", head.name(), head.Attempt, max(s.Namespace.MaxAttempts, head.Attempt), failure))
+		e.Next = fmt.Sprintf("Attempt %d of %s %s.", head.Attempt+1, lower(head.name()), s.at(head.Scheduled))
+		e.Unblock = "Its time; calls are taken meanwhile."
+	case head.Type == process.TaskInit:
+		e.Detail = "Its start was put off to " + stamp(head.Scheduled) + "."
+		e.Next = fmt.Sprintf("%s runs %s.", head.name(), s.at(head.Scheduled))
+		e.Unblock = "Its time."
+	case head.Type == process.TaskRemove:
+		e.Detail = sentence(head.name() + " is set")
+		e.Next = fmt.Sprintf("The process is removed %s, if nothing that comes before changes that.", s.at(head.Scheduled))
+		e.Unblock = "Its time, or a call: " + s.command("call", "") + "."
+	default:
+		e.Detail = sentence(head.name() + " is set")
+		e.Next = fmt.Sprintf("%s fires %s, if nothing that comes before replaces it.", head.name(), s.at(head.Scheduled))
+		e.Unblock = "Its time, or a call: " + s.command("call", "") + "."
+	}
+}
+
+func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
+	n := s.Namespace
+	e.WaitsFor = process.WaitsForPlace
+	waits := head.name() + " waits for a place"
+	e.Next = fmt.Sprintf("%s runs as soon as a node has a place for it%s.", head.name(), then(behind))
+	switch {
+	case n.Paused:
+		e.Detail = waits + ", and namespace " + s.Process.Namespace + " is paused."
+		e.Next = fmt.Sprintf("Nothing, until the namespace is resumed; then %s runs%s.", lower(head.name()), then(behind))
+		e.Unblock = "progressor namespace resume " + s.Process.Namespace + "."
+	case n.Takers == 0 && n.Nodes > 0:
+		e.Detail = waits + ", and all nodes that are alive drain."
+		e.Unblock = "Another node."
+	case n.Nodes == 0:
+		e.Detail = waits + ", and no node is alive."
+		e.Unblock = "A node: progressor serve."
+	case n.Running >= n.MaxRunning*n.Takers:
+		e.Detail = fmt.Sprintf("%s: %d tasks of the namespace run, and its max_running is %d on each of %d nodes.", waits, n.Running, n.MaxRunning, n.Takers)
+		e.Unblock = "A task of the namespace that ends, a larger max_running, or one node more."
+	default:
+		e.Detail = fmt.Sprintf("%s: %d tasks of the namespace run, and its max_running is %d on each of %d nodes.", waits, n.Running, n.MaxRunning, n.Takers)
+		e.Unblock = "A node takes it within a second; else look at its log: it may be unable to serve the namespace."
+	}
+}
+
+// name is what a task is called at the beginning of a sentence.
+func (t *Task) name() string {
+	switch {
+	case t.Type.Timer() && t.TimerName != "":
+		return fmt.Sprintf("Timer %q (task %d, %s)", t.TimerName, t.ID, t.Type)
+	case t.Type.Timer():
+		return fmt.Sprintf("The default timer (task %d, %s)", t.ID, t.Type)
+	}
+	return fmt.Sprintf("Task %d (%s)", t.ID, t.Type)
+}
+
+func lower(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+
+// sentence ends in one full stop.
+func sentence(s string) string { return strings.TrimRight(s, ". ") + "." }
+
+func more(behind int) string {
+	switch behind {
+	case 0:
+		return " waits"
+	case 1:
+		return " and 1 more wait"
+	}
+	return fmt.Sprintf(" and %d more wait", behind)
+}
+
+func then(behind int) string {
+	if behind == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d more behind it", behind)
+}
+
+// at is a time to come, as a date and as a distance.
+func (s State) at(t time.Time) string {
+	if d := t.Sub(s.Now); d > 0 {
+		return fmt.Sprintf("at %s (in %s)", stamp(t), short(d))
+	}
+	return fmt.Sprintf("at %s (%s ago)", stamp(t), short(s.Now.Sub(t)))
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// short is a duration in the two units that matter.
+func short(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < 24*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(d.Round(time.Second).String(), "m0s")]
+	}
+	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// command is a command line for this process that can be pasted.
+func (s State) command(verb, rest string) string {
+	return "progressor " + verb + " " + s.Process.Namespace + " " + word(s.Process.ProcessID) + rest
+}
+
+func word(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
+	}
+	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

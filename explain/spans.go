@@ -1,0 +1,241 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// shortest is the least wait that is worth a span: every task waits for a commit.
+const shortest = time.Millisecond
+
+// timeline collects the spans of a process.
+type timeline struct {
+	s     State
+	busy  []Task // that have run, or run, in the order in which they did
+	spans []Span
+}
+
+// spans says where the time went: of each task, and of the process where no task was at work or waited to be.
+func spans(s State) []Span {
+	tl := &timeline{s: s}
+	for _, t := range s.Ended {
+		if !t.Running.IsZero() {
+			tl.busy = append(tl.busy, t)
+		}
+	}
+	if s.Running != nil {
+		tl.busy = append(tl.busy, s.Running.Task)
+	}
+	slices.SortFunc(tl.busy, func(a, b Task) int { return cmp.Or(a.Running.Compare(b.Running), cmp.Compare(a.ID, b.ID)) })
+	for n := range tl.busy {
+		tl.ran(n)
+	}
+	for _, t := range s.Ended {
+		if t.Running.IsZero() && !t.Type.Timer() && t.Status == process.TaskStatusCancelled {
+			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: t.Scheduled, To: t.Finished, Detail: string(t.Type) + ", cancelled"})
+		}
+	}
+	for _, t := range s.Waiting {
+		tl.waits(t)
+	}
+	slices.SortStableFunc(tl.spans, oldest)
+	tl.addGaps()
+	slices.SortStableFunc(tl.spans, oldest)
+	return tl.spans
+}
+
+func oldest(a, b Span) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.TaskID, b.TaskID)) }
+
+// add adds a span, unless it is too short. One that goes on always counts.
+func (tl *timeline) add(span Span) {
+	if span.To.IsZero() || span.To.Sub(span.From) >= shortest {
+		tl.spans = append(tl.spans, span)
+	}
+}
+
+// ran adds what a task did that has run.
+func (tl *timeline) ran(n int) {
+	t := tl.busy[n]
+	tl.backOff(t, t.Attempt)
+	tl.waited(t, n, t.Running)
+	detail := string(t.Type)
+	if t.Attempt > 1 {
+		detail += fmt.Sprintf(", attempt %d", t.Attempt)
+	}
+	if r := tl.s.Running; t.Finished.IsZero() && r != nil {
+		detail += fmt.Sprintf(" on node %d (%s)", r.NodeID, r.Address)
+	}
+	if t.Status == process.TaskStatusError {
+		detail += " failed: " + t.Reason
+	}
+	tl.spans = append(tl.spans, Span{What: Processing, TaskID: t.ID, From: t.Running, To: t.Finished, Detail: detail})
+}
+
+// backOff adds the wait before an attempt that was not the first. Earlier waits of the task are not kept.
+func (tl *timeline) backOff(t Task, attempt int32) {
+	if t.RetryInterval <= 0 {
+		return
+	}
+	span := Span{What: BackOff, TaskID: t.ID, From: t.Scheduled.Add(-t.RetryInterval), To: t.Scheduled, Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
+	if span.To.After(tl.s.Now) {
+		span.To = time.Time{}
+		if t.Reason != "" {
+			span.Detail += " (" + t.Reason + ")"
+		}
+	}
+	tl.add(span)
+}
+
+// waited adds the time between a task's turn and its beginning (zero: it has not begun): behind the tasks that were at work or ahead
+// of it, and then for a place. n of busy are ahead of it.
+func (tl *timeline) waited(t Task, n int, until time.Time) {
+	from := t.Scheduled
+	if from.Before(tl.s.Process.CreatedTime) {
+		from = tl.s.Process.CreatedTime // a timer that was imported when it was due
+	}
+	if n > 0 {
+		ahead := tl.busy[n-1]
+		end := ahead.Finished
+		if end.IsZero() || end.After(from) {
+			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: from, To: end, Detail: fmt.Sprintf("%s behind task %d", t.Type, ahead.ID)})
+			from = end
+		}
+	}
+	if from.IsZero() {
+		return // the one ahead still runs
+	}
+	detail := string(t.Type)
+	if until.IsZero() && tl.s.Namespace.Paused {
+		detail += ", the namespace is paused"
+	}
+	tl.add(Span{What: string(process.WaitsForPlace), TaskID: t.ID, From: from, To: until, Detail: detail})
+}
+
+// waits adds what a task does that waits.
+func (tl *timeline) waits(t Task) {
+	s := tl.s
+	tl.backOff(t, t.Attempt+1)
+	held := s.Process.Status == process.StatusSuspended || s.Process.Status == process.StatusError && t.Type != process.TaskRepair
+	switch {
+	case s.timed(&t):
+	case t.WaitsFor == process.WaitsForOperator || held && s.Running == nil:
+		from := t.Scheduled
+		if s.Process.StatusChanged.After(from) {
+			from = s.Process.StatusChanged
+		}
+		tl.add(Span{What: string(process.WaitsForOperator), TaskID: t.ID, From: from, Detail: string(t.Type)})
+	case t.WaitsFor == process.WaitsForConstraint:
+		tl.add(Span{What: string(process.WaitsForConstraint), TaskID: t.ID, From: t.Scheduled, Detail: string(t.Type)})
+	default:
+		tl.waited(t, len(tl.busy), time.Time{})
+	}
+}
+
+// addGaps adds the time in which no task was at work or waited to be. The spans are in order.
+func (tl *timeline) addGaps() {
+	s := tl.s
+	end := s.Now
+	if s.Process.Status.Ended() {
+		end = s.Process.StatusChanged
+	}
+	covered := s.Process.CreatedTime
+	if s.Truncated && len(tl.spans) > 0 {
+		covered = tl.spans[0].From
+	}
+	for _, span := range tl.spans[:len(tl.spans):len(tl.spans)] {
+		if span.From.Sub(covered) >= shortest {
+			tl.spans = append(tl.spans, tl.gap(covered, span.From, span.TaskID))
+		}
+		if span.To.IsZero() {
+			return
+		}
+		if span.To.After(covered) {
+			covered = span.To
+		}
+	}
+	if end.Sub(covered) < shortest {
+		return
+	}
+	last := tl.gap(covered, end, math.MaxInt64)
+	if !s.Process.Status.Ended() {
+		last.To = time.Time{}
+	}
+	tl.spans = append(tl.spans, last)
+}
+
+// gap tells what a process did between two moments; next is the task that ended that, or more than all.
+func (tl *timeline) gap(from, to time.Time, next int64) Span {
+	span := Span{What: Idle, From: from, To: to}
+	status := tl.s.Process.Status
+	failed := tl.lastBefore(from)
+	switch held := next == math.MaxInt64 && (status == process.StatusError || status == process.StatusSuspended); {
+	case held:
+		span.What, span.Detail = string(process.WaitsForOperator), string(status)
+	case failed != nil && failed.Status == process.TaskStatusError:
+		span.What, span.Detail = string(process.WaitsForOperator), fmt.Sprintf("ERROR, since task %d failed", failed.ID)
+	default:
+		if timer := tl.pending(to, next); timer != nil {
+			span.What, span.TaskID, span.Detail = string(process.WaitsForTime), timer.ID, waitName(timer)
+		}
+	}
+	for _, t := range tl.busy {
+		if t.ID == next && t.RetryInterval > 0 && t.Attempt > 1 && span.What != string(process.WaitsForOperator) {
+			span.Detail = fmt.Sprintf("with earlier attempts of task %d, whose times are not kept", t.ID)
+		}
+	}
+	return span
+}
+
+func waitName(t *Task) string {
+	switch {
+	case t.Type == process.TaskInit:
+		return "its start time"
+	case t.TimerName == "":
+		return "the default timer"
+	}
+	return fmt.Sprintf("timer %q", t.TimerName)
+}
+
+// lastBefore is the task that ended last, up to a moment.
+func (tl *timeline) lastBefore(moment time.Time) *Task {
+	var last *Task
+	for n := range tl.busy {
+		t := &tl.busy[n]
+		if !t.Finished.IsZero() && !t.Finished.After(moment) && (last == nil || t.Finished.After(last.Finished)) {
+			last = t
+		}
+	}
+	return last
+}
+
+// pending is the timer, or the start, that a process waited for up to a moment: the soonest that was set before the next task was
+// accepted, and had neither fired nor been cancelled.
+func (tl *timeline) pending(until time.Time, next int64) *Task {
+	var soonest *Task
+	consider := func(t *Task, end time.Time) {
+		waits := t.Type.Timer() || t.Type == process.TaskInit
+		if waits && t.ID <= next && (end.IsZero() || !end.Before(until)) && !t.Scheduled.Before(until.Add(-shortest)) && (soonest == nil || t.Scheduled.Before(soonest.Scheduled)) {
+			soonest = t
+		}
+	}
+	for n := range tl.s.Ended {
+		t := &tl.s.Ended[n]
+		end := t.Running
+		if end.IsZero() {
+			end = t.Finished
+		}
+		consider(t, end)
+	}
+	for n := range tl.s.Waiting {
+		consider(&tl.s.Waiting[n], time.Time{})
+	}
+	if r := tl.s.Running; r != nil {
+		consider(&r.Task, r.Running)
+	}
+	return soonest
+}

@@ -1,0 +1,30 @@
+-- What an explanation of a process is made from, beside the process itself: without payloads, and bounded. ExplainEnded gives the newest tasks that have ended.
+-- name: ExplainEnded :many
+SELECT task_id, task_type, status, attempt, scheduled_time, coalesce(running_time, 'epoch')::timestamptz AS running_time, finished_time,
+       coalesce(retry_interval, interval '0')::interval AS retry_interval, coalesce(timer_name, '')::text AS timer_name,
+       coalesce(failure->>'reason', '')::text AS reason, coalesce(failure->>'message', '')::text AS message
+  FROM tasks WHERE namespace = @namespace AND process_id = @process_id
+ ORDER BY namespace DESC, process_id DESC, task_id DESC LIMIT @lim::int;
+
+-- ExplainWaiting gives the tasks that wait: those that could run before those that wait for their time.
+-- name: ExplainWaiting :many
+SELECT task_id, task_type, waits_for, attempt, scheduled_time, coalesce(retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(timer_name, '')::text AS timer_name, coalesce(failure->>'reason', '')::text AS reason, coalesce(failure->>'message', '')::text AS message
+  FROM schedule WHERE namespace = @namespace AND process_id = @process_id
+ ORDER BY CASE WHEN waits_for = 'time' THEN scheduled_time ELSE 'epoch' END, task_id LIMIT @lim::int;
+
+-- name: ExplainRunning :many
+SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.deadline,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
+       r.node_id, coalesce(n.address, '')::text AS address, coalesce(n.draining, false)::bool AS draining,
+       coalesce(n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond', false)::bool AS alive
+  FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
+ WHERE r.namespace = @namespace AND r.process_id = @process_id;
+
+-- ExplainNodes tells the time, how many tasks of a namespace run (counted to lim), and how many nodes there are to run them.
+-- name: ExplainNodes :one
+SELECT statement_timestamp()::timestamptz AS now,
+       (SELECT count(*) FROM (SELECT 1 FROM running r WHERE r.namespace = @namespace LIMIT @lim::int) x)::int AS running,
+       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond')::int AS nodes,
+       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
+           AND NOT n.draining)::int AS takers;

@@ -1,0 +1,100 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/explain"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// ExplainTasks is how many tasks an explanation looks at: the newest that have ended, and as many that wait.
+const ExplainTasks = 1000
+
+// Explained is what an explanation is made from, all of one moment. Of the namespace it has what stands in the database beside its
+// configuration.
+type Explained struct {
+	Process Process
+	Timers  []Timer
+	State   explain.State
+}
+
+// ReadExplained reads a process and its tasks, or answers process.ErrProcessNotFound. zombieAfter: how long a node lives that does
+// not beat.
+func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter time.Duration) (Explained, error) {
+	var e Explained
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) (err error) {
+		e = Explained{}
+		if e.Process, err = s.q.GetProcess(ctx, tx, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID}); err != nil {
+			return err
+		}
+		if e.Timers, err = s.q.GetTimers(ctx, tx, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID}); err != nil {
+			return err
+		}
+		return s.readTasks(ctx, tx, key, zombieAfter, &e.State)
+	})
+	if err != nil {
+		return e, noRow(mapped("explain "+key.String(), err), process.ErrProcessNotFound)
+	}
+	p := &e.Process
+	e.State.Process = explain.Process{Key: key, Status: p.Status, CreatedTime: p.CreatedTime, StatusChanged: p.StatusChangedTime}
+	if p.Detail != nil {
+		e.State.Process.Detail = *p.Detail
+	}
+	if p.CorruptedBy != nil {
+		e.State.Process.CorruptedBy = *p.CorruptedBy
+	}
+	return e, nil
+}
+
+func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time.Duration, state *explain.State) error {
+	nodes, err := s.q.ExplainNodes(ctx, tx, dbsqlc.ExplainNodesParams{Namespace: key.Namespace, Lim: explain.RunningLimit, ZombieAfterUs: zombieAfter.Microseconds()})
+	if err != nil {
+		return err
+	}
+	state.Now = nodes.Now
+	state.Namespace = explain.Namespace{Running: int(nodes.Running), Nodes: int(nodes.Nodes), Takers: int(nodes.Takers)}
+	ended, err := s.q.ExplainEnded(ctx, tx, dbsqlc.ExplainEndedParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks})
+	if err != nil {
+		return err
+	}
+	for _, r := range ended {
+		t := explain.Task{
+			ID: r.TaskID, Type: r.TaskType, Status: r.Status, Attempt: r.Attempt, Scheduled: r.ScheduledTime, Finished: r.FinishedTime,
+			RetryInterval: r.RetryInterval, TimerName: r.TimerName, Reason: r.Reason, Message: r.Message,
+		}
+		if !r.RunningTime.Equal(epoch) {
+			t.Running = r.RunningTime
+		}
+		state.Ended = append(state.Ended, t)
+	}
+	state.Truncated = len(ended) == ExplainTasks
+	waiting, err := s.q.ExplainWaiting(ctx, tx, dbsqlc.ExplainWaitingParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks})
+	if err != nil {
+		return err
+	}
+	for _, r := range waiting {
+		state.Waiting = append(state.Waiting, explain.Task{
+			ID: r.TaskID, Type: r.TaskType, Status: process.TaskStatusWaiting, WaitsFor: r.WaitsFor, Attempt: r.Attempt, Scheduled: r.ScheduledTime,
+			RetryInterval: r.RetryInterval, TimerName: r.TimerName, Reason: r.Reason, Message: r.Message,
+		})
+	}
+	running, err := s.q.ExplainRunning(ctx, tx, dbsqlc.ExplainRunningParams{Namespace: key.Namespace, ProcessID: key.ProcessID, ZombieAfterUs: zombieAfter.Microseconds()})
+	if err != nil {
+		return err
+	}
+	for _, r := range running {
+		state.Running = &explain.Running{
+			Task: explain.Task{
+				ID: r.TaskID, Type: r.TaskType, Status: process.TaskStatusRunning, Attempt: r.Attempt, Scheduled: r.ScheduledTime, Running: r.RunningTime,
+				RetryInterval: r.RetryInterval, TimerName: r.TimerName,
+			},
+			NodeID: r.NodeID, Address: r.Address, Alive: r.Alive, Draining: r.Draining, Deadline: r.Deadline,
+		}
+	}
+	return nil
+}

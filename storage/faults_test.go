@@ -196,6 +196,25 @@ func TestPoisonFailsAlone(t *testing.T) {
 	b.save(end(c, storage.Failed, broken("plain")))
 }
 
+// Nobody is answered by the results of a flush whose commit fails: they arrive before it does.
+func TestCommitFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	for _, id := range []string{"poison", "good"} {
+		b.process(id)
+	}
+	b.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not at the commit'; END $$`)
+	b.exec(`CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON running DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW WHEN (new.process_id = 'poison') EXECUTE FUNCTION refuse()`)
+	if p, err := s.PrepareCall(call("poison")); err == nil {
+		t.Errorf("the call is %s", p.Outcome)
+	}
+	b.is("poison", "RUNNING e0: INIT FINISHED")
+	p, err := s.PrepareCall(call("good"))
+	equal(t, "another call", must(t, p, err).Outcome, storage.Captured)
+}
+
 // Twins of one key on two nodes: one task. The second sees the first, also where both are on their way at once.
 func TestTwinsOnTwoNodes(t *testing.T) {
 	t.Parallel()

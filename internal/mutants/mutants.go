@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{
 		name: "start-time", breaks: "transactions ask for the time after they have waited for their locks",
 		file: saveResult, old: "CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() +", planted: "CASE WHEN t.timer_after_us >= 0 THEN now() - interval '1 second' +",
-		packages: "./storage ./engine", run: "Timer",
+		packages: "./storage", run: "TimerDelayAndContext",
 	},
 	{
 		name: "error-is-forgotten", breaks: "a task that fails for good leaves its process in ERROR",
@@ -93,7 +93,7 @@ var mutants = []mutant{
 	{
 		name: "answer-before-commit", breaks: "nobody is answered before the commit",
 		file: "storage/replay.go", old: "if closeErr := results.Close(); err == nil {", planted: "if closeErr := results.Close(); err != nil {",
-		packages: "./storage", run: "Connection|Poison|Load",
+		packages: "./storage", run: "CommitFails",
 	},
 	{
 		name: "applied-twice", breaks: "after an ambiguous commit only what was not applied is repeated",

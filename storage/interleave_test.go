@@ -64,6 +64,27 @@ var transactions = []transaction{
 		}
 		return "removed", err
 	}},
+	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
+	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
+	orders("cancel", func(s *storage.Store, id string) (string, error) {
+		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		return fmt.Sprintf("%+v", state), err
+	}),
+}
+
+// orders are an operator's; a refusal is an answer.
+func orders(name string, run func(s *storage.Store, id string) (string, error)) transaction {
+	return transaction{name, false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
+		answer, err := run(s, id)
+		var status *process.WrongStatusError
+		if errors.As(err, &status) {
+			return fmt.Sprintf("refused in %s", status.Status), nil
+		}
+		if errors.Is(err, process.ErrProcessNotFound) {
+			return "not found", nil
+		}
+		return answer, err
+	}}
 }
 
 // situations are the processes that two transactions meet in.
@@ -85,6 +106,23 @@ var situations = []struct {
 	{"at work by key", func(b *bench, id string) *storage.Claim { b.process(id); return b.claim(id, keyed("k", "x")) }},
 	{"new", func(b *bench, id string) *storage.Claim { return b.start(id) }},
 	{"broken", func(b *bench, id string) *storage.Claim { b.wreck(id, timer(time.Hour)); return nil }},
+	{"suspended, a call waits", func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour))
+		c := b.claim(id)
+		b.call(id)
+		if err := b.SuspendProcess(key(id), ""); err != nil {
+			b.t.Fatal(err)
+		}
+		return c
+	}},
+	{"to be cancelled", func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour))
+		c := b.claim(id)
+		b.call(id)
+		state, err := b.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		must(b.t, state, err)
+		return c
+	}},
 	{"in repair", func(b *bench, id string) *storage.Claim { b.wreck(id, timer(time.Hour)); return b.repair(id).Claim }},
 }
 

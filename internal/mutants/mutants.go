@@ -62,7 +62,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "error-is-forgotten", breaks: "a task that fails for good leaves its process in ERROR",
-		file: saveResult, old: "WHEN 'fail' THEN 'ERROR' WHEN 'complete'", planted: "WHEN 'fail' THEN 'RUNNING' WHEN 'complete'",
+		file: saveResult, old: "p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "p.cancelling THEN 'CANCELLED' ELSE 'RUNNING' END",
 		packages: "./storage", run: "Save",
 	},
 	{

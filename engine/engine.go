@@ -32,12 +32,14 @@ type Engine struct {
 	inFlight atomic.Int64
 	draining atomic.Bool
 	drained  chan struct{} // closed when the drain begins
-	lastBeat atomic.Int64  // when the node last beat, in nanoseconds since started
-	touched  atomic.Int64  // since when it has beaten without a gap, likewise
-	started  time.Time
-	crew     crew
-	doubt    atomic.Int64 // until when the collector looks out for claims whose answer was lost, likewise
-	removals atomic.Bool  // a process was removed since the collector looked: its history may be left
+
+	drainOnce sync.Once
+	lastBeat  atomic.Int64 // when the node last beat, in nanoseconds since started
+	touched   atomic.Int64 // since when it has beaten without a gap, likewise
+	started   time.Time
+	crew      crew
+	doubt     atomic.Int64 // until when the collector looks out for claims whose answer was lost, likewise
+	removals  atomic.Bool  // a process was removed since the collector looked: its history may be left
 
 	doing     context.Context // of attempts; ends when the drain is over
 	stopDoing context.CancelFunc
@@ -64,7 +66,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Run takes and does tasks until ctx ends. Then it drains: it takes nothing new, lets what runs come to its end, gives back what
+// Run takes and does tasks until ctx ends, or an operator asks the node to drain (it takes nothing new then, and waits for ctx). At
+// the end it drains: it takes nothing new, lets what runs come to its end, gives back what
 // has not after DrainTimeout, and returns nil.
 func (e *Engine) Run(ctx context.Context) error {
 	taking, stopTaking := context.WithCancel(ctx)
@@ -78,11 +81,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
-	<-ctx.Done()
-	e.log.Info("draining", "running", e.attempts.count())
-	e.draining.Store(true)
-	close(e.drained)
-	e.crew.refuse()
+	select {
+	case <-ctx.Done():
+	case <-e.drained: // an operator has asked for it
+		stopTaking()
+		e.awaitIdle(ctx)
+		<-ctx.Done()
+	}
+	e.beginDrain()
 	err := takers.Wait()
 	e.drain()
 	e.messages.finish()
@@ -95,6 +101,25 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.log.Warn("node row stays behind", "error", deleteErr)
 	}
 	return err
+}
+
+// beginDrain has the node take nothing new. What runs comes to its end.
+func (e *Engine) beginDrain() {
+	e.drainOnce.Do(func() {
+		e.log.Info("draining", "running", e.attempts.count())
+		e.draining.Store(true)
+		close(e.drained)
+		e.crew.refuse()
+	})
+}
+
+// awaitIdle tells the log when nothing runs any more on a node that was asked to drain.
+func (e *Engine) awaitIdle(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-e.crew.idle():
+		e.log.Info("drained: nothing runs on this node any more, and it can be stopped")
+	}
 }
 
 const (

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -50,4 +51,34 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 		response.NextTime = timestamppb.New(said.NextTime)
 	}
 	return response, nil
+}
+
+// ListNodes lists the nodes that the database knows, the dead ones too for an hour. A node that drains answers as well.
+func (e *Engine) ListNodes(ctx context.Context) ([]*progressorv1.Node, error) {
+	rows, err := e.store.ListNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]*progressorv1.Node, len(rows))
+	for n := range rows {
+		nodes[n] = wire.Node(&rows[n])
+	}
+	return nodes, nil
+}
+
+// DrainNode has a node take nothing new and end what it runs. It is asked by its row, and looks there with its next heartbeat; until
+// it is stopped it stays as it is then.
+func (e *Engine) DrainNode(ctx context.Context, nodeID string, _ process.Actor) (*progressorv1.Node, error) {
+	id, err := strconv.ParseInt(nodeID, 10, 64)
+	if err != nil {
+		return nil, &process.InvalidError{Field: "node_id", Message: "must be a number, as ListNodes shows it"}
+	}
+	row, err := e.store.DrainNode(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("node %d: %w", id, err)
+	}
+	if id == e.store.NodeID() {
+		e.beginDrain()
+	}
+	return wire.Node(&row), nil
 }

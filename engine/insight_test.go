@@ -80,7 +80,9 @@ func TestExplainProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := look(t, dsn)
-	eventually(t, "it is to be tried again", func() bool { return rows.count(t, "SELECT count(*) FROM schedule WHERE retry_interval IS NOT NULL") == 1 })
+	eventually(t, "it is to be tried again", func() bool {
+		return rows.count(t, "SELECT count(*) FROM schedule WHERE retry_interval IS NOT NULL") == 1
+	})
 	n.explains(t, "retried", forTime, "failed its attempt 1 of 4 (busy: come again)", "Attempt 2 of task")
 	taskError(t, (<-n.calling("broken", "fail")).err)
 	e := n.explains(t, "broken", forOperator, "(CALL) failed for good", "progressor repair ns broken --simple")

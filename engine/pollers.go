@@ -129,7 +129,7 @@ type rooms struct {
 // heartbeat takes nothing.
 func (e *Engine) rooms(take func(*places, int) int) *rooms {
 	r := &rooms{engine: e}
-	if !e.inTouch() {
+	if !e.inTouch() || e.draining.Load() {
 		return r
 	}
 	for _, ns := range e.registry.all() {

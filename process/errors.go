@@ -11,6 +11,7 @@ var (
 	ErrNamespaceNotFound   = errors.New("namespace not found")
 	ErrProcessNotFound     = errors.New("process not found")
 	ErrTaskNotFound        = errors.New("task not found")
+	ErrNodeNotFound        = errors.New("node not found")
 	ErrProcessExists       = errors.New("process exists already")
 	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")

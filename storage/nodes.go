@@ -21,13 +21,13 @@ func (s *Store) RegisterNode(ctx context.Context, address, version string) (int6
 	return id, nil
 }
 
-// Beat keeps the node alive. process.ErrFenced: it was buried, and needs a new identity.
-func (s *Store) Beat(ctx context.Context, draining bool) error {
-	_, err := s.q.Beat(ctx, s.kept, dbsqlc.BeatParams{NodeID: s.nodeID.Load(), Draining: draining})
+// Beat keeps the node alive. drain: an operator asks it to drain. process.ErrFenced: it was buried, and needs a new identity.
+func (s *Store) Beat(ctx context.Context, draining bool) (drain bool, err error) {
+	drain, err = s.q.Beat(ctx, s.kept, dbsqlc.BeatParams{NodeID: s.nodeID.Load(), Draining: draining})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return process.ErrFenced
+		return false, process.ErrFenced
 	}
-	return mapped("beat", err)
+	return drain, mapped("beat", err)
 }
 
 // DeleteNode takes the node's row away, at the end of an orderly stop.
@@ -44,6 +44,12 @@ func (s *Store) BuryNodes(ctx context.Context) error {
 func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
 	rows, err := s.q.ListNodes(ctx, s.general)
 	return rows, mapped("list nodes", err)
+}
+
+// DrainNode asks a node to drain, or answers process.ErrNodeNotFound.
+func (s *Store) DrainNode(ctx context.Context, nodeID int64) (Node, error) {
+	row, err := s.q.DrainNode(ctx, s.general, nodeID)
+	return Node(row), noRow(mapped("drain node", err), process.ErrNodeNotFound)
 }
 
 // NodeID is the identity of this node.

@@ -31,8 +31,8 @@ type (
 	Timer = dbsqlc.GetTimersRow
 	// Namespace is a row of namespaces.
 	Namespace = dbsqlc.Namespace
-	// Node is a row of nodes.
-	Node = dbsqlc.Node
+	// Node is a row of nodes, with how many tasks it runs.
+	Node = dbsqlc.ListNodesRow
 	// Request is a row of requests.
 	Request = dbsqlc.Request
 	// Claim is a task that was handed to this node to run, with its process as it was at that moment.

@@ -4,6 +4,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -92,6 +93,14 @@ func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
 	}
 	m.Rejection, err = Rejection(t.Rejection)
 	return m, err
+}
+
+// Node is a node as operators see it.
+func Node(n *storage.Node) *progressorv1.Node {
+	return &progressorv1.Node{
+		NodeId: strconv.FormatInt(n.NodeID, 10), Address: n.Address, Version: n.Version, StartedTime: timestamppb.New(n.StartedTime),
+		BeatTime: timestamppb.New(n.BeatTime), Running: n.Running, Draining: n.Draining,
+	}
 }
 
 // Events are events as clients and processors see them.

@@ -41,6 +41,7 @@ type commands struct {
 	Put     putCmd     `cmd:"" group:"process" help:"Import a process with its history."`
 	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
+	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
 
 	Completion completionCmd `cmd:"" group:"other" help:"Print a completion script for a shell."`

@@ -18,3 +18,21 @@ type insights struct {
 func (s *insights) ExplainProcess(ctx context.Context, r *progressorv1.ExplainProcessRequest) (*progressorv1.ExplainProcessResponse, error) {
 	return s.engine.ExplainProcess(ctx, keyOf(r))
 }
+
+// ListNodes lists the nodes.
+func (s *insights) ListNodes(ctx context.Context, _ *progressorv1.ListNodesRequest) (*progressorv1.ListNodesResponse, error) {
+	nodes, err := s.engine.ListNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListNodesResponse{Nodes: nodes}, nil
+}
+
+// DrainNode makes a node take nothing new and end what it runs.
+func (s *insights) DrainNode(ctx context.Context, r *progressorv1.DrainNodeRequest) (*progressorv1.DrainNodeResponse, error) {
+	node, err := s.engine.DrainNode(ctx, r.GetNodeId(), actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.DrainNodeResponse{Node: node}, nil
+}

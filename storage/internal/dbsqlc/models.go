@@ -25,22 +25,6 @@ type Namespace struct {
 	UpdatedTime time.Time
 }
 
-// Engines that run on this database. A node that has not beaten for 10 s (setting) is dead, and what it ran is a zombie.
-type Node struct {
-	// Identity of one run of an engine; a restart takes a new one. running.node_id refers to it.
-	NodeID int64
-	// Where the node listens, as it was told by --engine.address.
-	Address string
-	// Version of the program that runs.
-	Version string
-	// When the node came up.
-	StartedTime time.Time
-	// Last heartbeat, by the clock of the database. One every three tenths of --engine.zombie-after.
-	BeatTime time.Time
-	// true: the node is stopping; it ends what it runs and takes nothing new.
-	Draining bool
-}
-
 // Idempotent requests: who repeats one gets the answer of its task. Outlives the process.
 type Request struct {
 	// First 16 bytes of SHA-256 over namespace, process_id (empty where the engine chose it) and idempotency key, each with its length.

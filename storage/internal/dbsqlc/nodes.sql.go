@@ -7,10 +7,12 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const beat = `-- name: Beat :one
-UPDATE nodes SET beat_time = statement_timestamp(), draining = $1 WHERE node_id = $2 RETURNING node_id
+UPDATE nodes SET beat_time = statement_timestamp(), draining = $1::bool OR drain_requested_time IS NOT NULL WHERE node_id = $2
+RETURNING (drain_requested_time IS NOT NULL)::bool AS drain
 `
 
 type BeatParams struct {
@@ -18,12 +20,12 @@ type BeatParams struct {
 	NodeID   int64
 }
 
-// Beat keeps a node alive; no row: another has buried it, and it must take a new identity.
-func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (int64, error) {
+// Beat keeps a node alive, and tells whether it was asked to drain; no row: another has buried it, and it must take a new identity.
+func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, error) {
 	row := db.QueryRow(ctx, beat, arg.Draining, arg.NodeID)
-	var node_id int64
-	err := row.Scan(&node_id)
-	return node_id, err
+	var drain bool
+	err := row.Scan(&drain)
+	return drain, err
 }
 
 const buryNodes = `-- name: BuryNodes :exec
@@ -46,6 +48,38 @@ func (q *Queries) DeleteNode(ctx context.Context, db DBTX, nodeID int64) error {
 	return err
 }
 
+const drainNode = `-- name: DrainNode :one
+UPDATE nodes n SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()), draining = true WHERE n.node_id = $1
+RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
+          (SELECT count(*) FROM running r WHERE r.node_id = $1)::int AS running
+`
+
+type DrainNodeRow struct {
+	NodeID      int64
+	Address     string
+	Version     string
+	StartedTime time.Time
+	BeatTime    time.Time
+	Draining    bool
+	Running     int32
+}
+
+// DrainNode asks a node to drain; a second request changes nothing.
+func (q *Queries) DrainNode(ctx context.Context, db DBTX, nodeID int64) (DrainNodeRow, error) {
+	row := db.QueryRow(ctx, drainNode, nodeID)
+	var i DrainNodeRow
+	err := row.Scan(
+		&i.NodeID,
+		&i.Address,
+		&i.Version,
+		&i.StartedTime,
+		&i.BeatTime,
+		&i.Draining,
+		&i.Running,
+	)
+	return i, err
+}
+
 const insertNode = `-- name: InsertNode :one
 INSERT INTO nodes (address, version) VALUES ($1, $2) RETURNING node_id
 `
@@ -63,18 +97,31 @@ func (q *Queries) InsertNode(ctx context.Context, db DBTX, arg InsertNodeParams)
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT node_id, address, version, started_time, beat_time, draining FROM nodes ORDER BY node_id
+SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, coalesce(r.running, 0)::int AS running
+  FROM nodes n LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) r ON r.node_id = n.node_id
+ ORDER BY n.node_id
 `
 
-func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]Node, error) {
+type ListNodesRow struct {
+	NodeID      int64
+	Address     string
+	Version     string
+	StartedTime time.Time
+	BeatTime    time.Time
+	Draining    bool
+	Running     int32
+}
+
+// ListNodes lists the nodes with what they run; running is small.
+func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]ListNodesRow, error) {
 	rows, err := db.Query(ctx, listNodes)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Node
+	var items []ListNodesRow
 	for rows.Next() {
-		var i Node
+		var i ListNodesRow
 		if err := rows.Scan(
 			&i.NodeID,
 			&i.Address,
@@ -82,6 +129,7 @@ func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]Node, error) {
 			&i.StartedTime,
 			&i.BeatTime,
 			&i.Draining,
+			&i.Running,
 		); err != nil {
 			return nil, err
 		}

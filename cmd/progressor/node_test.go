@@ -1,0 +1,46 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// One of two engines is drained by way of the other: it turns unready, and its list shows it.
+func TestNodesOnTheEngine(t *testing.T) {
+	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t), "PROGRESSOR_ENGINE_ZOMBIE_AFTER": "1s"}
+	one := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.address", "one:1")
+	two := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.address", "two:1")
+	out := two.client.ok(t, "node", "list")
+	wantLines(t, out, "NODE  ADDRESS  VERSION", "one:1", "two:1")
+	number, _, _ := strings.Cut(strings.TrimSpace(strings.SplitN(out, "\n", 3)[1]), " ")
+	wantLines(t, two.client.ok(t, "node", "drain", number), "one:1", "yes")
+	unready := func() bool {
+		code, body := fetch(t, one.url+"/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "draining")
+	}
+	end, look := time.After(daemonWait), time.NewTicker(20*time.Millisecond)
+	defer look.Stop()
+	for !unready() {
+		select {
+		case <-look.C:
+		case <-end:
+			t.Fatal("it does not drain")
+		}
+	}
+	wantLines(t, one.client.ok(t, "node", "list"), "two:1") // it answers whoever looks for it
+	if code, _ := fetch(t, two.url+"/readyz"); code != http.StatusOK {
+		t.Errorf("the other one: %d", code)
+	}
+	if r := two.client.run(t, "node", "drain", "99"); r.code != exitNotFound || !strings.Contains(r.stderr, "node not found") {
+		t.Errorf("%+v", r)
+	}
+	if r := two.client.run(t, "node", "drain", "x"); r.code != exitUsage || !strings.Contains(r.stderr, "node_id") {
+		t.Errorf("%+v", r)
+	}
+	one.stop(t)
+	two.stop(t)
+}

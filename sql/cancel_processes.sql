@@ -25,7 +25,14 @@ up AS (
          attention = CASE WHEN i.ends THEN 'CANCELLED' ELSE p.attention END,
          attention_time = CASE WHEN i.ends THEN statement_timestamp() ELSE p.attention_time END,
          detail = CASE WHEN NOT i.ends THEN p.detail END, corrupted_by = CASE WHEN NOT i.ends THEN p.corrupted_by END
-    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND (i.ends OR i.asks AND i.n = 1)),
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND (i.ends OR i.asks AND i.n = 1)
+  RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS new_status,
+            (CASE WHEN NOT i.ends OR i.status = 'INIT' THEN 'RUNNING' ELSE i.status::text END)::process_status AS old_status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
+   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 -- Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 -- SaveResult.)
 be AS (

@@ -10,7 +10,13 @@ WITH x AS MATERIALIZED (
     SELECT p.namespace, p.process_id FROM processes p
      WHERE p.namespace COLLATE "POSIX" = n.namespace AND p.attention = a.status AND p.removed_time IS NULL
        AND p.attention_time < statement_timestamp() - n.retention_us * interval '1 microsecond'
-     ORDER BY p.attention_time LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d)
-UPDATE processes p SET removed_time = statement_timestamp()
-  FROM x WHERE p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
-RETURNING p.namespace, p.process_id;
+     ORDER BY p.attention_time LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d),
+up AS (
+  UPDATE processes p SET removed_time = statement_timestamp()
+    FROM x WHERE p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
+  RETURNING p.namespace, p.process_id, p.attention AS status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, up.status, -count(*) FROM up GROUP BY up.namespace, up.status ORDER BY up.namespace, up.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
+SELECT up.namespace, up.process_id FROM up;

@@ -172,7 +172,13 @@ UNION ALL
 -- held_has_reason: a message is held only as long as its process is SUSPENDED or in ERROR.
 SELECT 'held_has_reason', m.namespace, m.process_id, format('message %s is held for a process that is %s', m.message_id, coalesce(p.status::text, 'gone'))
   FROM messages m LEFT JOIN processes p ON p.namespace = m.namespace AND p.process_id = m.process_id AND p.removed_time IS NULL
- WHERE m.held AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE)
+ WHERE m.held AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE
+UNION ALL
+-- counts_agree: what the lanes have counted is how many processes there are. It is about a namespace, and names no process.
+SELECT 'counts_agree', namespace, '', format('%s processes in %s, counted %s', sum(there), status, sum(counted))
+  FROM (SELECT namespace, coalesce(attention, 'RUNNING') AS status, 1 AS there, 0 AS counted FROM processes WHERE removed_time IS NULL
+        UNION ALL SELECT namespace, status, 0, n FROM status_counts) x
+ GROUP BY namespace, status HAVING sum(there) <> sum(counted))
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
 
 -- CountLooked tells how many rows each invariant of FindViolations has to look at: one that looked at none proves nothing.
@@ -208,6 +214,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'task_is_sound', (SELECT n FROM ended)
   UNION ALL SELECT 'retry_is_sound', (SELECT count(*) FROM waiting WHERE attempt > 0)
   UNION ALL SELECT 'one_timer_a_name', (SELECT count(*) FROM waiting WHERE timer_name IS NOT NULL)
+  UNION ALL SELECT 'counts_agree', (SELECT count(*) FROM status_counts)
   UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)
   UNION ALL SELECT 'end_is_told', (SELECT count(*) FROM parents)
   UNION ALL SELECT 'held_has_reason', (SELECT count(*) FROM messages WHERE held)) x;

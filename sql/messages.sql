@@ -86,6 +86,10 @@ p AS (
   SELECT namespace, process_id, 'INIT', metadata, statement_timestamp(), statement_timestamp()
     FROM a WHERE first AND known ORDER BY namespace, process_id
   ON CONFLICT DO NOTHING RETURNING namespace, process_id),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
   SELECT a.*, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM a),
 sch AS (
@@ -151,6 +155,52 @@ SELECT a.namespace, a.process_id, a.kind::text AS kind,
   FROM a
 UNION ALL
 SELECT h.namespace, h.process_id, h.kind::text, 'held', false FROM h;
+
+-- DeliverCancels takes the cancels that are first in line for their targets, and asks these to end as CancelProcesses does. It follows
+-- DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR.
+-- outcome: delivered (also where a cancel is under way already), not_found, ended. more: there may be more of them, or of another kind.
+-- name: DeliverCancels :many
+WITH w AS MATERIALIZED (
+  SELECT k.namespace, k.process_id, m.message_id, m.more
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
+   CROSS JOIN LATERAL (
+     SELECT v.message_id, bool_and(v.kind = 'cancel') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
+            count(*) OVER () = @lim::int OR NOT bool_and(v.kind = 'cancel') OVER () AS more
+       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+              ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m
+   WHERE m.leading),
+m AS (
+  DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
+  RETURNING m.*),
+a AS MATERIALIZED (
+  SELECT m.*, p.status, r.task_id IS NOT NULL AS busy,
+         coalesce(p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL, false)
+         AND row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS asks,
+         coalesce(p.status IN ('INIT', 'RUNNING'), false) AS delivered,
+         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
+    FROM m
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
+    LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id),
+up AS (
+  UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
+         cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(a.reason, '') ELSE p.cancel_reason END,
+         cancel_deadline = statement_timestamp() + (@grace_us::bigint) * interval '1 microsecond'
+    FROM a WHERE p.namespace = ANY (ARRAY[a.namespace]) AND p.process_id = a.process_id AND a.asks),
+be AS (
+  UPDATE schedule s SET waits_for = 'process'
+    FROM a WHERE a.asks AND a.status = 'RUNNING' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.waits_for::text = 'place'),
+ct AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
+  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM a WHERE asks),
+dead AS (
+  INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, reason)
+  SELECT message_id, kind, CASE WHEN status IS NULL THEN 'not_found' ELSE 'ended' END, namespace, process_id, sender_namespace, sender_process_id,
+         sender_task_id, created_time, statement_timestamp(), reason
+    FROM a WHERE NOT delivered)
+SELECT a.namespace, a.process_id, a.kind::text AS kind,
+       (CASE WHEN a.delivered THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more
+  FROM a;
 
 -- SearchMessages finds the targets of messages that nobody has delivered: those of SQL functions at once, those of processes once they
 -- are older than what their own node needs for them. Rows that are being delivered are passed over. (held IS NOT TRUE is what the

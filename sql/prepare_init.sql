@@ -19,6 +19,10 @@ p AS (
   SELECT namespace, process_id, 'INIT', kind, NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()
     FROM i WHERE twin_task_id IS NULL ORDER BY namespace, process_id
   ON CONFLICT DO NOTHING RETURNING namespace, process_id),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 -- The row comparison stays a hashed subplan: a join of two CTEs would be a nested loop here, and grow with the square.
 c AS MATERIALIZED (
   SELECT i.*, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),

@@ -19,6 +19,10 @@ WITH p AS (
           CASE WHEN @status::process_status <> 'RUNNING' THEN statement_timestamp() END,
           CASE WHEN @status::process_status = 'ERROR' THEN NULLIF(@detail::text, '') END, CASE WHEN @status::process_status = 'ERROR' THEN 0 END, cardinality(@event_payloads::bytea[]), @aux_state, NULLIF(@metadata::text, '')::jsonb)
   ON CONFLICT DO NOTHING RETURNING *),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT p.namespace, coalesce(p.attention, 'RUNNING'), 1 FROM p
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
   SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload

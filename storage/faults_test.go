@@ -109,6 +109,7 @@ func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	p, err := prepared()
 	equal(t, "the call", []any{must(t, p, err).Outcome, p.Status}, []any{storage.Refused, process.StatusSuspended})
 	b.is("p", "SUSPENDED e0: INIT FINISHED")
+	b.recount()
 }
 
 // A session of somebody else that holds a process costs the requests to that process alone. A result for it comes again by itself.
@@ -275,6 +276,7 @@ func TestTwinOfAStartUnderWay(t *testing.T) {
 	}
 	p, err := twin()
 	equal(t, "the twin", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, 1000})
+	b.recount()
 }
 
 // Instants are the database's, in whatever zone its sessions are; the far ends of time are timers like others.

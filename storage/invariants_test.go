@@ -69,6 +69,8 @@ var planted = []struct{ invariant, process, sql string }{
 	{"task_is_sound", "broken", `UPDATE tasks SET rejection = '{}' WHERE process_id = $1`},
 	{"retry_is_sound", "retries", `UPDATE schedule SET fencing_token = NULL WHERE process_id = $1`},
 	{"one_timer_a_name", "timers", `UPDATE schedule SET timer_name = '' WHERE process_id = $1`},
+	{"counts_agree", "", `UPDATE status_counts SET n = n + 1 WHERE namespace = 'shop' AND status = 'ERROR' AND $1::text = ''`},
+	{"counts_agree", "", `DELETE FROM processes WHERE process_id = 'idle' || $1::text`},
 	{"request_has_answer", "idle", `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 		VALUES (gen_random_uuid(), 'shop', $1, 1000000, '', now())`},
 	{"end_is_told", "child", `UPDATE processes SET status = 'COMPLETED', attention = 'COMPLETED', attention_time = status_changed_time WHERE process_id = $1`},

@@ -290,6 +290,10 @@ func (l *lane) connect() error {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
+	if _, err := l.store.q.TakeLane(ctx, conn, laneLocks); err != nil {
+		_ = conn.Close(ctx)
+		return fmt.Errorf("lane %d: connect: %w", l.number, err)
+	}
 	l.conn, l.pid = conn, conn.PgConn().PID()
 	return nil
 }

@@ -104,6 +104,7 @@ func TestStartMeetsAStart(t *testing.T) {
 	}
 	b.deliver("p") // a machine so slow that the lane did not wait for it
 	b.is("p", "INIT e0: INIT waits for place#0, NOTIFY waits for process#0")
+	b.recount()
 }
 
 // The start of a process that is being removed waits until that is gone.

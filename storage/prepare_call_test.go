@@ -31,6 +31,7 @@ func TestCallIsRefused(t *testing.T) {
 	equal(t, "of an ended process", []any{b.call("ended").Outcome, b.call("ended").Status}, []any{storage.Refused, process.StatusCompleted})
 	b.process("held")
 	b.exec(`UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', attention = 'SUSPENDED', attention_time = status_changed_time WHERE process_id = 'held'`)
+	b.recount()
 	equal(t, "of a suspended process", b.call("held", keyed("k", "x")).Outcome, storage.Refused)
 	equal(t, "tasks that wait or run", ask[int](b, "SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)"), 0)
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)

@@ -63,6 +63,9 @@ func saveStages(s *Store, items []*saveItem) []stage {
 	if len(b.retry.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RetryTasks(ctx, db, b.retry) })
 	}
+	if len(b.count.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.CountResults(ctx, db, b.count) })
+	}
 	stages = append(stages, b.save)
 	if len(b.cancel.Namespaces) > 0 {
 		stages = append(stages, b.cancelScheduled)
@@ -80,6 +83,7 @@ type saveBatch struct {
 	drop    dbsqlc.DropTimersParams
 	set     dbsqlc.SetTimersParams
 	check   dbsqlc.CheckTimersParams
+	count   dbsqlc.CountResultsParams
 	cancel  dbsqlc.CancelScheduledParams
 }
 
@@ -103,6 +107,13 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
 	b.addTimers(c)
 	b.addEvents(ord, c)
+	if c.changesStatus() {
+		b.count.Namespaces = append(b.count.Namespaces, c.Key.Namespace)
+		b.count.ProcessIds = append(b.count.ProcessIds, c.Key.ProcessID)
+		b.count.TaskIds = append(b.count.TaskIds, c.TaskID)
+		b.count.FencingTokens = append(b.count.FencingTokens, c.FencingToken)
+		b.count.Outcomes = append(b.count.Outcomes, string(c.Outcome))
+	}
 	switch c.Outcome {
 	case Retry:
 		b.addRetry(c)

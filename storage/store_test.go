@@ -36,6 +36,12 @@ func newBench(t testing.TB, with ...storagetest.Option) *bench {
 	return &bench{Store: open(t, dsn, storage.Config{}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
 }
 
+// recount follows SQL of the test's own that makes or changes processes.
+func (b *bench) recount() {
+	b.t.Helper()
+	storagetest.Recount(b.t, b.db)
+}
+
 // open makes a store and registers it as a node.
 func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 	t.Helper()

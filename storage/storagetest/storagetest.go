@@ -162,6 +162,20 @@ func Invariants(t testing.TB, dsn string) {
 	}
 }
 
+// Recount is for tests that make, change or delete processes by SQL of their own: it counts the processes of the database as they are.
+// Nothing may be at work meanwhile.
+func Recount(t testing.TB, db storage.DB) {
+	t.Helper()
+	for _, sql := range []string{
+		`DELETE FROM status_counts`,
+		`INSERT INTO status_counts (namespace, status, n) SELECT namespace, coalesce(attention, 'RUNNING'), count(*) FROM processes WHERE removed_time IS NULL GROUP BY 1, 2`,
+	} {
+		if _, err := db.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("storagetest: count the processes: %v", err)
+		}
+	}
+}
+
 func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {

@@ -17,6 +17,9 @@ SELECT e.namespace, e.process_id, number, e.task_id, e.attempt, e."timestamp", $
 	fillOtherProcesses = `
 INSERT INTO processes (namespace, process_id, status, previous_status, last_event_id, aux_state)
 SELECT $1, 'p-' || substr(md5(n::text), 1, 16), 'RUNNING', 'INIT', $4::bigint, $5 FROM generate_series($2::bigint, $3::bigint) AS n`
+	fillOtherCounts = `
+INSERT INTO status_counts (namespace, status, n) VALUES ($1, 'RUNNING', $2)
+ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`
 	fillOtherTasks = `
 INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, args, response)
 SELECT $1, 'p-' || substr(md5(n::text), 1, 16), $4::bigint + n * $5::bigint + k, (CASE k WHEN 1 THEN 'INIT' ELSE 'CALL' END)::task_type, 'FINISHED', 1,
@@ -66,6 +69,7 @@ func (d *scratch) addOthers(ctx context.Context, processes, perProcess int, p pa
 		end := min(done+fillChunk, processes) - 1
 		statements := []statement{
 			{fillOtherProcesses, []any{namespaceName, done, end, perProcess, p.state}},
+			{fillOtherCounts, []any{namespaceName, end - done + 1}},
 			{fillOtherTasks, []any{namespaceName, done, end, first, perProcess, p.args, p.response}},
 			{fillOtherEvents, []any{namespaceName, done, end, first, perProcess, p.event}},
 		}

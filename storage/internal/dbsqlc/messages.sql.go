@@ -10,6 +10,99 @@ import (
 	"time"
 )
 
+const deliverCancels = `-- name: DeliverCancels :many
+WITH w AS MATERIALIZED (
+  SELECT k.namespace, k.process_id, m.message_id, m.more
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
+   CROSS JOIN LATERAL (
+     SELECT v.message_id, bool_and(v.kind = 'cancel') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
+            count(*) OVER () = $3::int OR NOT bool_and(v.kind = 'cancel') OVER () AS more
+       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+              ORDER BY s.namespace, s.process_id, s.message_id LIMIT $3::int) v) m
+   WHERE m.leading),
+m AS (
+  DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
+  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child),
+a AS MATERIALIZED (
+  SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, p.status, r.task_id IS NOT NULL AS busy,
+         coalesce(p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL, false)
+         AND row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS asks,
+         coalesce(p.status IN ('INIT', 'RUNNING'), false) AS delivered,
+         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
+    FROM m
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
+    LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id),
+up AS (
+  UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
+         cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(a.reason, '') ELSE p.cancel_reason END,
+         cancel_deadline = statement_timestamp() + ($4::bigint) * interval '1 microsecond'
+    FROM a WHERE p.namespace = ANY (ARRAY[a.namespace]) AND p.process_id = a.process_id AND a.asks),
+be AS (
+  UPDATE schedule s SET waits_for = 'process'
+    FROM a WHERE a.asks AND a.status = 'RUNNING' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.waits_for::text = 'place'),
+ct AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
+  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM a WHERE asks),
+dead AS (
+  INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, reason)
+  SELECT message_id, kind, CASE WHEN status IS NULL THEN 'not_found' ELSE 'ended' END, namespace, process_id, sender_namespace, sender_process_id,
+         sender_task_id, created_time, statement_timestamp(), reason
+    FROM a WHERE NOT delivered)
+SELECT a.namespace, a.process_id, a.kind::text AS kind,
+       (CASE WHEN a.delivered THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more
+  FROM a
+`
+
+type DeliverCancelsParams struct {
+	Namespaces []string
+	ProcessIds []string
+	Lim        int32
+	GraceUs    int64
+}
+
+type DeliverCancelsRow struct {
+	Namespace string
+	ProcessID string
+	Kind      string
+	Outcome   string
+	More      bool
+}
+
+// DeliverCancels takes the cancels that are first in line for their targets, and asks these to end as CancelProcesses does. It follows
+// DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR.
+// outcome: delivered (also where a cancel is under way already), not_found, ended. more: there may be more of them, or of another kind.
+func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancelsParams) ([]DeliverCancelsRow, error) {
+	rows, err := db.Query(ctx, deliverCancels,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Lim,
+		arg.GraceUs,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliverCancelsRow
+	for rows.Next() {
+		var i DeliverCancelsRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.ProcessID,
+			&i.Kind,
+			&i.Outcome,
+			&i.More,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deliverNotifies = `-- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds, m.message_id, m.leading, m.more
@@ -122,6 +215,10 @@ p AS (
   SELECT namespace, process_id, 'INIT', metadata, statement_timestamp(), statement_timestamp()
     FROM a WHERE first AND known ORDER BY namespace, process_id
   ON CONFLICT DO NOTHING RETURNING namespace, process_id),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
   SELECT a.namespace, a.process_id, a.message_id, a.kind, a.held, a.sender_namespace, a.sender_process_id, a.sender_task_id, a.created_time, a.start_time, a.reason, a.args, a.metadata, a.notify_parent_args, a.child, a.task_id, a.first, a.known, a.later, a.more, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM a),
 sch AS (

@@ -30,6 +30,10 @@ p AS (
   SELECT namespace, process_id, 'INIT', kind, NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()
     FROM i WHERE twin_task_id IS NULL ORDER BY namespace, process_id
   ON CONFLICT DO NOTHING RETURNING namespace, process_id),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
   SELECT i.ord, i.namespace, i.process_id, i.kind, i.args, i.context, i.metadata, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.priority, i.start_time, i.capture, i.step_timeout_us, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.fencing_token, i.scheduled_time, i.captures, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),
 run AS (

@@ -121,6 +121,10 @@ WITH p AS (
           CASE WHEN $3::process_status <> 'RUNNING' THEN statement_timestamp() END,
           CASE WHEN $3::process_status = 'ERROR' THEN NULLIF($4::text, '') END, CASE WHEN $3::process_status = 'ERROR' THEN 0 END, cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
   ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT p.namespace, coalesce(p.attention, 'RUNNING'), 1 FROM p
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
   SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload

@@ -112,7 +112,12 @@ WITH i AS MATERIALIZED (
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (
-  UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id),
+  UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
+  RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, up.status, -count(*) FROM up GROUP BY up.namespace, up.status ORDER BY up.namespace, up.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 dr AS (
   DELETE FROM running r USING i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id),
 ds AS (

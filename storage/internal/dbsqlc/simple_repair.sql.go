@@ -35,7 +35,13 @@ t AS MATERIALIZED (
 up AS (
   UPDATE processes p SET status = 'RUNNING', previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = NULL, attention_time = NULL, detail = NULL, corrupted_by = NULL
-    FROM ok WHERE p.namespace = ok.namespace AND p.process_id = ok.process_id),
+    FROM ok WHERE p.namespace = ok.namespace AND p.process_id = ok.process_id
+  RETURNING p.namespace, ok.status AS old_status, p.status AS new_status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
+   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
   SELECT $2::text, $3::text, new_task_id, task_type, 'time', priority, scheduled_time, timer_name,

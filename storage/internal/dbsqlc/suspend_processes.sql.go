@@ -26,7 +26,13 @@ WITH i AS MATERIALIZED (
 up AS (
   UPDATE processes p SET status = i.previous_status, previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = NULL, attention_time = NULL, detail = NULL
-    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.resumes),
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.resumes
+  RETURNING p.namespace, 'SUSPENDED'::process_status AS old_status, 'RUNNING'::process_status AS new_status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
+   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 wk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
                                          WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for
@@ -80,7 +86,13 @@ WITH i AS MATERIALIZED (
 up AS (
   UPDATE processes p SET status = 'SUSPENDED', previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = 'SUSPENDED', attention_time = statement_timestamp(), detail = NULLIF(i.reason, '')
-    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING')),
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING')
+  RETURNING p.namespace, 'RUNNING'::process_status AS old_status, p.status AS new_status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
+   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 ho AS (
   UPDATE schedule s SET waits_for = 'operator'
     FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.waits_for <> 'constraint' AND i.status IN ('INIT', 'RUNNING'))

@@ -60,14 +60,6 @@ func decide(end attemptEnd) decision {
 }
 
 func (d *decision) finish(end attemptEnd, result *progressorv1.Result) {
-	for _, command := range result.GetCommands() {
-		if command.GetCancel() != nil {
-			d.fail(end, &progressorv1.Failure{
-				Reason: process.ReasonBadResponse, Message: "result.commands: the command cancel is not part of this release", NonRetryable: true,
-			})
-			return
-		}
-	}
 	finished := d.completion
 	if err := wire.Apply(&finished, wire.CleanResult(result)); err != nil {
 		// Nothing of a result that cannot be written may stay: a failed attempt stores neither state nor response.

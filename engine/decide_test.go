@@ -168,10 +168,6 @@ func TestDecideFailureKeepsNothing(t *testing.T) {
 	if c.Events != nil || c.AuxState != nil || c.Metadata != nil || c.Response != nil || c.Timer != nil || c.NamedTimers != nil || c.UnsetNames != nil || c.UnsetTimers {
 		t.Errorf("the failed attempt keeps %+v", c)
 	}
-	cancel := respond(processor.Result().Command(&progressorv1.Command{Command: &progressorv1.Command_Cancel{Cancel: &progressorv1.CancelCommand{ProcessId: "other"}}}).AuxState([]byte("state")))
-	if d := decide(attemptEnd{claim: claimOf(process.TaskTimeout, 1), response: cancel, retry: policy()}); d.completion.Outcome != storage.Failed || d.completion.AuxState != nil {
-		t.Errorf("a cancel, which nobody delivers yet: %+v", d.completion)
-	}
 }
 
 // Commands are messages: to the namespace of their sender unless they name another.
@@ -180,13 +176,14 @@ func TestDecideCommands(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	child := &progressorv1.StartCommand{ProcessId: "c", Args: []byte("a"), StartTime: timestamppb.New(at), NotifyParentArgs: []byte{}}
 	response := respond(processor.Result().Metadata(nil).Notify("", "other", []byte("x")).Notify("far", "other", nil).
-		Command(&progressorv1.Command{Command: &progressorv1.Command_Start{Start: child}}))
+		Command(&progressorv1.Command{Command: &progressorv1.Command_Start{Start: child}}).Cancel("", "old", "no more"))
 	d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: response, retry: policy()})
 	sender := d.completion.Key.Namespace
 	want := []storage.Message{
 		{Kind: storage.MessageNotify, Target: process.Key{Namespace: sender, ProcessID: "other"}, Args: []byte("x")},
 		{Kind: storage.MessageNotify, Target: process.Key{Namespace: "far", ProcessID: "other"}},
 		{Kind: storage.MessageStart, Target: process.Key{Namespace: sender, ProcessID: "c"}, Args: []byte("a"), StartTime: at, NotifyParentArgs: []byte{}},
+		{Kind: storage.MessageCancel, Target: process.Key{Namespace: sender, ProcessID: "old"}, Reason: "no more"},
 	}
 	if d.completion.Outcome != storage.Finished || !reflect.DeepEqual(d.completion.Messages, want) {
 		t.Errorf("%+v\nwant %+v", d.completion.Messages, want)

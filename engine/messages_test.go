@@ -144,6 +144,39 @@ func TestParentAndChildren(t *testing.T) {
 	}
 }
 
+// A parent cancels its child, and is told that it was cancelled.
+func TestParentCancelsChild(t *testing.T) {
+	t.Parallel()
+	ends := make(chan *progressorv1.ProcessRequest, 10)
+	n := start(t, storagetest.DSN(t), by{
+		callTask:    answers(processor.Result().StartChild("", "child", nil, nil)),
+		timeoutTask: answers(processor.Result()),
+		cancelTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return processor.Result().Response([]byte("stopped: " + r.GetCancelReason())).Done()
+		},
+		notifyTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if r.GetChild() == nil {
+				return processor.Result().Cancel("", "child", "too late").Done()
+			}
+			ends <- r
+			return processor.Result().Done()
+		},
+	})
+	n.started(t, "parent")
+	n.called(t, "parent", "x")
+	eventually(t, "the child lives", func() bool { return n.status(t, "child") == "RUNNING" })
+	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("parent"), Accepted: true}); err != nil {
+		t.Fatal(err)
+	}
+	c := receive(t, "the end of the child", ends).GetChild()
+	if c.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED || string(c.GetResponse()) != "stopped: too late" {
+		t.Errorf("%v", c)
+	}
+	if got := n.status(t, "child"); got != "CANCELLED" {
+		t.Errorf("the child is %s", got)
+	}
+}
+
 // What a node has stored and not delivered when it dies is delivered by another, once.
 func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	t.Parallel()

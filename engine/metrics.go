@@ -135,6 +135,9 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 		removing: m.removing.WithLabelValues(name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
 		adopted: m.adopted.WithLabelValues(name),
 	}
+	for _, kind := range []storage.MessageKind{storage.MessageStart, storage.MessageNotify, storage.MessageCancel, storage.MessageChildEnd} {
+		m.messages.WithLabelValues(name, string(kind), storage.Delivered) // shown also while there is none
+	}
 	for _, t := range process.TaskTypes() {
 		label := strings.ToLower(string(t))
 		n.preparing[t] = m.preparing.WithLabelValues(name, label)

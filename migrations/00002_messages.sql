@@ -143,13 +143,20 @@ CREATE FUNCTION notify(namespace text, process_id text, args bytea DEFAULT NULL)
 RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = progressor, pg_temp
 AS $$ SELECT send_message('notify', $1, $2, $3, NULL, NULL, NULL) $$;
 -- +goose StatementEnd
-REVOKE ALL ON FUNCTION send_message(message_kind, text, text, bytea, jsonb, timestamptz, text), start(text, text, bytea, jsonb, timestamptz), notify(text, text, bytea) FROM PUBLIC;
-COMMENT ON FUNCTION send_message(message_kind, text, text, bytea, jsonb, timestamptz, text) IS 'Checks a message and stores it; called by start and notify alone.';
+-- +goose StatementBegin
+CREATE FUNCTION cancel(namespace text, process_id text, reason text DEFAULT NULL)
+RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = progressor, pg_temp
+AS $$ SELECT send_message('cancel', $1, $2, NULL, NULL, NULL, $3) $$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION send_message(message_kind, text, text, bytea, jsonb, timestamptz, text), start(text, text, bytea, jsonb, timestamptz), notify(text, text, bytea),
+  cancel(text, text, text) FROM PUBLIC;
+COMMENT ON FUNCTION send_message(message_kind, text, text, bytea, jsonb, timestamptz, text) IS 'Checks a message and stores it; called by start, notify and cancel alone.';
 COMMENT ON FUNCTION start(text, text, bytea, jsonb, timestamptz) IS 'Starts a process when the transaction commits; where it exists nothing happens. Answers the number of the message.';
 COMMENT ON FUNCTION notify(text, text, bytea) IS 'Gives a process a NOTIFY task when the transaction commits. Answers the number of the message.';
+COMMENT ON FUNCTION cancel(text, text, text) IS 'Asks a process to end when the transaction commits. Answers the number of the message.';
 
 -- +goose Down
-DROP FUNCTION start(text, text, bytea, jsonb, timestamptz), notify(text, text, bytea), send_message(message_kind, text, text, bytea, jsonb, timestamptz, text);
+DROP FUNCTION start(text, text, bytea, jsonb, timestamptz), notify(text, text, bytea), cancel(text, text, text), send_message(message_kind, text, text, bytea, jsonb, timestamptz, text);
 ALTER TABLE running DROP COLUMN child;
 ALTER TABLE schedule DROP COLUMN child;
 DROP TABLE parents, dead_letters, messages;

@@ -162,6 +162,13 @@ func (b *ResultBuilder) Notify(namespace, processID string, args []byte) *Result
 	}})
 }
 
+// Cancel asks another process to end, as CancelProcess does; in the same namespace where namespace is "".
+func (b *ResultBuilder) Cancel(namespace, processID, reason string) *ResultBuilder {
+	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Cancel{
+		Cancel: &progressorv1.CancelCommand{Namespace: namespace, ProcessId: processID, Reason: reason},
+	}})
+}
+
 func (b *ResultBuilder) json(what string, v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil && b.err == nil {

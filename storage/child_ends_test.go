@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -65,6 +66,19 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 		}, `ERROR "" "out of stock"`},
 		"rejected":   {func(c *storage.Claim) { b.save(end(c, storage.Rejected)) }, `UNSPECIFIED "" ""`},
 		"removed":    {func(c *storage.Claim) { b.save(end(c, storage.Removed, answer("bye"))) }, `UNSPECIFIED "bye" ""`},
+		"cancelled": {func(c *storage.Claim) {
+			must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key("cancelled"), Grace: time.Minute})))
+			cancel := b.save(end(c, storage.Finished)).Next
+			b.save(end(cancel, storage.Cancelled, answer("last word")))
+		}, `CANCELLED "last word" ""`},
+		"overdue": {func(*storage.Claim) {
+			must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key("overdue")})))
+			must(t, 0, second(b.EndOverdueCancel(key("overdue"))))
+		}, `CANCELLED "" ""`},
+		"suspended": {func(*storage.Claim) {
+			must(t, 0, b.SuspendProcess(key("suspended"), "later"))
+			must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key("suspended")})))
+		}, `CANCELLED "" ""`},
 		"taken away": {func(*storage.Claim) { must(t, 0, b.RemoveProcess(t.Context(), key("taken away"))) }, `UNSPECIFIED "" ""`},
 	} {
 		init := b.child(id)

@@ -89,5 +89,14 @@ func deliverStages(s *Store, items []*deliverItem) []stage {
 			}
 			return err
 		},
+		func(ctx context.Context, db DB) error {
+			rows, err := s.q.DeliverCancels(ctx, db, dbsqlc.DeliverCancelsParams{
+				Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: deliverLimit, GraceUs: process.DefaultCancelGrace.Microseconds(),
+			})
+			for _, r := range rows {
+				add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
+			}
+			return err
+		},
 	}
 }

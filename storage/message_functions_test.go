@@ -42,7 +42,7 @@ func (b *bench) role(rights ...string) *pgx.Conn {
 // forApplications are the rights that docs/sql.md gives the role of an application.
 var forApplications = []string{
 	"USAGE ON SCHEMA progressor",
-	"EXECUTE ON FUNCTION progressor.start, progressor.notify",
+	"EXECUTE ON FUNCTION progressor.start, progressor.notify, progressor.cancel",
 }
 
 // An application's role sends, inside its transaction or not at all, and can do nothing else.
@@ -76,6 +76,9 @@ func TestFunctionsSend(t *testing.T) {
 	equal(t, "the notify", b.deliver("p"), "notify delivered")
 	equal(t, "metadata", ask[string](b, "SELECT metadata::text FROM processes WHERE process_id = 'new'"), `{"a": 1}`)
 	equal(t, "args", b.waiting("new")+b.waiting("p"), "xy")
+	must(t, 0, second(app.Exec(t.Context(), "SELECT progressor.cancel('shop', 'p', 'no more')")))
+	equal(t, "the cancel", b.deliver("p"), "cancel delivered")
+	equal(t, "why", ask[string](b, "SELECT cancel_reason FROM processes WHERE process_id = 'p'"), "no more")
 	for _, sql := range []string{
 		"SELECT * FROM progressor.messages", "SELECT * FROM progressor.processes", "SELECT nextval('progressor.message_ids')",
 		"SELECT progressor.send_message('notify', 'shop', 'p', NULL, NULL, NULL, NULL)", "INSERT INTO progressor.messages (namespace, process_id, kind) VALUES ('shop', 'p', 'notify')",
@@ -112,6 +115,9 @@ func TestFunctionsRefuse(t *testing.T) {
 		if !ok || pg.Code != "22023" || !strings.Contains(pg.Message, "progressor: ") || !strings.Contains(pg.Message, want) {
 			t.Errorf("%s: %v, want %q", call, err, want)
 		}
+	}
+	if _, err := b.db.Exec(t.Context(), "SELECT progressor.cancel('shop', 'p', repeat('x', 4097))"); err == nil || !strings.Contains(err.Error(), "reason has 4097 bytes") {
+		t.Errorf("a long reason: %v", err)
 	}
 	equal(t, "stored", b.undelivered(), 0)
 }

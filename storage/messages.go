@@ -16,6 +16,7 @@ type MessageKind string
 const (
 	MessageStart    MessageKind = "start"
 	MessageNotify   MessageKind = "notify"
+	MessageCancel   MessageKind = "cancel"
 	MessageChildEnd MessageKind = "child_end"
 )
 

@@ -199,6 +199,70 @@ func TestMessagesWaitForRepair(t *testing.T) {
 	}
 }
 
+// To a process that is suspended messages wait for its resume, and for a cancel, which ends it.
+func TestMessagesWaitForResume(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for id, want := range map[string]string{"resumed": "notify delivered, cancel delivered", "cancelled": "notify ended, cancel ended", "fails": "", "ends": "notify ended, cancel ended"} {
+		b.process(id)
+		c := b.claim(id)
+		must(t, 0, b.SuspendProcess(key(id), "later"))
+		b.say(notifyOf(id, "a"), cancelOf(id))
+		equal(t, id, b.deliver(id), "notify held, cancel held")
+		told := b.targets(func() {
+			switch id {
+			case "resumed":
+				must(t, 0, b.ResumeProcess(key(id)))
+			case "cancelled":
+				must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key(id)})))
+			case "fails":
+				b.save(end(c, storage.Failed, broken("x")))
+			case "ends":
+				b.save(end(c, storage.Completed))
+			}
+		})
+		equal(t, "told of", len(told) == 1, want != "")
+		equal(t, id+", at last", b.deliver(id), want)
+	}
+	b.is("resumed", "RUNNING e0: INIT FINISHED, CALL runs#1, NOTIFY waits for process#0, CANCEL waits for process#0")
+}
+
+func cancelOf(id string) storage.Message {
+	return storage.Message{Kind: storage.MessageCancel, Target: key(id), Reason: "no more"}
+}
+
+// A cancel by message is what CancelProcess asks for, in its turn among the messages; a second one changes nothing.
+func TestCancelByMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.process("idle")
+	b.process("placed")
+	b.call("placed", placeless)
+	b.process("ended")
+	b.save(end(b.claim("ended"), storage.Completed))
+	b.say(startOf("new"), cancelOf("new"), notifyOf("new", "a"), notifyOf("idle", "a"), cancelOf("idle"), cancelOf("idle"), notifyOf("idle", "b"), cancelOf("placed"),
+		cancelOf("ended"), cancelOf("nobody"))
+	equal(t, "to a new one", b.deliver("new"), "start delivered, cancel delivered, notify delivered")
+	equal(t, "to an idle one", b.deliver("idle"), "notify delivered, cancel delivered, cancel delivered, notify delivered")
+	equal(t, "to one that waits for a place", b.deliver("placed"), "cancel delivered")
+	equal(t, "to one at its end", b.deliver("ended"), "cancel ended")
+	equal(t, "to none", b.deliver("nobody"), "cancel not_found")
+	b.is("new", "INIT e0: INIT waits for place#0, CANCEL waits for process#0, NOTIFY waits for process#0")
+	b.is("idle", "RUNNING e0: INIT FINISHED, NOTIFY waits for process#0, CANCEL waits for place#0, NOTIFY waits for process#0")
+	b.is("placed", "RUNNING e0: INIT FINISHED, CALL waits for process#0, CANCEL waits for place#0")
+	equal(t, "why, and for how long", ask[string](b, `SELECT cancel_reason || ' ' || (cancel_deadline - cancel_requested_time) FROM processes WHERE process_id = 'idle'`), "no more 00:00:30")
+	var next []process.TaskType
+	for _, c := range b.searchCalls(9) {
+		next = append(next, c.TaskType)
+		if c.TaskType == process.TaskCancel {
+			b.save(end(&c, storage.Cancelled))
+		}
+	}
+	equal(t, "the next tasks", next, "[INIT CANCEL CANCEL]")
+	equal(t, "dropped", b.letters(), "cancel ended ended, cancel nobody not_found")
+}
+
 // found are the targets that a scan finds.
 func (b *bench) found(age time.Duration) (list []string) {
 	b.t.Helper()

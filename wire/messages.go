@@ -34,6 +34,9 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 		case *progressorv1.Command_Notify:
 			m.Kind, m.Target = storage.MessageNotify, process.Key{Namespace: c.Notify.GetNamespace(), ProcessID: c.Notify.GetProcessId()}
 			m.Args = c.Notify.GetArgs()
+		case *progressorv1.Command_Cancel:
+			m.Kind, m.Target = storage.MessageCancel, process.Key{Namespace: c.Cancel.GetNamespace(), ProcessID: c.Cancel.GetProcessId()}
+			m.Reason = c.Cancel.GetReason()
 		}
 		m.Target.Namespace = cmp.Or(m.Target.Namespace, sender.Namespace)
 		list = append(list, m)

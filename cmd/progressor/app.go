@@ -35,6 +35,7 @@ type commands struct {
 	Await   awaitCmd   `cmd:"" group:"process" help:"Wait for a task that was accepted, or whose wait timed out."`
 	Get     getCmd     `cmd:"" group:"process" help:"Show a process, its timers and its history."`
 	List    listCmd    `cmd:"" group:"process" help:"List the processes of a namespace."`
+	Count   countCmd   `cmd:"" group:"process" help:"Count processes by status."`
 	Trace   traceCmd   `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
 	Explain explainCmd `cmd:"" group:"process" help:"Say what a process waits for, what comes next, and where its time went."`
 	Watch   watchCmd   `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`

@@ -361,6 +361,10 @@ func TestCurlAndPages(t *testing.T) {
 	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"order_by"`) {
 		t.Errorf("order: got %d %s", status, body)
 	}
+	status, body = post(t, w.url+"/progressor.v1.InsightService/CountProcesses", "application/json", `{"namespace":"n"}`)
+	if status != http.StatusOK || !strings.Contains(body, `"running":"1"`) {
+		t.Errorf("count: got %d %s", status, body)
+	}
 	for _, page := range []string{"/livez", "/readyz", "/metrics"} {
 		if status, body := get(t, w.url+page, ""); status != http.StatusOK {
 			t.Errorf("%s: got %d %s", page, status, body)

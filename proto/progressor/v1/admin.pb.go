@@ -417,7 +417,7 @@ func (x *CountProcessesRequest) GetNamespace() string {
 
 type CountProcessesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CountByStatus map[string]int64       `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: init, running, error, …
+	CountByStatus map[string]int64       `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: running (which counts INIT too), error, suspended, completed, cancelled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

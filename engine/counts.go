@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// CountProcesses tells how many processes a namespace has in each status, by its name in lower case; namespace "": all of them
+// together. Those in INIT are counted as running.
+func (e *Engine) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
+	if err := e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
+	if namespace != "" {
+		if _, err := e.namespace(ctx, namespace); err != nil {
+			return nil, err
+		}
+	}
+	counted, err := e.store.CountProcesses(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int64{}
+	for _, status := range process.Statuses() {
+		if status != process.StatusInit {
+			counts[strings.ToLower(string(status))] = counted[status]
+		}
+	}
+	return counts, nil
+}

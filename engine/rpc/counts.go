@@ -1,0 +1,16 @@
+package rpc
+
+import (
+	"context"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// CountProcesses tells how many processes there are in each status.
+func (s *insights) CountProcesses(ctx context.Context, r *progressorv1.CountProcessesRequest) (*progressorv1.CountProcessesResponse, error) {
+	counts, err := s.engine.CountProcesses(ctx, r.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CountProcessesResponse{CountByStatus: counts}, nil
+}

@@ -137,23 +137,29 @@ func TestEveryTwoTransactions(t *testing.T) {
 			other := open(t, b.dsn, storage.Config{})
 			for a, first := range transactions {
 				for z, second := range transactions {
-					serial := fmt.Sprintf("s%d-%d", a, z)
-					claim := situation.make(b, serial)
-					if claim == nil && (first.result || second.result) {
-						continue
-					}
-					one, err := first.run(b.Store, serial, claim)
-					two, err2 := second.run(other, serial, claim)
-					if err := errors.Join(err, err2); err != nil {
-						t.Fatalf("%s, then %s: %v", first.name, second.name, err)
-					}
-					want := fmt.Sprintf("%s\n then %s\n %s", one, two, b.state(serial))
-					if got := b.together(other, situation.make, fmt.Sprintf("t%d-%d", a, z), first, second); got != want {
-						t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s", first.name, second.name, got, want)
-					}
+					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
 				}
 			}
 		})
+	}
+}
+
+// meet has two transactions meet in a process, and compares with one after the other.
+func (b *bench) meet(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
+	b.t.Helper()
+	serial := "s" + name
+	claim := situation(b, serial)
+	if claim == nil && (first.result || second.result) {
+		return
+	}
+	one, err := first.run(b.Store, serial, claim)
+	two, err2 := second.run(other, serial, claim)
+	if err := errors.Join(err, err2); err != nil {
+		b.t.Fatalf("%s, then %s: %v", first.name, second.name, err)
+	}
+	want := fmt.Sprintf("%s\n then %s\n %s", one, two, b.state(serial))
+	if got := b.together(other, situation, "t"+name, first, second); got != want {
+		b.t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s", first.name, second.name, got, want)
 	}
 }
 

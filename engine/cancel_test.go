@@ -248,6 +248,26 @@ func TestCancelGrace(t *testing.T) {
 	}
 }
 
+// A request that does not say has 30 s.
+func TestCancelDefaultGrace(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{cancelTask: g.held(true)})
+	n.started(t, "p")
+	if _, err := n.CancelProcess(t.Context(), engine.CancelParams{Key: key("p")}); err != nil {
+		t.Fatal(err)
+	}
+	r := receive(t, "the CANCEL task", g.entered)
+	if left := time.Until(r.GetDeadline().AsTime()); left > 30*time.Second {
+		t.Errorf("the deadline is %s away", left)
+	}
+	if got := look(t, dsn).count(t, "SELECT extract(epoch FROM cancel_deadline - cancel_requested_time)::int FROM processes"); got != 30 {
+		t.Errorf("the grace is %d s", got)
+	}
+}
+
 // Without grace nobody is asked.
 func TestCancelWithoutGrace(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,9 @@ type commands struct {
 	Explain explainCmd `cmd:"" group:"process" help:"Say what a process waits for, what comes next, and where its time went."`
 	Watch   watchCmd   `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
 	Put     putCmd     `cmd:"" group:"process" help:"Import a process with its history."`
+	Suspend suspendCmd `cmd:"" group:"process" help:"Hold a process until it is resumed."`
+	Resume  resumeCmd  `cmd:"" group:"process" help:"Let a suspended process go on."`
+	Cancel  cancelCmd  `cmd:"" group:"process" help:"Ask a process to end; past the grace the engine ends it."`
 	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
 	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`

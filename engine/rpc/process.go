@@ -20,8 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// processes serves ProcessService. What it does not have yet (CancelProcess, SuspendProcess and ResumeProcess) is
-// answered UNIMPLEMENTED.
+// processes serves ProcessService.
 type processes struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	engine *engine.Engine

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type cancelCmd struct {
+	processArgs
+	clientFlags
+	Reason string         `placeholder:"TEXT" help:"Why: kept with the process, and handed to its processor."`
+	Grace  *time.Duration `placeholder:"DURATION" help:"How long the processor may take. 0: it is not asked. Default: 30s."`
+}
+
+func (cancelCmd) Help() string {
+	return `Cancel asks a process to end, and does not wait for it: the processor gets a CANCEL task, before everything that
+waits, and when that has ended the process is CANCELLED. Past the grace the engine ends it by itself. A process in ERROR or
+SUSPENDED is CANCELLED at once.
+
+    progressor cancel demo order-1 --reason 'the customer went away'
+    progressor cancel demo order-1 --grace 5m`
+}
+
+func (c *cancelCmd) Run(a *app) error {
+	req := &progressorv1.CancelProcessRequest{Namespace: c.NS, ProcessId: c.ID, Reason: c.Reason}
+	if c.Grace != nil {
+		req.Grace = durationpb.New(*c.Grace)
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Process.CancelProcess(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printProcess(a, resp.GetProcess())
+}
+
+type suspendCmd struct {
+	processArgs
+	clientFlags
+	Reason string `placeholder:"TEXT" help:"Why: shown as the detail of the process."`
+}
+
+func (suspendCmd) Help() string {
+	return `Suspend holds a process until it is resumed. What runs goes on to its end; nothing else is handed out: timers that
+come due wait, and calls are refused.
+
+    progressor suspend demo order-1 --reason 'looking into it'
+    progressor resume demo order-1`
+}
+
+func (c *suspendCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Process.SuspendProcess(ctx, &progressorv1.SuspendProcessRequest{Namespace: c.NS, ProcessId: c.ID, Reason: c.Reason})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printProcess(a, resp.GetProcess())
+}
+
+type resumeCmd struct {
+	processArgs
+	clientFlags
+}
+
+func (resumeCmd) Help() string {
+	return `Resume lets a suspended process go on, with what waits for it and with the timers that came due meanwhile.
+
+    progressor resume demo order-1`
+}
+
+func (c *resumeCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Process.ResumeProcess(ctx, &progressorv1.ResumeProcessRequest{Namespace: c.NS, ProcessId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printProcess(a, resp.GetProcess())
+}

@@ -1,0 +1,52 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/engine"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// CancelProcess asks a process to end, and answers when the request is stored.
+func (s *processes) CancelProcess(ctx context.Context, r *progressorv1.CancelProcessRequest) (*progressorv1.CancelProcessResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	p := engine.CancelParams{Key: key, Reason: r.GetReason(), Actor: actorOf(ctx)}
+	if r.GetGrace() != nil {
+		grace := durationOf(r.GetGrace())
+		p.Grace = &grace
+	}
+	cancelled, err := s.engine.CancelProcess(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CancelProcessResponse{Process: cancelled}, nil
+}
+
+// SuspendProcess holds a process until ResumeProcess.
+func (s *processes) SuspendProcess(ctx context.Context, r *progressorv1.SuspendProcessRequest) (*progressorv1.SuspendProcessResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.engine.SuspendProcess(ctx, key, r.GetReason(), actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.SuspendProcessResponse{Process: p}, nil
+}
+
+// ResumeProcess lets a suspended process go on.
+func (s *processes) ResumeProcess(ctx context.Context, r *progressorv1.ResumeProcessRequest) (*progressorv1.ResumeProcessResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.engine.ResumeProcess(ctx, key, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ResumeProcessResponse{Process: p}, nil
+}

@@ -9,89 +9,56 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// orders are what operators, and the collector, do to a process.
-var orders = []transaction{
-	{"suspend", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
-		return met(s.SuspendProcess(key(id), "")), nil
-	}},
-	{"resume", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
-		return met(s.ResumeProcess(key(id))), nil
-	}},
-	{"cancel", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
-		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
-		return fmt.Sprintf("%+v %s", state, met(err)), nil
-	}},
-	{"end an overdue cancel", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
+// The end of a cancel that is past its grace, which every node may be about to bring, meets everything else; so does the last word of
+// a CANCEL task that runs.
+func TestOverdueCancelMeetsTransactions(t *testing.T) {
+	t.Parallel()
+	overdue := transaction{"end an overdue cancel", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 		ended, err := s.EndOverdueCancel(key(id))
 		return fmt.Sprint("ended:", ended), err
-	}},
-}
-
-// Whatever an operator orders while a node does something to the process, in whichever order they get it: it comes out as if the
-// first had been done, and then the second.
-func TestOrdersMeetTransactions(t *testing.T) {
-	t.Parallel()
-	with := slices.Clone(orders)
-	for _, tr := range transactions {
-		if !slices.Contains([]string{"start", "repeat a call", "repair without processor"}, tr.name) {
-			with = append(with, tr)
-		}
-	}
-	// A CANCEL task does not finish as others do: its end is that of its process.
+	}}
 	last := ends("say the last word", storage.Cancelled, events("end"))
-	finishes := []string{"finish", "finish and go on", "give the place away"}
+	called := func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour))
+		c := b.claim(id)
+		b.call(id)
+		b.cancelFor(id, 0)
+		return c
+	}
 	for _, situation := range []struct {
-		name string
-		make func(b *bench, id string) *storage.Claim
+		name  string
+		make  func(b *bench, id string) *storage.Claim
+		meets []transaction // both of them, in both orders, with everything
 	}{
-		{"at work, a call waits", func(b *bench, id string) *storage.Claim {
-			b.process(id, timer(time.Hour))
-			c := b.claim(id)
-			b.call(id)
-			return c
-		}},
-		{"new, a call waits", func(b *bench, id string) *storage.Claim {
+		{"a call runs", called, []transaction{overdue}},
+		{"INIT runs", func(b *bench, id string) *storage.Claim {
 			c := b.start(id)
-			b.call(id)
+			b.cancelFor(id, 0)
 			return c
-		}},
-		{"in repair", func(b *bench, id string) *storage.Claim { b.wreck(id); return b.repair(id).Claim }},
-		{"held at work, a call waits", func(b *bench, id string) *storage.Claim {
-			b.process(id, timer(time.Hour))
-			c := b.claim(id)
-			b.call(id)
+		}, []transaction{overdue}},
+		{"suspended", func(b *bench, id string) *storage.Claim {
+			c := called(b, id)
 			b.suspend(id)
 			return c
-		}},
-		{"its cancel is overdue", func(b *bench, id string) *storage.Claim {
-			b.process(id)
-			c := b.claim(id)
-			b.call(id)
-			b.cancelFor(id, 0)
-			return c
-		}},
-		{"its CANCEL task runs", func(b *bench, id string) *storage.Claim {
-			b.process(id)
-			c := b.claim(id)
-			b.call(id)
-			b.cancelFor(id, 0)
-			return b.save(end(c, storage.Finished)).Next
-		}},
+		}, []transaction{overdue}},
+		{"the CANCEL task runs", func(b *bench, id string) *storage.Claim {
+			return b.save(end(called(b, id), storage.Finished)).Next
+		}, []transaction{overdue, last}},
 	} {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			other := open(t, b.dsn, storage.Config{})
-			with := append(slices.Clone(with), last)
-			if situation.name == "its CANCEL task runs" {
-				with = slices.DeleteFunc(with, func(tr transaction) bool { return slices.Contains(finishes, tr.name) })
-			} else {
-				with = with[:len(with)-1]
+			with := append(slices.Clone(transactions), situation.meets...)
+			if len(situation.meets) == 2 { // a CANCEL task does not finish as others do: its end is that of its process
+				with = slices.DeleteFunc(with, func(tr transaction) bool {
+					return slices.Contains([]string{"finish", "finish and go on", "give the place away"}, tr.name)
+				})
 			}
-			for a, order := range orders {
+			for a, one := range situation.meets {
 				for z, tr := range with {
-					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), order, tr)
-					b.meet(other, situation.make, fmt.Sprintf("%d-%d-", a, z), tr, order)
+					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), one, tr)
+					b.meet(other, situation.make, fmt.Sprintf("%d-%d-", a, z), tr, one)
 				}
 			}
 		})

@@ -92,7 +92,9 @@ func TestDrainNodeItself(t *testing.T) {
 		t.Error("it is ready")
 	}
 	rows := look(t, dsn)
-	eventually(t, "the timer is due", func() bool { return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < now() - interval '50 ms'") == 1 })
+	eventually(t, "the timer is due", func() bool {
+		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < now() - interval '50 ms'") == 1
+	})
 	if got := rows.count(t, "SELECT count(*) FROM running"); got != 0 {
 		t.Error("it has taken a timer")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,5 +136,65 @@ func TestExplainIsBounded(t *testing.T) {
 	}
 	if !seen[fmt.Sprint(newest)] || !seen[fmt.Sprint(newest-999)] || seen[fmt.Sprint(newest-1000)] {
 		t.Errorf("the spans of %d tasks", len(seen))
+	}
+}
+
+// What broke by the same is one group, whose filter finds it.
+func TestListErrors(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), by{
+		callTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			reason, message, _ := strings.Cut(string(r.GetArgs()), "/")
+			return nil, processor.Fail(reason, "%s", message)
+		},
+	})
+	n.put(t, &progressorv1.Namespace{Namespace: "empty"})
+	n.started(t, "well")
+	for k, args := range []string{`gone/order A-1 is "gone*"`, "busy/come again", `gone/order A-2 is "gone"`, "late/come again", `gone/order A-33 is "\"`, "busy/come again"} {
+		id := fmt.Sprint("p", k)
+		n.started(t, id)
+		taskError(t, (<-n.calling(id, args)).err)
+	}
+	if err := n.RemoveProcess(t.Context(), key("p5"), process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{"ns", ""} {
+		var got []string
+		token := ""
+		for page := true; page; page = token != "" {
+			groups, next, err := n.ListErrors(t.Context(), namespace, 2, token)
+			if err != nil || len(groups) > 2 || next != "" && len(groups) < 2 {
+				t.Fatalf("%v, %v", groups, err)
+			}
+			token = next
+			for _, g := range groups {
+				got = append(got, fmt.Sprint(g.GetCount(), " ", g.GetReason(), " ", g.GetMessage()))
+				list, _, err := n.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "ns", Filter: g.GetFilter()})
+				want := g.GetCount()
+				if g.GetMessage() == "come again" {
+					want = 2 // another reason has the same words
+				}
+				if err != nil || int64(len(list)) != want {
+					t.Errorf("%s finds %d processes, %v", g.GetFilter(), len(list), err)
+				}
+				if g.GetFirstTime().AsTime().After(g.GetLastTime().AsTime()) || g.GetCount() > 1 == g.GetFirstTime().AsTime().Equal(g.GetLastTime().AsTime()) {
+					t.Errorf("from %s to %s", g.GetFirstTime().AsTime(), g.GetLastTime().AsTime())
+				}
+			}
+		}
+		slices.Sort(got)
+		if want := []string{"1 busy come again", "1 late come again", `3 gone order A-33 is "\"`}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if groups, _, err := n.ListErrors(t.Context(), "empty", 0, ""); err != nil || len(groups) != 0 {
+		t.Errorf("%v, %v", groups, err)
+	}
+	if _, _, err := n.ListErrors(t.Context(), "nowhere", 0, ""); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Error(err)
+	}
+	var invalid *process.InvalidError
+	if _, _, err := n.ListErrors(t.Context(), "ns", 0, "x"); !errors.As(err, &invalid) {
+		t.Error(err)
 	}
 }

@@ -38,6 +38,7 @@ type commands struct {
 	Count   countCmd   `cmd:"" group:"process" help:"Count processes by status."`
 	Trace   traceCmd   `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
 	Explain explainCmd `cmd:"" group:"process" help:"Say what a process waits for, what comes next, and where its time went."`
+	Errors  errorsCmd  `cmd:"" group:"process" help:"Group the processes in ERROR by what broke them."`
 	Watch   watchCmd   `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
 	Put     putCmd     `cmd:"" group:"process" help:"Import a process with its history."`
 	Suspend suspendCmd `cmd:"" group:"process" help:"Hold a process until it is resumed."`

@@ -36,3 +36,12 @@ func (s *insights) DrainNode(ctx context.Context, r *progressorv1.DrainNodeReque
 	}
 	return &progressorv1.DrainNodeResponse{Node: node}, nil
 }
+
+// ListErrors groups the processes in ERROR by what broke them.
+func (s *insights) ListErrors(ctx context.Context, r *progressorv1.ListErrorsRequest) (*progressorv1.ListErrorsResponse, error) {
+	groups, next, err := s.engine.ListErrors(ctx, r.GetNamespace(), int(r.GetPageSize()), r.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListErrorsResponse{Groups: groups, NextPageToken: next}, nil
+}

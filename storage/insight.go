@@ -98,3 +98,14 @@ func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombi
 	}
 	return nil
 }
+
+// Broken is a process in ERROR, with the beginning of its detail and the reason of the failure that broke it.
+type Broken = dbsqlc.ListBrokenRow
+
+// ListBroken lists the processes in ERROR of namespaces, the newest first; of each detail it gives so many characters.
+func (s *Store) ListBroken(ctx context.Context, namespaces []string, maxDetail, limit int) ([]Broken, error) {
+	rows, err := s.q.ListBroken(ctx, s.general, dbsqlc.ListBrokenParams{
+		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit), //nolint:gosec // bounds of ours
+	})
+	return rows, mapped("list processes in ERROR", err)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type errorsCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+
+	clientFlags
+	PageSize  int32  `placeholder:"N" help:"Groups on one page. Default: the engine's."`
+	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
+	All       bool   `help:"All pages."`
+}
+
+func (errorsCmd) Help() string {
+	return `Errors groups the processes in ERROR by what broke them: the same reason and message, but for numbers and ids. The
+filter of a group finds its processes.
+
+    progressor errors
+    progressor errors demo
+    progressor list demo --filter 'status = ERROR AND detail = "order *"'`
+}
+
+func (c *errorsCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListErrorsResponse{NextPageToken: c.PageToken}
+	for {
+		page, err := c.client().Insight.ListErrors(ctx, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: all.GetNextPageToken()})
+		if err != nil {
+			return err
+		}
+		all.Groups = append(all.Groups, page.GetGroups()...)
+		all.NextPageToken = page.GetNextPageToken()
+		if !c.All || all.GetNextPageToken() == "" {
+			break
+		}
+	}
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, g := range all.GetGroups() {
+		rows = append(rows, table.Row{
+			g.GetCount(), oneLine(g.GetReason()), showTime(g.GetFirstTime()), showTime(g.GetLastTime()), oneLine(g.GetMessage()), oneLine(g.GetFilter()),
+		})
+	}
+	if err := printRows(a.Stdout, table.Row{"count", "reason", "first", "last", "newest message", "filter"}, rows); err != nil {
+		return err
+	}
+	return printMore(a, all.GetNextPageToken())
+}

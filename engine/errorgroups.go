@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// maxBroken is how many processes in ERROR a list of errors looks at, of each namespace and in all: the newest.
+	maxBroken = 10_000
+	// maxErrorDetail is how many characters of a detail count.
+	maxErrorDetail = 512
+)
+
+// The parts of a message that differ from process to process: what stands in quotes, and words with a digit, with what is joined to them
+// (7f3c-12, A-9, 10.0.0.1:5432, /orders/17).
+var errorParts = regexp.MustCompile(`"[^"]*"|'[^']*'|(?:[\pL\pN_]*[-.:/@])*[\pL\pN_]*\pN[\pL\pN_]*(?:[-.:/@][\pL\pN_]+)*`)
+
+// fingerprint is the same for errors of the same reason and message, but for their numbers and ids.
+func fingerprint(reason, message string) string {
+	sum := sha256.Sum256([]byte(reason + "\x00" + errorParts.ReplaceAllString(message, "#")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// errorGroup is processes that were broken by the same.
+type errorGroup struct {
+	message *progressorv1.ErrorGroup
+	common  string // what the details of all of them begin with
+	whole   bool   // it is all of the detail of all of them
+}
+
+func (g *errorGroup) add(b *storage.Broken) {
+	g.message.Count++
+	g.message.FirstTime = timestamppb.New(b.ErrorTime) // the newest came first
+	n := 0
+	for n < len(g.common) && n < len(b.Detail) && g.common[n] == b.Detail[n] {
+		n++
+	}
+	for n > 0 && n < len(g.common) && !utf8.RuneStart(g.common[n]) {
+		n--
+	}
+	g.whole = g.whole && n == len(g.common) && n == len(b.Detail) && !b.Cut
+	g.common = g.common[:n]
+}
+
+var filterText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`)
+
+// filter finds the processes of the group in a list.
+func (g *errorGroup) filter() string {
+	text := filterText.Replace(g.common)
+	switch {
+	case g.whole && text != "":
+		return `status = ERROR AND detail = "` + text + `"`
+	case text != "":
+		return `status = ERROR AND detail = "` + text + `*"`
+	}
+	return "status = ERROR"
+}
+
+// groupErrors groups processes in ERROR, the newest of which comes first, by their fingerprints. The largest group comes first.
+func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
+	byFingerprint := map[string]*errorGroup{}
+	var groups []*errorGroup
+	for n := range broken {
+		b := &broken[n]
+		print := fingerprint(b.Reason, b.Detail)
+		g := byFingerprint[print]
+		if g == nil {
+			g = &errorGroup{common: b.Detail, whole: !b.Cut, message: &progressorv1.ErrorGroup{
+				Fingerprint: print, Reason: b.Reason, Message: b.Detail, LastTime: timestamppb.New(b.ErrorTime),
+			}}
+			byFingerprint[print] = g
+			groups = append(groups, g)
+		}
+		g.add(b)
+	}
+	list := make([]*progressorv1.ErrorGroup, len(groups))
+	for n, g := range groups {
+		g.message.Filter = g.filter()
+		list[n] = g.message
+	}
+	slices.SortFunc(list, func(a, b *progressorv1.ErrorGroup) int { return compareGroups(a.GetCount(), a.GetFingerprint(), b) })
+	return list
+}
+
+// compareGroups orders groups, the largest first.
+func compareGroups(count int64, print string, b *progressorv1.ErrorGroup) int {
+	return cmp.Or(cmp.Compare(b.GetCount(), count), strings.Compare(print, b.GetFingerprint()))
+}
+
+// errorsToken is the last group of a page.
+type errorsToken struct {
+	Count       int64  `json:"c"`
+	Fingerprint string `json:"f"`
+}
+
+// ListErrors groups the processes in ERROR by what broke them. Namespace "": of all. PageSize: default 100, at most 1,000 groups.
+func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
+	if err := e.admit(); err != nil {
+		return nil, "", err
+	}
+	defer e.leave()
+	names, err := e.namesOf(ctx, namespace)
+	if err != nil {
+		return nil, "", err
+	}
+	broken, err := e.store.ListBroken(ctx, names, maxErrorDetail, maxBroken)
+	if err != nil {
+		return nil, "", err
+	}
+	groups := groupErrors(broken)
+	if pageToken != "" {
+		var after errorsToken
+		raw, err := base64.RawURLEncoding.DecodeString(pageToken)
+		if err == nil {
+			err = json.Unmarshal(raw, &after)
+		}
+		if err != nil || after.Count < 1 {
+			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is not of a list of errors"}
+		}
+		first := slices.IndexFunc(groups, func(g *progressorv1.ErrorGroup) bool { return compareGroups(after.Count, after.Fingerprint, g) < 0 })
+		if first < 0 {
+			first = len(groups)
+		}
+		groups = groups[first:]
+	}
+	if pageSize <= 0 {
+		pageSize = 100
+	}
+	if pageSize = min(pageSize, 1000); len(groups) <= pageSize {
+		return groups, "", nil
+	}
+	groups = groups[:pageSize]
+	last := groups[pageSize-1]
+	next, err := json.Marshal(errorsToken{Count: last.GetCount(), Fingerprint: last.GetFingerprint()})
+	return groups, base64.RawURLEncoding.EncodeToString(next), err
+}
+
+// namesOf are the names of one namespace, which has to be there, or of all that this node knows.
+func (e *Engine) namesOf(ctx context.Context, namespace string) ([]string, error) {
+	if namespace != "" {
+		_, err := e.namespace(ctx, namespace)
+		return []string{namespace}, err
+	}
+	all := e.registry.all()
+	names := make([]string, 0, len(all))
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}

@@ -64,6 +64,10 @@ var transactions = []transaction{
 		}
 		return "removed", err
 	}},
+	{"deliver", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
+		deliveries, more, err := s.DeliverMessages(key(id))
+		return fmt.Sprint(deliveries, more), err
+	}},
 	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
 	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
@@ -148,7 +152,7 @@ func TestEveryTwoTransactions(t *testing.T) {
 func (b *bench) meet(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
 	b.t.Helper()
 	serial := "s" + name
-	claim := situation(b, serial)
+	claim := b.posted(situation, serial)
 	if claim == nil && (first.result || second.result) {
 		return
 	}
@@ -157,10 +161,24 @@ func (b *bench) meet(other *storage.Store, situation func(*bench, string) *stora
 	if err := errors.Join(err, err2); err != nil {
 		b.t.Fatalf("%s, then %s: %v", first.name, second.name, err)
 	}
-	want := fmt.Sprintf("%s\n then %s\n %s", one, two, b.state(serial))
+	want := fmt.Sprintf("%s\n then %s\n %s %s", one, two, b.state(serial), b.standing(serial))
 	if got := b.together(other, situation, "t"+name, first, second); got != want {
 		b.t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s", first.name, second.name, got, want)
 	}
+}
+
+// posted makes a process to which messages are on their way.
+func (b *bench) posted(situation func(*bench, string) *storage.Claim, id string) *storage.Claim {
+	b.t.Helper()
+	claim := situation(b, id)
+	b.exec("INSERT INTO messages (namespace, process_id, kind) VALUES ('shop', $1, 'notify'), ('shop', $1, 'cancel')", id)
+	return claim
+}
+
+// standing are the messages of a process that have not been delivered.
+func (b *bench) standing(id string) string {
+	b.t.Helper()
+	return ask[string](b, "SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', ' ORDER BY message_id), 'none') FROM messages WHERE process_id = $1", id)
 }
 
 // together has two transactions wait for the same process, the first one in front. A lane waits 250 ms for a lock, which is short on
@@ -169,7 +187,7 @@ func (b *bench) together(other *storage.Store, situation func(*bench, string) *s
 	b.t.Helper()
 	for try := range 20 {
 		id := fmt.Sprintf("%s-%d", name, try)
-		claim := situation(b, id)
+		claim := b.posted(situation, id)
 		release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", id)
 		one := later(func() (string, error) { return first.run(b.Store, id, claim) })
 		waits := b.waits(1)
@@ -182,7 +200,7 @@ func (b *bench) together(other *storage.Store, situation func(*bench, string) *s
 			b.t.Fatalf("%s together with %s: %v", first.name, second.name, err)
 		}
 		if err == nil && waits {
-			return fmt.Sprintf("%s\n then %s\n %s", x, y, b.state(id))
+			return fmt.Sprintf("%s\n then %s\n %s %s", x, y, b.state(id), b.standing(id))
 		}
 	}
 	b.t.Fatalf("%s together with %s: never within the lock timeout", first.name, second.name)

@@ -72,6 +72,15 @@ func (r *riders) released(key process.Key) {
 	r.release.ProcessIds = append(r.release.ProcessIds, key.ProcessID)
 }
 
+// targets are those of what a completion has said, after a commit whose answer was lost. Whom the database has chosen (parents, what
+// was let go) the scan finds.
+func (c *Completion) targets() (targets []process.Key) {
+	for i := range c.Messages {
+		targets = append(targets, c.Messages[i].Target)
+	}
+	return targets
+}
+
 // completed adds what a completion has to say.
 func (r *riders) completed(c *Completion) {
 	switch {

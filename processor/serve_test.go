@@ -219,6 +219,13 @@ func TestEcho(t *testing.T) {
 	if _, err := p.Call(t.Context(), nil); err != nil || len(p.State()) != 0 {
 		t.Errorf("%v %q", err, p.State())
 	}
+	if _, err := p.Call(t.Context(), []byte("kept")); err != nil {
+		t.Error(err)
+	}
+	events := len(p.Events())
+	if err := p.Cancel(t.Context(), "no more"); err != nil || string(p.State()) != "kept" || string(p.Events()[events].GetPayload()) != "no more" {
+		t.Errorf("%v %q %v", err, p.State(), p.Events())
+	}
 }
 
 func TestBench(t *testing.T) {

@@ -183,6 +183,9 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
 			return "progressor repair " + process + " --simple"
 		}
+		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED {
+			return "progressor resume " + process
+		}
 		return "progressor get " + process
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
 		return "another request: nothing was changed"

@@ -30,6 +30,14 @@ func TestErrors(t *testing.T) {
 				". Next: progressor repair demo o-1 --simple",
 		},
 		{
+			"suspended",
+			engineError(connect.CodeFailedPrecondition, "it takes no calls", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "demo", ProcessId: "o-1",
+				ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED,
+			}),
+			exitConflict, "progressor: it takes no calls (process_status, process is SUSPENDED). Next: progressor resume demo o-1",
+		},
+		{
 			"rejected",
 			engineError(connect.CodeFailedPrecondition, "too late: shipped", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_TASK_REJECTED, Namespace: "demo", ProcessId: "o-1", TaskId: 8,

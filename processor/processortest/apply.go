@@ -60,6 +60,9 @@ func (p *Process) takeDue() *task {
 	if p.status != process.StatusRunning {
 		return nil
 	}
+	if p.ending != nil {
+		return p.takeEnding()
+	}
 	for _, list := range []*[]*task{&p.waiting, &p.timers} {
 		if i := soonest(*list); i >= 0 && !(*list)[i].at().After(p.now) {
 			next := (*list)[i]
@@ -70,10 +73,30 @@ func (p *Process) takeDue() *task {
 	return nil
 }
 
+// takeEnding is the CANCEL task, if it may run now. Past the grace it is over, and the process with it.
+func (p *Process) takeEnding() *task {
+	if !p.now.Before(p.graceEnd) {
+		failure := processor.Fail(process.ReasonGraceExpired, "%s", process.GraceExpiredMessage).Failure
+		p.trace(p.ending, progressorv1.TaskStatus_TASK_STATUS_ERROR, func(ended *progressorv1.Task) { ended.Failure = failure })
+		p.endWith(process.StatusCancelled)
+		return nil
+	}
+	if p.ending.at().After(p.now) {
+		return nil
+	}
+	return p.ending
+}
+
 // nextDue is when the clock must stand for the next task to run.
 func (p *Process) nextDue() (time.Time, bool) {
 	if p.status != process.StatusRunning {
 		return time.Time{}, false
+	}
+	if p.ending != nil {
+		if p.ending.at().After(p.graceEnd) {
+			return p.graceEnd, true
+		}
+		return p.ending.at(), true
 	}
 	all := slices.Concat(p.waiting, p.timers)
 	i := soonest(all)
@@ -130,7 +153,7 @@ func (p *Process) processRequest(t *task) *progressorv1.ProcessRequest {
 		Child: proto.CloneOf(t.child),
 	}
 	if t.kind == progressorv1.TaskType_TASK_TYPE_CANCEL {
-		req.CancelReason = p.cancelled
+		req.CancelReason, req.Deadline = p.cancelled, timestamppb.New(p.graceEnd)
 	}
 	return req
 }
@@ -152,6 +175,11 @@ func (p *Process) apply(t *task, result *progressorv1.Result) {
 		p.restore(result)
 	}
 	p.setTimers(t, result)
+	_, removes := result.GetAction().(*progressorv1.Result_Remove)
+	if t.kind == progressorv1.TaskType_TASK_TYPE_CANCEL && !removes {
+		p.endWith(process.StatusCancelled)
+		return
+	}
 	switch result.GetAction().(type) {
 	case *progressorv1.Result_Remove:
 		p.remove()
@@ -241,22 +269,27 @@ func (p *Process) reject(t *task, rejection *progressorv1.Rejection) error {
 	return &processor.RejectionError{Rejection: rejection}
 }
 
-// fail retries a timer or a NOTIFY by the policy; else the process is in ERROR. A CANCEL never leads there.
+// fail retries a timer, a NOTIFY or a CANCEL by the policy; else the process is in ERROR, or CANCELLED.
 func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	timer := t.kind == progressorv1.TaskType_TASK_TYPE_TIMEOUT
-	if timer || t.kind == progressorv1.TaskType_TASK_TYPE_NOTIFY {
+	cancels := t.kind == progressorv1.TaskType_TASK_TYPE_CANCEL
+	if timer || cancels || t.kind == progressorv1.TaskType_TASK_TYPE_NOTIFY {
 		if wait, again := p.retry.Next(t.attempt, failure.GetReason(), failure.GetNonRetryable(), 0.5); again {
 			t.retryTime = p.now.Add(wait)
-			if timer {
+			switch {
+			case timer:
 				p.timers = append(p.timers, t)
-			} else {
+			case !cancels: // a CANCEL stays where it is
 				p.waiting = append(p.waiting, t)
 			}
 			return &processor.FailureError{Failure: failure}
 		}
 	}
 	p.trace(t, progressorv1.TaskStatus_TASK_STATUS_ERROR, func(ended *progressorv1.Task) { ended.Failure = failure })
-	if t.kind != progressorv1.TaskType_TASK_TYPE_CANCEL && p.status != process.StatusError {
+	switch {
+	case cancels:
+		p.endWith(process.StatusCancelled)
+	case p.status != process.StatusError:
 		p.state.Detail, p.state.CorruptedBy = failure.GetMessage(), t.id
 		p.broken = p.timers
 		if timer {
@@ -283,7 +316,7 @@ func (p *Process) restore(result *progressorv1.Result) {
 }
 
 func (p *Process) endWith(status process.Status) {
-	p.timers, p.waiting, p.broken = nil, nil, nil
+	p.timers, p.waiting, p.broken, p.ending = nil, nil, nil, nil
 	p.settleStatus(status)
 }
 
@@ -297,7 +330,7 @@ func (p *Process) settleStatus(status process.Status) {
 // remove leaves nothing of the process but what Trace says.
 func (p *Process) remove() {
 	p.exists, p.status, p.previous = false, "", ""
-	p.timers, p.waiting, p.broken, p.history = nil, nil, nil, nil
+	p.timers, p.waiting, p.broken, p.history, p.ending = nil, nil, nil, nil, nil
 	clear(p.answers)
 	p.state = &progressorv1.Process{Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId()}
 }

@@ -54,7 +54,9 @@ type Process struct {
 	fencing   int64
 	commands  []*progressorv1.Command
 	answers   map[string]answer
-	cancelled string // the reason of a cancel
+	cancelled string    // the reason of a cancel
+	ending    *task     // the CANCEL task; nothing else runs while there is one
+	graceEnd  time.Time // when a cancel that is under way is over
 }
 
 // answer is what a request with an idempotency key was answered.
@@ -145,6 +147,9 @@ func (p *Process) Call(ctx context.Context, args []byte, opts ...RequestOption) 
 		if err := p.allow(process.StatusRunning); err != nil {
 			return nil, err
 		}
+		if p.ending != nil {
+			return nil, &process.WrongStatusError{Key: p.key(), Status: p.status, Reason: "it is being cancelled, and the call with it"}
+		}
 		return p.newTask(progressorv1.TaskType_TASK_TYPE_CALL, args, r), nil
 	})
 }
@@ -195,29 +200,33 @@ func (p *Process) notify(ctx context.Context, args []byte, child *progressorv1.C
 }
 
 // Cancel asks the process to end: in RUNNING the processor gets a CANCEL task, whose result is stored; then, whatever it
-// said, the process is CANCELLED (removed, if it said so).
+// said, the process is CANCELLED (removed, if it said so). A CANCEL that fails is tried again by the policy, and nothing else
+// runs until then; out of attempts, or when process.DefaultCancelGrace is over, the process is CANCELLED all the same.
 func (p *Process) Cancel(ctx context.Context, reason string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.allow(process.StatusRunning, process.StatusError, process.StatusSuspended); err != nil {
 		return err
 	}
-	p.cancelled = reason
-	p.state.CancelReason, p.state.CancelRequestedTime = reason, timestamppb.New(p.now)
-	if p.status == process.StatusRunning {
-		_, _ = p.run(ctx, p.newTask(progressorv1.TaskType_TASK_TYPE_CANCEL, nil, request{})) // a failed CANCEL cancels too
+	if p.ending == nil {
+		p.cancelled = reason
+		p.state.CancelReason, p.state.CancelRequestedTime = reason, timestamppb.New(p.now)
 	}
-	if p.exists {
+	if p.status != process.StatusRunning {
 		p.endWith(process.StatusCancelled)
+		return nil
 	}
-	return nil
+	if p.ending == nil {
+		p.ending, p.graceEnd = p.newTask(progressorv1.TaskType_TASK_TYPE_CANCEL, nil, request{}), p.now.Add(process.DefaultCancelGrace)
+	}
+	return p.drive(ctx)
 }
 
 // Suspend holds the process: calls are refused and timers wait until Resume.
 func (p *Process) Suspend() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.allow(process.StatusRunning); err != nil {
+	if err := p.allow(process.StatusRunning, process.StatusSuspended); err != nil {
 		return err
 	}
 	p.settleStatus(process.StatusSuspended)
@@ -228,7 +237,7 @@ func (p *Process) Suspend() error {
 func (p *Process) Resume(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.allow(process.StatusSuspended); err != nil {
+	if err := p.allow(process.StatusSuspended, process.StatusRunning); err != nil {
 		return err
 	}
 	p.settleStatus(process.StatusRunning)

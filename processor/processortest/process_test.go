@@ -262,10 +262,19 @@ func TestCancelSuspendNotify(t *testing.T) {
 		t.Error(err)
 	}
 	recorder.Script(processortest.Err(errors.New("cannot wind down")))
-	if err := p.Cancel(t.Context(), "no more"); err != nil || p.Status() != process.StatusCancelled {
+	if err := p.Cancel(t.Context(), "no more"); err != nil || p.Status() != process.StatusRunning {
 		t.Error(err, p.Status())
 	}
-	if got, want := ran(recorder), "INIT:1:1 CALL:2:1 TIMEOUT:3:1 NOTIFY:4:1 NOTIFY:5:1 NOTIFY:4:2 CANCEL:6:1"; got != want {
+	if _, err := p.Call(t.Context(), nil); err == nil {
+		t.Error("a process that is being cancelled takes a call")
+	}
+	if err := p.Cancel(t.Context(), "again"); err != nil || len(recorder.Requests()) != 7 {
+		t.Errorf("a second cancel: %v, %s", err, ran(recorder))
+	}
+	if err := p.Advance(t.Context(), 5*time.Second); err != nil || p.Status() != process.StatusCancelled {
+		t.Error(err, p.Status())
+	}
+	if got, want := ran(recorder), "INIT:1:1 CALL:2:1 TIMEOUT:3:1 NOTIFY:4:1 NOTIFY:5:1 NOTIFY:4:2 CANCEL:6:1 CANCEL:6:2"; got != want {
 		t.Errorf("ran %s\nwant %s", got, want)
 	}
 	all := recorder.Requests()
@@ -274,6 +283,45 @@ func TestCancelSuspendNotify(t *testing.T) {
 	}
 	if err := p.Cancel(t.Context(), "again"); err == nil {
 		t.Error("a cancelled process is cancelled again")
+	}
+}
+
+// Past the grace, or out of attempts, a process is CANCELLED whatever its processor does.
+func TestCancelThatFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy  process.RetryPolicy
+		advance time.Duration
+		reason  string
+	}{
+		"out of attempts": {process.RetryPolicy{Initial: time.Second, Max: time.Second, Coefficient: 1, MaxAttempts: 2}, time.Second, "odd"},
+		"past the grace":  {process.RetryPolicy{Initial: time.Hour, Max: time.Hour, Coefficient: 1, MaxAttempts: 2}, process.DefaultCancelGrace, process.ReasonGraceExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := processortest.New(&processor.Router{
+				OnInit: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+					return processor.Result().Done()
+				},
+				OnCancel: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+					return nil, processor.Fail("odd", "x")
+				},
+			}, processortest.WithRetryPolicy(test.policy))
+			if _, err := p.Start(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Cancel(t.Context(), "no more"); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Advance(t.Context(), test.advance-time.Millisecond); err != nil || p.Status() != process.StatusRunning {
+				t.Error(err, p.Status())
+			}
+			if err := p.Advance(t.Context(), time.Millisecond); err != nil || p.Status() != process.StatusCancelled {
+				t.Error(err, p.Status())
+			}
+			tasks := p.Trace()
+			if last := tasks[len(tasks)-1]; last.GetFailure().GetReason() != test.reason {
+				t.Errorf("the last task is %v", last)
+			}
+		})
 	}
 }
 

@@ -437,7 +437,7 @@ type Process struct {
 	ProcessId      string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Status         ProcessStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
 	PreviousStatus ProcessStatus          `protobuf:"varint,4,opt,name=previous_status,json=previousStatus,proto3,enum=progressor.v1.ProcessStatus" json:"previous_status,omitempty"`
-	// Why the status is ERROR: the failure's message, or "zombie detected".
+	// Why the status is ERROR: the failure's message, or "zombie detected". Why it is SUSPENDED: the reason that was given.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	// The task that broke the process.
 	CorruptedBy int64 `protobuf:"varint,6,opt,name=corrupted_by,json=corruptedBy,proto3" json:"corrupted_by,omitempty"`
@@ -2488,7 +2488,7 @@ type CancelProcessRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// default 30 s
+	// default 30 s, from when the request is stored; 0: the processor is not asked
 	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -93,6 +93,7 @@ type ProcessServiceClient interface {
 	CancelProcess(context.Context, *v1.CancelProcessRequest) (*v1.CancelProcessResponse, error)
 	// SuspendProcess holds a process: nothing new runs until ResumeProcess.
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
+	// ResumeProcess gives a suspended process its previous status back: what waited goes on.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
@@ -342,6 +343,7 @@ type ProcessServiceHandler interface {
 	CancelProcess(context.Context, *v1.CancelProcessRequest) (*v1.CancelProcessResponse, error)
 	// SuspendProcess holds a process: nothing new runs until ResumeProcess.
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
+	// ResumeProcess gives a suspended process its previous status back: what waited goes on.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)

@@ -915,7 +915,8 @@ type StartCommand struct {
 	Args      []byte                 `protobuf:"bytes,3,opt,name=args,proto3" json:"args,omitempty"`
 	Metadata  *structpb.Struct       `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// The parent is told of the child's end, whatever it is, by a NOTIFY task with these args.
+	// The parent is told of the child's end, whatever it is, by a NOTIFY task with these args: once, of the first end. A repair
+	// after an ERROR, and the end after it, are not told.
 	NotifyParentArgs []byte `protobuf:"bytes,6,opt,name=notify_parent_args,json=notifyParentArgs,proto3,oneof" json:"notify_parent_args,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

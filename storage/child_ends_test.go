@@ -64,8 +64,8 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 		"failed": {func(c *storage.Claim) {
 			b.save(end(c, storage.Failed, broken("out of stock")))
 		}, `ERROR "" "out of stock"`},
-		"rejected":   {func(c *storage.Claim) { b.save(end(c, storage.Rejected)) }, `UNSPECIFIED "" ""`},
-		"removed":    {func(c *storage.Claim) { b.save(end(c, storage.Removed, answer("bye"))) }, `UNSPECIFIED "bye" ""`},
+		"rejected": {func(c *storage.Claim) { b.save(end(c, storage.Rejected)) }, `UNSPECIFIED "" ""`},
+		"removed":  {func(c *storage.Claim) { b.save(end(c, storage.Removed, answer("bye"))) }, `UNSPECIFIED "bye" ""`},
 		"cancelled": {func(c *storage.Claim) {
 			must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key("cancelled"), Grace: time.Minute})))
 			cancel := b.save(end(c, storage.Finished)).Next

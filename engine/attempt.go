@@ -107,6 +107,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 		return saved, false
 	}
 	ns.metrics.completed(&d.completion, saved, began)
+	e.minute.stored(time.Now())
 	e.announce(c, d, saved)
 	return saved, true
 }
@@ -134,7 +135,7 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 		e.timers.wake() // a scan says how far off they are by the database's clock
 	}
 	if next := saved.Next; next != nil && next.TaskType.Timer() {
-		e.metrics.timerLate(next.RunningTime.Sub(next.ScheduledTime))
+		e.timerLate(next.RunningTime.Sub(next.ScheduledTime))
 	}
 	if d.completion.Outcome == storage.Retry {
 		if d.completion.RetryAfter > 0 {

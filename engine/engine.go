@@ -24,6 +24,7 @@ type Engine struct {
 	registry registry
 	waiters  *waiters
 	watchers *watchers
+	minute   *minute
 	attempts *attempts
 	calls    *callPoller
 	timers   *timerPoller
@@ -51,7 +52,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{})}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
-	e.waiters, e.watchers = newWaiters(e), newWatchers(e)
+	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	e.calls, e.timers = newCallPoller(e), newTimerPoller(e)
 	e.store.OnAdopt(e.adopt)
 	e.messages = newDeliverer(e)

@@ -37,7 +37,7 @@ func (h *heart) runOnce(ctx context.Context) {
 	e := h.engine
 	limit, cancel := context.WithTimeout(ctx, h.interval)
 	defer cancel()
-	drain, err := e.store.Beat(limit, e.draining.Load())
+	drain, err := e.store.Beat(limit, e.minute.pulse(time.Now(), e.draining.Load()))
 	if errors.Is(err, process.ErrFenced) {
 		// The node was away for so long that another has buried it: it begins anew.
 		_, err = e.store.RegisterNode(limit, e.cfg.Address, e.cfg.Version)

@@ -198,3 +198,59 @@ func TestListErrors(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestGetOverview(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	p := by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if string(r.GetArgs()) == "hold" {
+			return g.held(true)(ctx, r)
+		}
+		return words(ctx, r)
+	}}
+	a := start(t, dsn, p, brief)
+	for _, id := range []string{"running", "broken", "timed", "due", "held"} {
+		a.started(t, id)
+	}
+	taskError(t, (<-a.calling("broken", "fail")).err)
+	a.called(t, "timed", "set 1h, name x 1h")
+	a.called(t, "due", "set 10ms")
+	a.calling("held", "hold")
+	receive(t, "it runs", g.entered)
+	a.calling("held", "x")
+	rows := look(t, dsn)
+	eventually(t, "a call waits, and the timer has fired", func() bool {
+		return rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == 1 && rows.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1
+	})
+	if _, err := a.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Call(t.Context(), engine.CallParams{Key: key("running"), Accepted: true}); err != nil {
+		t.Fatal(err)
+	}
+	var o *progressorv1.GetOverviewResponse
+	eventually(t, "the node has told what it did", func() bool {
+		var err error
+		if o, err = a.GetOverview(t.Context(), "ns"); err != nil {
+			t.Fatal(err)
+		}
+		return o.GetTasksPerSecond() > 0 && o.GetTimerLatenessP99().AsDuration() > 0
+	})
+	if got := fmt.Sprint(o.GetCountByStatus()); got != "map[cancelled:0 completed:0 error:1 running:4 suspended:0]" {
+		t.Errorf("counts: %s", got)
+	}
+	if got := fmt.Sprint(o.GetWaitingByWhat()); got != "map[constraint:0 operator:0 place:1 process:1 time:2]" {
+		t.Errorf("waiting: %s", got)
+	}
+	if len(o.GetNodes()) != 1 || o.GetNodes()[0].GetRunning() != 1 || o.GetOldestRunnableAge().AsDuration() <= 0 {
+		t.Errorf("%v", o)
+	}
+	if all, err := a.GetOverview(t.Context(), ""); err != nil || all.GetOldestRunnableAge().AsDuration() != 0 || all.GetWaitingByWhat()["place"] != 1 {
+		t.Errorf("%v, %v", all, err) // what is paused is not meant to run
+	}
+	if _, err := a.GetOverview(t.Context(), "nowhere"); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Error(err)
+	}
+}

@@ -282,7 +282,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 		p.failures = 0
 	}
 	for n := range claims {
-		e.metrics.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
+		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
 	got := rooms.start(claims)
 	for n, room := range rooms.rooms {

@@ -13,7 +13,7 @@ import (
 func bare() *Engine {
 	e := &Engine{log: slog.New(slog.DiscardHandler), attempts: newAttempts(), started: time.Now()}
 	e.cfg.setDefaults()
-	e.waiters, e.watchers = newWaiters(e), newWatchers(e)
+	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	return e
 }
 

@@ -1,9 +1,13 @@
 -- name: InsertNode :one
 INSERT INTO nodes (address, version) VALUES (@address, @version) RETURNING node_id;
 
--- Beat keeps a node alive, and tells whether it was asked to drain; no row: another has buried it, and it must take a new identity.
+-- Beat keeps a node alive, stores what it has done, and tells whether it was asked to drain; no row: another has buried it, and it must
+-- take a new identity. lateness_us -1: no timer.
 -- name: Beat :one
-UPDATE nodes SET beat_time = statement_timestamp(), draining = @draining::bool OR drain_requested_time IS NOT NULL WHERE node_id = @node_id
+UPDATE nodes SET beat_time = statement_timestamp(), draining = @draining::bool OR drain_requested_time IS NOT NULL,
+       tasks_per_second = @tasks_per_second::double precision,
+       timer_lateness_p99 = CASE WHEN (@lateness_us::bigint) >= 0 THEN (@lateness_us::bigint) * interval '1 microsecond' END
+ WHERE node_id = @node_id
 RETURNING (drain_requested_time IS NOT NULL)::bool AS drain;
 
 -- name: DeleteNode :exec

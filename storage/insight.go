@@ -109,3 +109,21 @@ func (s *Store) ListBroken(ctx context.Context, namespaces []string, maxDetail, 
 	})
 	return rows, mapped("list processes in ERROR", err)
 }
+
+// Waiting is how many tasks wait for what.
+type Waiting = dbsqlc.WaitingByWhatRow
+
+// WaitingByWhat counts the tasks that wait, each kind of each namespace to a limit.
+func (s *Store) WaitingByWhat(ctx context.Context, namespaces []string, limit int) (Waiting, error) {
+	row, err := s.q.WaitingByWhat(ctx, s.general, dbsqlc.WaitingByWhatParams{Namespaces: namespaces, Lim: int32(limit)}) //nolint:gosec // a bound of ours
+	return row, mapped("count waiting tasks", err)
+}
+
+// Load is what the nodes that are alive have done in the last minute.
+type Load = dbsqlc.NodesLoadRow
+
+// NodesLoad sums up what the nodes tell of themselves.
+func (s *Store) NodesLoad(ctx context.Context, zombieAfter time.Duration) (Load, error) {
+	row, err := s.q.NodesLoad(ctx, s.kept, zombieAfter.Microseconds())
+	return row, mapped("load of the nodes", err)
+}

@@ -129,7 +129,7 @@ func TestNodes(t *testing.T) {
 	if b.NodeID() == other.NodeID() || b.NodeID() == 0 {
 		t.Errorf("nodes %d and %d", b.NodeID(), other.NodeID())
 	}
-	if drain, err := b.Beat(t.Context(), true); err != nil || drain {
+	if drain, err := b.Beat(t.Context(), storage.Pulse{Draining: true}); err != nil || drain {
 		t.Errorf("%v, %v", drain, err)
 	}
 	nodes, err := b.ListNodes(t.Context())
@@ -141,10 +141,10 @@ func TestNodes(t *testing.T) {
 	if err := other.BuryNodes(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Beat(t.Context(), false); err != nil {
+	if _, err := b.Beat(t.Context(), storage.Pulse{TimerLateness: -1}); err != nil {
 		t.Errorf("the node that holds a task was buried: %v", err)
 	}
-	if _, err := other.Beat(t.Context(), false); !errors.Is(err, process.ErrFenced) {
+	if _, err := other.Beat(t.Context(), storage.Pulse{TimerLateness: -1}); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("the heartbeat of a buried node: %v", err)
 	}
 	if err := b.DeleteNode(t.Context()); err != nil {

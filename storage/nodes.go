@@ -21,9 +21,18 @@ func (s *Store) RegisterNode(ctx context.Context, address, version string) (int6
 	return id, nil
 }
 
+// Pulse is what a node tells of itself with a heartbeat.
+type Pulse struct {
+	Draining       bool
+	TasksPerSecond float64       // of the last minute
+	TimerLateness  time.Duration // the 99th percentile of the last minute; negative: there was no timer
+}
+
 // Beat keeps the node alive. drain: an operator asks it to drain. process.ErrFenced: it was buried, and needs a new identity.
-func (s *Store) Beat(ctx context.Context, draining bool) (drain bool, err error) {
-	drain, err = s.q.Beat(ctx, s.kept, dbsqlc.BeatParams{NodeID: s.nodeID.Load(), Draining: draining})
+func (s *Store) Beat(ctx context.Context, p Pulse) (drain bool, err error) {
+	drain, err = s.q.Beat(ctx, s.kept, dbsqlc.BeatParams{
+		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond, LatenessUs: max(p.TimerLateness.Microseconds(), -1),
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, process.ErrFenced
 	}

@@ -46,6 +46,7 @@ type commands struct {
 	Cancel  cancelCmd  `cmd:"" group:"process" help:"Ask a process to end; past the grace the engine ends it."`
 	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
+	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
 

@@ -45,3 +45,8 @@ func (s *insights) ListErrors(ctx context.Context, r *progressorv1.ListErrorsReq
 	}
 	return &progressorv1.ListErrorsResponse{Groups: groups, NextPageToken: next}, nil
 }
+
+// GetOverview sums up a namespace, or all, and the nodes.
+func (s *insights) GetOverview(ctx context.Context, r *progressorv1.GetOverviewRequest) (*progressorv1.GetOverviewResponse, error) {
+	return s.engine.GetOverview(ctx, r.GetNamespace())
+}

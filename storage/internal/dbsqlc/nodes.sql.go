@@ -11,18 +11,29 @@ import (
 )
 
 const beat = `-- name: Beat :one
-UPDATE nodes SET beat_time = statement_timestamp(), draining = $1::bool OR drain_requested_time IS NOT NULL WHERE node_id = $2
+UPDATE nodes SET beat_time = statement_timestamp(), draining = $1::bool OR drain_requested_time IS NOT NULL,
+       tasks_per_second = $2::double precision,
+       timer_lateness_p99 = CASE WHEN ($3::bigint) >= 0 THEN ($3::bigint) * interval '1 microsecond' END
+ WHERE node_id = $4
 RETURNING (drain_requested_time IS NOT NULL)::bool AS drain
 `
 
 type BeatParams struct {
-	Draining bool
-	NodeID   int64
+	Draining       bool
+	TasksPerSecond float64
+	LatenessUs     int64
+	NodeID         int64
 }
 
-// Beat keeps a node alive, and tells whether it was asked to drain; no row: another has buried it, and it must take a new identity.
+// Beat keeps a node alive, stores what it has done, and tells whether it was asked to drain; no row: another has buried it, and it must
+// take a new identity. lateness_us -1: no timer.
 func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, error) {
-	row := db.QueryRow(ctx, beat, arg.Draining, arg.NodeID)
+	row := db.QueryRow(ctx, beat,
+		arg.Draining,
+		arg.TasksPerSecond,
+		arg.LatenessUs,
+		arg.NodeID,
+	)
 	var drain bool
 	err := row.Scan(&drain)
 	return drain, err

@@ -1,0 +1,22 @@
+-- WaitingByWhat counts the tasks of namespaces that wait, by what for: those that wait for their time or for a place by their indexes,
+-- each to lim, the others among the first lim rows of each namespace. A backlog of millions costs no more to look at.
+-- name: WaitingByWhat :one
+SELECT coalesce(sum(t.n), 0)::bigint AS time, coalesce(sum(p.n), 0)::bigint AS place, coalesce(sum(o.process), 0)::bigint AS process,
+       coalesce(sum(o.operator), 0)::bigint AS operator, coalesce(sum(o.bound), 0)::bigint AS bound
+  FROM unnest(@namespaces::text[]) AS n(namespace)
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS n FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time'
+    ORDER BY s.scheduled_time LIMIT @lim::int) x) t
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS n FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+    ORDER BY s.priority, s.task_id LIMIT @lim::int) x) p
+ CROSS JOIN LATERAL (
+   SELECT count(*) FILTER (WHERE x.waits_for = 'process') AS process, count(*) FILTER (WHERE x.waits_for = 'operator') AS operator,
+          count(*) FILTER (WHERE x.waits_for = 'constraint') AS bound
+     FROM (SELECT s.waits_for FROM schedule s WHERE s.namespace = n.namespace ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) x) o;
+
+-- NodesLoad tells what the nodes that are alive have done in the last minute.
+-- name: NodesLoad :one
+SELECT coalesce(sum(n.tasks_per_second), 0)::double precision AS tasks_per_second,
+       coalesce(max(n.timer_lateness_p99), interval '0')::interval AS timer_lateness_p99
+  FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond';

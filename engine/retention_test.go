@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -27,7 +28,10 @@ func TestRetention(t *testing.T) {
 		return errors.Is(err, process.ErrProcessNotFound)
 	})
 	n.called(t, "lives", "")
-	n.started(t, "ends")
+	eventually(t, "its id is free again", func() bool {
+		_, err := n.Start(t.Context(), engine.StartParams{Key: key("ends")})
+		return err == nil
+	})
 	if got := reg.value(t, "progressor_expired_processes_total", "namespace=ns"); got != 1 {
 		t.Errorf("%v processes expired by the metric, want 1", got)
 	}

@@ -37,6 +37,12 @@ func timer(id int64, due float64) explain.Task {
 	return explain.Task{ID: id, Type: process.TaskTimeout, WaitsFor: process.WaitsForTime, Scheduled: at(due)}
 }
 
+// held is a task whose process is suspended.
+func held(t explain.Task) explain.Task {
+	t.WaitsFor = process.WaitsForOperator
+	return t
+}
+
 func call(id int64, waits process.WaitsFor, since float64) explain.Task {
 	return explain.Task{ID: id, Type: process.TaskCall, WaitsFor: waits, Scheduled: at(since)}
 }
@@ -130,10 +136,10 @@ var situations = []struct {
 		[]string{"It was imported in ERROR: moved."}, []string{"operator 0 0-"}},
 	{"repair that waits", state(status(process.StatusError, 50), waiting(explain.Task{ID: 6, Type: process.TaskRepair, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
 		process.WaitsForPlace, time.Time{}, []string{"Task 6 (REPAIR) waits for a place"}, nil},
-	{"SUSPENDED", state(status(process.StatusSuspended, 40), broken("audit", 0), waiting(timer(2, 45), call(6, process.WaitsForOperator, 20))), process.WaitsForOperator, time.Time{},
+	{"SUSPENDED", state(status(process.StatusSuspended, 40), broken("audit", 0), waiting(held(timer(2, 45)), call(6, process.WaitsForOperator, 20))), process.WaitsForOperator, time.Time{},
 		[]string{"It is suspended since 2026-11-20T12:00:40.000Z: audit.", "then task 6 (CALL) runs, and 1 more behind it", "progressor resume shop o-1."},
 		[]string{"processing 1 0-1", "time 2 1-40", "operator 6 40-", "operator 2 45-"}},
-	{"SUSPENDED with a timer to come", state(status(process.StatusSuspended, 40), waiting(timer(2, 130))), process.WaitsForOperator, time.Time{},
+	{"SUSPENDED with a timer to come", state(status(process.StatusSuspended, 40), waiting(held(timer(2, 130)))), process.WaitsForOperator, time.Time{},
 		[]string{"the default timer (task 2, TIMEOUT) is due at 2026-11-20T12:02:10.000Z (in 30s)"}, nil},
 	{"SUSPENDED while a task runs", state(running, status(process.StatusSuspended, 99), waiting(call(6, process.WaitsForOperator, 99))), process.WaitsForOperator, at(158),
 		[]string{"nothing more until the process is resumed"}, nil},

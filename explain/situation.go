@@ -82,9 +82,9 @@ func btoi(b bool) int {
 	return 0
 }
 
-// timed tells whether a task waits for a time that has not come.
+// timed tells whether a task waits for a time that has not come; in a suspended process all that waits waits for the operator first.
 func (s State) timed(t *Task) bool {
-	return t.WaitsFor == process.WaitsForTime && t.Scheduled.After(s.Now)
+	return (t.WaitsFor == process.WaitsForTime || t.WaitsFor == process.WaitsForOperator) && t.Scheduled.After(s.Now)
 }
 
 func (s State) running(e *Explanation, head *Task, behind int) {

@@ -16,3 +16,6 @@ func (e *Engine) Serves(namespace string) bool { return e.registry.all()[namespa
 
 // Waiting tells for how many tasks clients of this node wait.
 func (e *Engine) Waiting() int { return e.waiters.count() }
+
+// Paused tells whether the node knows that a namespace is paused.
+func (e *Engine) Paused(namespace string) bool { return e.registry.all()[namespace].paused }

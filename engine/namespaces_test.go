@@ -164,6 +164,38 @@ func TestPausedAtWork(t *testing.T) {
 	}
 }
 
+// Every node follows a pause, and a resume, within about a second. What is cancelled meanwhile ends when its grace is over.
+func TestPausedOnEveryNode(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	a, b := start(t, dsn, processor.Echo()), start(t, dsn, processor.Echo())
+	a.started(t, "p")
+	a.started(t, "q")
+	b.called(t, "p", "x")
+	began := time.Now()
+	if _, err := a.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "node b knows", func() bool { return b.Paused("ns") })
+	call := b.calling("p", "waits")
+	d := look(t, dsn)
+	eventually(t, "the call waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1 })
+	b.cancelled(t, "q", 50*time.Millisecond)
+	a.ends(t, "q")
+	if task := a.cancelTaskOf(t, "q"); task.GetAttempt() != 0 || task.GetFailure().GetReason() != process.ReasonGraceExpired {
+		t.Errorf("the CANCEL task of a paused namespace: %v", task)
+	}
+	if _, err := a.SetNamespacePaused(t.Context(), "ns", false); err != nil {
+		t.Fatal(err)
+	}
+	if res := receive(t, "the call", call); string(res.ans.Response) != "waits" {
+		t.Errorf("%+v", res)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("after %s", took)
+	}
+}
+
 // A request that came to a node which cannot serve it is stored, and runs on one that can; its client gets the answer here.
 func TestServedElsewhere(t *testing.T) {
 	t.Parallel()

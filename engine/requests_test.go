@@ -365,3 +365,22 @@ func TestDefaultWait(t *testing.T) {
 		t.Errorf("after %s: %v", time.Since(began), te)
 	}
 }
+
+// A request that does not run, because it is refused, repeated or has to wait, gives back the place that it took.
+func TestRefusedGivesItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 2})
+	n.started(t, "p")
+	for range 5 {
+		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("missing")}); !errors.Is(err, process.ErrProcessNotFound) {
+			t.Fatalf("a call of no process: %v", err)
+		}
+		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p")}); !errors.Is(err, process.ErrProcessExists) {
+			t.Fatalf("a start of a process that exists: %v", err)
+		}
+		if _, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), IdempotencyKey: "k"}); err != nil {
+			t.Fatalf("a call that was made before: %v", err)
+		}
+	}
+}

@@ -138,7 +138,7 @@ var mutants = []mutant{
 	{
 		name: "place-leaks", breaks: "a request that is not captured gives its place back",
 		file: "engine/request.go", old: "if r.call.Capture && !captured {", planted: "if r.call.Capture && !captured && r.accepted {",
-		packages: "./engine", run: "Place|Key|Overload|Requests|Status",
+		packages: "./engine", run: "RefusedGives",
 	},
 	{
 		name: "no-bound-in-memory", breaks: "a node refuses what it cannot hold",

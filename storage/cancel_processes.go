@@ -44,17 +44,24 @@ func (s *Store) CancelProcess(c Cancel) (CancelState, error) {
 	if err := s.submit(it); err != nil {
 		return CancelState{}, err
 	}
+	return CancelState{Ended: it.ended(), Busy: it.busy}, it.refused(c.Key, "it is at its end already")
+}
+
+// ended tells whether the process was CANCELLED by this item: also by its first try, whose answer was lost.
+func (it *cancelItem) ended() bool {
 	if it.repeated && it.status == process.StatusCancelled {
-		it.outcome = cancelled // by the first try, whose answer was lost, or by whatever it asked for
+		it.outcome = cancelled
 	}
-	return CancelState{Ended: it.outcome == cancelled, Busy: it.busy}, it.refused(c.Key, "it is at its end already")
+	return it.outcome == cancelled
 }
 
 // EndOverdueCancel makes a process CANCELLED whose cancel is past its grace, by the clock of the database. false: it is not.
 func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
 	it := &cancelItem{item: newItem(key, 200, true), overdue: true}
-	err := s.submit(it)
-	return it.outcome == cancelled, err
+	if err := s.submit(it); err != nil {
+		return false, err
+	}
+	return it.ended(), nil
 }
 
 // ListOverdueCancels finds at most limit processes whose cancel is past its grace, the longest overdue first.

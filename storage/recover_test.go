@@ -66,6 +66,48 @@ func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
 	equal(t, "adopted", len(c.taken), 0)
 }
 
+// An operator's order whose answer was lost is given again, and meets its own work.
+func TestOrdersWhoseAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	c := newCutBench(t)
+	c.there("p")
+	lost := func(what string, give func() error) {
+		t.Helper()
+		for _, moment := range []cut{beforeCommit, afterCommit} {
+			made := c.proxy.next(moment)
+			if err := give(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			<-made
+		}
+	}
+	lost("suspend", func() error { return c.front.SuspendProcess(key("p"), "") })
+	c.is("p", "SUSPENDED e0: INIT FINISHED, CALL runs#1")
+	lost("resume", func() error { return c.front.ResumeProcess(key("p")) })
+	c.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1")
+	cancel := func() error {
+		_, err := c.front.CancelProcess(storage.Cancel{Key: key("p")})
+		return err
+	}
+	lost("cancel", cancel)
+	c.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1, CANCEL waits for process#0")
+	c.proxy.next(afterCommit)
+	ended, err := c.front.EndOverdueCancel(key("p"))
+	equal(t, "the end of an overdue cancel", must(t, ended, err), true)
+	c.is("p", "CANCELLED e0: INIT FINISHED, CALL CANCELLED, CANCEL ERROR")
+
+	// Where the first try has brought the process to its end, or into a status that refuses the second.
+	c.wreck("q")
+	c.proxy.next(afterCommit)
+	state, err := c.front.CancelProcess(storage.Cancel{Key: key("q")})
+	equal(t, "a cancel in ERROR", must(t, state, err).Ended, true)
+	c.start("r")
+	c.suspend("r")
+	c.proxy.next(afterCommit)
+	must(t, 0, c.front.ResumeProcess(key("r")))
+	c.is("r", "INIT e0: INIT runs#1")
+}
+
 // What was committed and not heard of is not done twice: a Save is told that it was applied, the task that it promoted is adopted,
 // a keyed request meets its own first try, and the task of a request without a key is adopted although its client does not know.
 func TestConnectionBreaksAfterTheCommit(t *testing.T) {

@@ -152,6 +152,26 @@ var mutants = []mutant{
 		packages: "./engine", run: "Drain|GiveBack",
 	},
 	{
+		name: "cancel-waits-its-turn", breaks: "a CANCEL task goes before the calls that wait",
+		file: saveResult, old: "AND (NOT i.cancelling OR s.task_type IN ('INIT', 'CANCEL'))", planted: "",
+		packages: "./storage ./engine", run: "Cancel",
+	},
+	{
+		name: "cancel-breaks", breaks: "a process that is being cancelled never goes to ERROR",
+		file: saveResult, old: "CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "'ERROR'",
+		packages: "./storage ./engine", run: "Cancel",
+	},
+	{
+		name: "no-grace", breaks: "the engine ends a cancel when its grace is over, and no sooner",
+		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp()", planted: "WHEN t.overdue THEN p.cancel_deadline IS NOT NULL",
+		packages: "./storage", run: "Cancel",
+	},
+	{
+		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "AND s.waits_for <> 'constraint' AND", planted: "AND s.waits_for = 'place' AND",
+		packages: "./storage ./engine", run: "Suspend|Orders",
+	},
+	{
 		name: "init-twice", breaks: "one process for one id",
 		file: prepareInit, old: "ON CONFLICT DO NOTHING RETURNING namespace, process_id),", planted: "ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind RETURNING namespace, process_id),",
 		packages: "./storage", run: "Init|Twin|Start",

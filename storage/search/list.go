@@ -99,8 +99,10 @@ const (
 	candidateSettings = "SET LOCAL enable_bitmapscan = on"
 )
 
-// read fills the page: with what the first rows in its order hold; if these are not enough, from an index of what the filter
-// names; if that gives too much, with what the rows behind the first hold.
+// read fills the page: with what the first rows in its order hold; if these are not enough, and those behind them are not likely to be,
+// from an index of what the filter names; if that gives too much, with what the rows behind the first hold after all. (Of a million
+// processes with one in a hundred in ERROR, a page of these takes 10,000 rows in order; to ask the index first made it half as long
+// again.)
 func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err
@@ -109,6 +111,9 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	start := l.last
 	if err := l.scan(ctx, tx, l.reach.first); err != nil || !l.goesOn() {
 		return err
+	}
+	if len(l.found)*l.reach.scanned >= l.size*l.reach.first { // at this rate the scan fills the page
+		return l.scan(ctx, tx, l.reach.scanned-l.reach.first)
 	}
 	if _, err := tx.Exec(ctx, candidateSettings); err != nil {
 		return err

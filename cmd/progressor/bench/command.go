@@ -18,7 +18,7 @@ import (
 // Command are the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, rpc, flat, idle, memory. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, rpc, flat, idle, memory, search. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
@@ -27,7 +27,7 @@ type Command struct {
 	History   []string      `default:"none" enum:"none,full" placeholder:"none|full" help:"History that the processor is shown with a call. Default: ${default}."`
 	Events    int           `default:"40" placeholder:"N" help:"Events that a process has before the calls, with --history full. Default: ${default}."`
 	Metadata  bool          `help:"Start processes with searchable attributes."`
-	Processes int           `default:"10000" placeholder:"N" help:"Processes that are called. Default: ${default}."`
+	Processes int           `default:"10000" placeholder:"N" help:"Processes that are called, or of search that are there. Default: ${default}."`
 	Lanes     int           `default:"2" placeholder:"N" help:"Group-commit lanes of the engine. Default: ${default}."`
 	Baseline  bool          `default:"true" negatable:"" help:"Measure the baseline too. Default: ${default}."`
 

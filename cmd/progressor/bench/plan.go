@@ -58,6 +58,7 @@ var workloads = []workload{
 	{"flat", flatVariants, (*runner).flat},
 	{"idle", onceVariant, (*runner).idle},
 	{"memory", onceVariant, (*runner).memory},
+	{"search", onceVariant, (*runner).search},
 }
 
 func workloadNames() []string {

@@ -65,7 +65,7 @@ const (
 	containsEither = "coalesce(p.metadata @> $?::jsonb OR p.metadata @> $?::jsonb, false)"
 
 	// CASE keeps a value of another type from the cast, which would fail.
-	numberCase = "CASE WHEN jsonb_typeof(p.metadata #> $?::text[]) = 'number' THEN (p.metadata #>> $?::text[])::numeric "
+	numberCase = "CASE WHEN jsonb_typeof(p.metadata #> $?::text[]) = 'number' THEN (p.metadata #> $?::text[])::numeric "
 	numberEnd  = " $?::text::numeric ELSE false END"
 	textCase   = "CASE WHEN jsonb_typeof(p.metadata #> $?::text[]) = 'string' THEN (p.metadata #>> $?::text[]) COLLATE \"C\" "
 	textEnd    = " $?::text ELSE false END"

@@ -14,7 +14,7 @@ const (
 	MaxResultBytes         = 8 << 20
 	MaxCommands            = 100
 	MaxReasonBytes         = 4096 // of a request to cancel
-	MaxTimers              = 100 // pending in one process
+	MaxTimers              = 100  // pending in one process
 	MaxHistoryEvents       = 10_000
 	MaxHistoryBytes        = 8 << 20
 	MaxDuration            = 100 * 365 * 24 * time.Hour

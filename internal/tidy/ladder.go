@@ -22,7 +22,7 @@ const beside = -1
 var rooms = map[string]int{
 	"process": 0, "cron": 0, "migrations": 0, "proto/progressor/v1": 0, "console": 0,
 	"processor": 1, "explain": 1,
-	"client":    2, "processor/remote": 2, "storage": 2,
+	"client": 2, "processor/remote": 2, "storage": 2,
 	"wire": 3, "storage/crons": 3, "storage/jobs": 3, "storage/flows": 3, "storage/search": 3,
 	"engine":       4,
 	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5,

@@ -27,7 +27,7 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 		c.Grace = *p.Grace
 	}
 	return e.order(ctx, p.Key, func() error {
-		state, err := e.store.CancelProcess(c)
+		state, err := e.store.CancelProcess(c, p.Actor)
 		if err == nil && !state.Ended && c.Grace <= 0 {
 			state.Ended, err = e.store.EndOverdueCancel(p.Key)
 		}

@@ -67,7 +67,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 		errs = append(errs, c.purge(limit))
 	}
 	if c.passes%30 == 0 {
-		errs = append(errs, c.engine.store.BuryNodes(limit))
+		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit))
 	}
 	if c.passes%10 == 0 {
 		errs = append(errs, c.forget(limit), c.expire(limit))

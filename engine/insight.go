@@ -70,12 +70,12 @@ func (e *Engine) ListNodes(ctx context.Context) ([]*progressorv1.Node, error) {
 
 // DrainNode has a node take nothing new and end what it runs. It is asked by its row, and looks there with its next heartbeat; until
 // it is stopped it stays as it is then.
-func (e *Engine) DrainNode(ctx context.Context, nodeID string, _ process.Actor) (*progressorv1.Node, error) {
+func (e *Engine) DrainNode(ctx context.Context, nodeID string, by process.Actor) (*progressorv1.Node, error) {
 	id, err := strconv.ParseInt(nodeID, 10, 64)
 	if err != nil {
 		return nil, &process.InvalidError{Field: "node_id", Message: "must be a number, as ListNodes shows it"}
 	}
-	row, err := e.store.DrainNode(ctx, id)
+	row, err := e.store.DrainNode(ctx, id, by)
 	if err != nil {
 		return nil, fmt.Errorf("node %d: %w", id, err)
 	}

@@ -216,8 +216,9 @@ func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunn
 	return nil, &process.InvalidError{Field: "namespace.processor", Message: "one of connect and builtin is required"}
 }
 
-// PutNamespace makes a namespace or replaces its configuration. Other nodes take it over within a second.
-func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace) (*progressorv1.Namespace, error) {
+// PutNamespace makes a namespace or replaces its configuration. Other nodes take it over within a second. by: an operator, whose order
+// is noted; none: the program itself.
+func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by ...process.Actor) (*progressorv1.Namespace, error) {
 	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
 	if err != nil {
 		return nil, err
@@ -231,7 +232,7 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace) (*
 	if err != nil {
 		return nil, fmt.Errorf("put namespace %s: %w", m.GetNamespace(), err)
 	}
-	row, err := e.store.PutNamespace(ctx, m.GetNamespace(), config)
+	row, err := e.store.PutNamespace(ctx, m.GetNamespace(), config, by...)
 	if err != nil {
 		return nil, err
 	}
@@ -264,8 +265,8 @@ func (e *Engine) ListNamespaces(ctx context.Context) ([]*progressorv1.Namespace,
 }
 
 // SetNamespacePaused stops or resumes the handing out of a namespace's tasks.
-func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused bool) (*progressorv1.Namespace, error) {
-	row, err := e.store.SetNamespacePaused(ctx, name, paused)
+func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused bool, by ...process.Actor) (*progressorv1.Namespace, error) {
+	row, err := e.store.SetNamespacePaused(ctx, name, paused, by...)
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", name, err)
 	}

@@ -130,7 +130,7 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 }
 
 // PutProcess imports a process with its history and timers; no processor runs.
-func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest, _ process.Actor) (*progressorv1.Process, error) {
+func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest, by process.Actor) (*progressorv1.Process, error) {
 	if err := e.admit(); err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessReque
 	if err != nil {
 		return nil, &process.InvalidError{Field: "metadata", Message: err.Error()}
 	}
-	row, err := e.store.PutProcess(ctx, in)
+	row, err := e.store.PutProcess(ctx, in, by)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
@@ -156,7 +156,7 @@ func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessReque
 }
 
 // RemoveProcess deletes a process with everything it has, in whatever status, at once.
-func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, _ process.Actor) error {
+func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.Actor) error {
 	if err := e.admit(); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, _ process.A
 		return err
 	}
 	began := time.Now()
-	if err := e.store.RemoveProcess(ctx, key); err != nil {
+	if err := e.store.RemoveProcess(ctx, key, by); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	ns.metrics.removed(began)

@@ -37,7 +37,8 @@ func (e *Engine) Repair(ctx context.Context, p RepairParams) (Answer, error) {
 	r := &request{ns: ns, method: methodRepair, accepted: p.Accepted, timeout: p.Timeout}
 	prepare := e.store.PrepareRepair
 	if p.Simple {
-		r.method, prepare = methodSimpleRepair, e.store.SimpleRepair
+		r.method = methodSimpleRepair
+		prepare = func(c *storage.Call) (storage.Prepared, error) { return e.store.SimpleRepair(c, p.Actor) }
 	}
 	r.call = storage.Call{
 		Key: p.Key, TaskType: process.TaskRepair, Args: p.Args, Context: p.Context, IdempotencyKey: p.IdempotencyKey,

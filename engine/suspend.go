@@ -13,14 +13,14 @@ import (
 
 // SuspendProcess holds a process in INIT or RUNNING until ResumeProcess: what runs goes on to its end, nothing else is handed out, and
 // calls are refused. reason is shown as its detail.
-func (e *Engine) SuspendProcess(ctx context.Context, key process.Key, reason string, _ process.Actor) (*progressorv1.Process, error) {
-	return e.order(ctx, key, func() error { return e.store.SuspendProcess(key, reason) })
+func (e *Engine) SuspendProcess(ctx context.Context, key process.Key, reason string, by process.Actor) (*progressorv1.Process, error) {
+	return e.order(ctx, key, func() error { return e.store.SuspendProcess(key, reason, by) })
 }
 
 // ResumeProcess lets a suspended process go on: with what waits for it, and with the timers that came due meanwhile.
-func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, _ process.Actor) (*progressorv1.Process, error) {
+func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, by process.Actor) (*progressorv1.Process, error) {
 	return e.order(ctx, key, func() error {
-		err := e.store.ResumeProcess(key)
+		err := e.store.ResumeProcess(key, by)
 		if err == nil {
 			e.wakeAll()
 		}

@@ -39,8 +39,9 @@ type cancelItem struct {
 // CancelProcess asks a process in INIT or RUNNING to end, by a CANCEL task that is next; one in ERROR or SUSPENDED ends at once. A
 // second request changes nothing while the first is under way. The error is process.ErrProcessNotFound or, where the process is at
 // its end, a *process.WrongStatusError.
-func (s *Store) CancelProcess(c Cancel) (CancelState, error) {
+func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error) {
 	it := &cancelItem{item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, grace: c.Grace}
+	it.noted("CancelProcess", c.Reason, by)
 	if err := s.submit(it); err != nil {
 		return CancelState{}, err
 	}

@@ -15,7 +15,8 @@ type item struct {
 	repeatable bool
 	repeated   bool // after a commit whose answer was lost: what it meets may be its own work
 	bytes      int
-	tries      int // of a Save that met a row held by another session
+	audit      *auditRecord // of an operator, to be noted in audit; nil: none
+	tries      int          // of a Save that met a row held by another session
 	done       chan struct{}
 	err        error
 }
@@ -49,9 +50,18 @@ type batch struct {
 	simples  []*simpleRepairItem
 	delivers []*deliverItem
 	riders   riders
+	orders   auditRecords // of operators, but for repairs
+	repaired auditRecords // simple repairs, which come later
 }
 
 func (b *batch) add(op operation) {
+	if i := op.base(); i.audit != nil {
+		if _, repair := op.(*simpleRepairItem); repair {
+			b.repaired.add(i)
+		} else {
+			b.orders.add(i)
+		}
+	}
 	switch op := op.(type) {
 	case *saveItem:
 		b.saves = append(b.saves, op)
@@ -94,6 +104,7 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages = append(stages, suspendStages(s, b.suspends)...)
 	stages = append(stages, resumeStages(s, b.resumes)...)
 	stages = append(stages, cancelStages(s, b.cancels)...)
+	stages = append(stages, b.orders.stages(s)...)
 	stages = append(stages, b.riders.sendStages(s)...)
 	stages = append(stages, purgeStages(s, b.removes)...)
 	stages = append(stages, deliverStages(s, b.delivers)...)
@@ -103,5 +114,6 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	for _, r := range b.simples {
 		stages = append(stages, simpleRepairStage(s, r))
 	}
+	stages = append(stages, b.repaired.stages(s)...)
 	return append(stages, b.riders.releaseStages(s)...)
 }

@@ -12,8 +12,12 @@ import (
 )
 
 // PutNamespace makes a namespace or replaces its configuration; whether it is paused stays as it is.
-func (s *Store) PutNamespace(ctx context.Context, namespace string, config json.RawMessage) (Namespace, error) {
-	row, err := s.q.PutNamespace(ctx, s.general, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: config})
+func (s *Store) PutNamespace(ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor) (Namespace, error) {
+	var row Namespace
+	err := s.audited(ctx, note{"PutNamespace", namespace, namespace}, by, func(db DB) (err error) {
+		row, err = s.q.PutNamespace(ctx, db, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: config})
+		return err
+	})
 	return row, mapped("put namespace "+namespace, err)
 }
 
@@ -30,8 +34,16 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]Namespace, error) {
 }
 
 // SetNamespacePaused pauses or resumes a namespace.
-func (s *Store) SetNamespacePaused(ctx context.Context, namespace string, paused bool) (Namespace, error) {
-	row, err := s.q.SetNamespacePaused(ctx, s.general, dbsqlc.SetNamespacePausedParams{Namespace: namespace, Paused: paused})
+func (s *Store) SetNamespacePaused(ctx context.Context, namespace string, paused bool, by ...process.Actor) (Namespace, error) {
+	var row Namespace
+	method := "ResumeNamespace"
+	if paused {
+		method = "PauseNamespace"
+	}
+	err := s.audited(ctx, note{method, namespace, namespace}, by, func(db DB) (err error) {
+		row, err = s.q.SetNamespacePaused(ctx, db, dbsqlc.SetNamespacePausedParams{Namespace: namespace, Paused: paused})
+		return err
+	})
 	return row, noRow(mapped("pause namespace "+namespace, err), process.ErrNamespaceNotFound)
 }
 

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,8 +57,12 @@ func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
 }
 
 // DrainNode asks a node to drain, or answers process.ErrNodeNotFound.
-func (s *Store) DrainNode(ctx context.Context, nodeID int64) (Node, error) {
-	row, err := s.q.DrainNode(ctx, s.general, nodeID)
+func (s *Store) DrainNode(ctx context.Context, nodeID int64, by ...process.Actor) (Node, error) {
+	var row dbsqlc.DrainNodeRow
+	err := s.audited(ctx, note{method: "DrainNode", subject: strconv.FormatInt(nodeID, 10)}, by, func(db DB) (err error) {
+		row, err = s.q.DrainNode(ctx, db, nodeID)
+		return err
+	})
 	return Node(row), noRow(mapped("drain node", err), process.ErrNodeNotFound)
 }
 

@@ -81,6 +81,7 @@ func hotStatements() map[string]string {
 		"ReadApplied":        text(func(db dbsqlc.DBTX) error { return second(q.ReadApplied(ctx, db, dbsqlc.ReadAppliedParams{})) }),
 		"ReadRequests":       text(func(db dbsqlc.DBTX) error { return second(q.ReadRequests(ctx, db, nil)) }),
 		"ReadHistories":      text(func(db dbsqlc.DBTX) error { return second(q.ReadHistories(ctx, db, dbsqlc.ReadHistoriesParams{})) }),
+		"InsertAudits":       text(func(db dbsqlc.DBTX) error { return q.InsertAudits(ctx, db, dbsqlc.InsertAuditsParams{}) }),
 		"ReadWatched":        text(func(db dbsqlc.DBTX) error { return second(q.ReadWatched(ctx, db, dbsqlc.ReadWatchedParams{})) }),
 		"ReadProcesses":      text(func(db dbsqlc.DBTX) error { return second(q.ReadProcesses(ctx, db, dbsqlc.ReadProcessesParams{})) }),
 		"RemoveProcesses":    text(func(db dbsqlc.DBTX) error { return second(q.RemoveProcesses(ctx, db, dbsqlc.RemoveProcessesParams{})) }),

@@ -28,8 +28,9 @@ func (s *Store) PrepareRepair(c *Call) (Prepared, error) {
 }
 
 // SimpleRepair puts a process in ERROR back to RUNNING without its processor. TaskID is that of the timer that runs again; 0: none.
-func (s *Store) SimpleRepair(c *Call) (Prepared, error) {
+func (s *Store) SimpleRepair(c *Call, by ...process.Actor) (Prepared, error) {
 	it := &simpleRepairItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
+	it.noted("Repair", "", by)
 	it.requestID = c.RequestID
 	err := s.submit(it)
 	return it.prepared, err

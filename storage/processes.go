@@ -79,7 +79,7 @@ type Import struct {
 }
 
 // PutProcess imports a process, or answers process.ErrProcessExists.
-func (s *Store) PutProcess(ctx context.Context, in Import) (Process, error) {
+func (s *Store) PutProcess(ctx context.Context, in Import, by ...process.Actor) (Process, error) {
 	arg := dbsqlc.PutProcessParams{
 		Namespace: in.Key.Namespace, ProcessID: in.Key.ProcessID, Status: in.Status, Detail: in.Detail, AuxState: in.AuxState,
 		Metadata: string(in.Metadata), Context: in.Context, EventPayloads: [][]byte{}, EventTimestamps: []time.Time{}, EventMetadatas: []string{},
@@ -99,7 +99,11 @@ func (s *Store) PutProcess(ctx context.Context, in Import) (Process, error) {
 		arg.TimerTypes = append(arg.TimerTypes, t.taskType())
 		arg.TimerAts = append(arg.TimerAts, t.At)
 	}
-	row, err := s.q.PutProcess(ctx, s.general, arg)
+	var row dbsqlc.PutProcessRow
+	err := s.audited(ctx, note{"PutProcess", in.Key.Namespace, in.Key.ProcessID}, by, func(db DB) (err error) {
+		row, err = s.q.PutProcess(ctx, db, arg)
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Process{}, process.ErrProcessExists
 	}

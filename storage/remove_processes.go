@@ -28,8 +28,9 @@ func (s *Store) saveRemoval(c *Completion) (Saved, error) {
 
 // RemoveProcess removes a process in whatever status, at once: what runs is fenced off, what waits is cancelled. It returns
 // when the last of its history is deleted.
-func (s *Store) RemoveProcess(ctx context.Context, key process.Key) error {
+func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...process.Actor) error {
 	it := &removeItem{item: newItem(key, 100, true)}
+	it.noted("RemoveProcess", "", by)
 	if err := s.submit(it); err != nil {
 		return err
 	}

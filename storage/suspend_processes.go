@@ -45,8 +45,9 @@ type resumeItem struct {
 
 // SuspendProcess holds a process in INIT or RUNNING: what runs goes on to its end, what waits waits for the operator. One that is
 // held already stays as it is. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
-func (s *Store) SuspendProcess(key process.Key, reason string) error {
+func (s *Store) SuspendProcess(key process.Key, reason string, by ...process.Actor) error {
 	it := &suspendItem{item: newItem(key, 100+len(reason), true), reason: reason}
+	it.noted("SuspendProcess", reason, by)
 	if err := s.submit(it); err != nil {
 		return err
 	}
@@ -55,8 +56,9 @@ func (s *Store) SuspendProcess(key process.Key, reason string) error {
 
 // ResumeProcess lets a suspended process go on in the status that it had. What is next waits for a place, or for its time: the
 // pollers must look. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
-func (s *Store) ResumeProcess(key process.Key) error {
+func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
 	it := &resumeItem{item: newItem(key, 100, true)}
+	it.noted("ResumeProcess", "", by)
 	if err := s.submit(it); err != nil {
 		return err
 	}

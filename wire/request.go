@@ -103,6 +103,14 @@ func Node(n *storage.Node) *progressorv1.Node {
 	}
 }
 
+// AuditEntry is an operator's order as it was noted.
+func AuditEntry(a *storage.AuditEntry) (*progressorv1.AuditEntry, error) {
+	details, err := Struct(a.Details)
+	return &progressorv1.AuditEntry{
+		AuditId: a.AuditID, Time: timestamppb.New(a.Time), Actor: a.Actor, Source: a.Source, Method: a.Method, Namespace: a.Namespace, Subject: a.Subject, Details: details,
+	}, err
+}
+
 // Events are events as clients and processors see them.
 func Events(rows []storage.Event) []*progressorv1.Event {
 	if len(rows) == 0 {

@@ -47,6 +47,7 @@ type commands struct {
 	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
 	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`
+	Audit     auditCmd     `cmd:"" group:"process" help:"List what operators have done."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
 

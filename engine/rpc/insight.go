@@ -50,3 +50,12 @@ func (s *insights) ListErrors(ctx context.Context, r *progressorv1.ListErrorsReq
 func (s *insights) GetOverview(ctx context.Context, r *progressorv1.GetOverviewRequest) (*progressorv1.GetOverviewResponse, error) {
 	return s.engine.GetOverview(ctx, r.GetNamespace())
 }
+
+// ListAudit lists what operators have done.
+func (s *insights) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) (*progressorv1.ListAuditResponse, error) {
+	entries, next, err := s.engine.ListAudit(ctx, r.GetNamespace(), r.GetFilter(), int(r.GetPageSize()), r.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListAuditResponse{Entries: entries, NextPageToken: next}, nil
+}

@@ -16,7 +16,7 @@ type namespaces struct {
 
 // PutNamespace makes a namespace or replaces its settings.
 func (s *namespaces) PutNamespace(ctx context.Context, r *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
-	ns, err := s.engine.PutNamespace(ctx, r.GetNamespace())
+	ns, err := s.engine.PutNamespace(ctx, r.GetNamespace(), actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s *namespaces) ListNamespaces(ctx context.Context, _ *progressorv1.ListNam
 
 // PauseNamespace stops handing out the tasks of a namespace.
 func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
-	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), true)
+	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), true, actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNa
 
 // ResumeNamespace hands them out again.
 func (s *namespaces) ResumeNamespace(ctx context.Context, r *progressorv1.ResumeNamespaceRequest) (*progressorv1.ResumeNamespaceResponse, error) {
-	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), false)
+	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), false, actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}

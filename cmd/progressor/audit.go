@@ -1,0 +1,58 @@
+package main
+
+import (
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type auditCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all, and orders to nodes."`
+
+	clientFlags
+	Filter    string `placeholder:"FILTER" help:"Only orders that match: comparisons of actor, method, subject and time, joined by AND."`
+	PageSize  int32  `placeholder:"N" help:"Orders on one page. Default: the engine's."`
+	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
+	All       bool   `help:"All pages."`
+}
+
+func (auditCmd) Help() string {
+	return `Audit lists what operators have done, the newest first: repairs without the processor, suspensions, cancels, removals, imports,
+changes of namespaces, drains. It is kept for 90 days.
+
+    progressor audit
+    progressor audit demo --filter 'method = "RemoveProcess" AND time > "2026-11-01T00:00:00Z"'
+    progressor audit demo --filter 'subject = "order-1*"' --all -o json`
+}
+
+func (c *auditCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListAuditResponse{NextPageToken: c.PageToken}
+	for {
+		page, err := c.client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
+			Namespace: c.NS, Filter: c.Filter, PageSize: c.PageSize, PageToken: all.GetNextPageToken(),
+		})
+		if err != nil {
+			return err
+		}
+		all.Entries = append(all.Entries, page.GetEntries()...)
+		all.NextPageToken = page.GetNextPageToken()
+		if !c.All || all.GetNextPageToken() == "" {
+			break
+		}
+	}
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, e := range all.GetEntries() {
+		rows = append(rows, table.Row{
+			showTime(e.GetTime()), e.GetMethod(), e.GetNamespace(), oneLine(e.GetSubject()), oneLine(e.GetActor()), oneLine(e.GetSource()), showStruct(e.GetDetails(), cellLimit),
+		})
+	}
+	if err := printRows(a.Stdout, table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows); err != nil {
+		return err
+	}
+	return printMore(a, all.GetNextPageToken())
+}

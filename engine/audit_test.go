@@ -1,0 +1,141 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// audited lists orders, in short, the oldest first.
+func (n *node) audited(t testing.TB, namespace, filter string) []string {
+	t.Helper()
+	var list []string
+	token := ""
+	for page := true; page; page = token != "" {
+		entries, next, err := n.ListAudit(t.Context(), namespace, filter, 2, token)
+		if err != nil || len(entries) > 2 {
+			t.Fatalf("%v, %v", entries, err)
+		}
+		for _, e := range entries {
+			short := fmt.Sprint(e.GetMethod(), " ", e.GetNamespace(), "/", e.GetSubject(), " ", e.GetActor(), "@", e.GetSource())
+			if e.GetDetails() != nil {
+				short += " " + e.GetDetails().GetFields()["reason"].GetStringValue()
+			}
+			list = append(list, short)
+		}
+		token = next
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// Each order of an operator that changes something is noted once, and none that is refused.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: words})
+	ctx, ada := t.Context(), process.Actor{Name: "ada", Source: "10.0.0.1"}
+	for _, id := range []string{"a", "b", "c"} {
+		n.started(t, id)
+	}
+	began := time.Now().UTC()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(err error) {
+		t.Helper()
+		if err == nil {
+			t.Error("it is not refused")
+		}
+	}
+	for range 2 { // the second time changes nothing
+		_, err := n.SuspendProcess(ctx, key("a"), "tea break", ada)
+		must(err)
+	}
+	for range 2 {
+		_, err := n.ResumeProcess(ctx, key("a"), ada)
+		must(err)
+	}
+	repair := engine.RepairParams{Key: key("b"), Simple: true, Actor: ada}
+	_, err := n.Repair(ctx, repair)
+	refused(err)
+	taskError(t, (<-n.calling("b", "fail")).err)
+	_, err = n.Repair(ctx, repair)
+	must(err)
+	grace := time.Duration(0)
+	_, err = n.CancelProcess(ctx, engine.CancelParams{Key: key("c"), Reason: "gone", Grace: &grace, Actor: ada})
+	must(err)
+	_, err = n.CancelProcess(ctx, engine.CancelParams{Key: key("c"), Actor: ada})
+	refused(err)
+	must(n.RemoveProcess(ctx, key("c"), ada))
+	refused(n.RemoveProcess(ctx, key("c"), ada))
+	put := &progressorv1.PutProcessRequest{Namespace: "ns", ProcessId: "put", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
+	_, err = n.PutProcess(ctx, put, ada)
+	must(err)
+	_, err = n.PutProcess(ctx, put, ada)
+	refused(err)
+	for _, paused := range []bool{true, false} {
+		_, err = n.SetNamespacePaused(ctx, "ns", paused, ada)
+		must(err)
+	}
+	ns, err := n.GetNamespace(ctx, "ns")
+	must(err)
+	ns.Namespace = "other"
+	_, err = n.PutNamespace(ctx, ns, ada)
+	must(err)
+	_, err = n.DrainNode(ctx, "99", ada)
+	refused(err)
+	all := []string{
+		"SuspendProcess ns/a ada@10.0.0.1 tea break", "ResumeProcess ns/a ada@10.0.0.1", "Repair ns/b ada@10.0.0.1",
+		"CancelProcess ns/c ada@10.0.0.1 gone", "RemoveProcess ns/c ada@10.0.0.1", "PutProcess ns/put ada@10.0.0.1",
+		"PauseNamespace ns/ns ada@10.0.0.1", "ResumeNamespace ns/ns ada@10.0.0.1", "PutNamespace other/other ada@10.0.0.1",
+	}
+	for _, tt := range []struct {
+		namespace, filter string
+		want              []string
+	}{
+		{"", "", all}, {"ns", "", all[:8]}, {"other", "", all[8:]},
+		{"", `method = "RemoveProcess"`, all[4:5]}, {"", "method=Re* AND subject != c", []string{all[1], all[2], all[7]}},
+		{"ns", `actor = "ada" AND subject = "p*"`, all[5:6]}, {"", `actor = "ada\*"`, nil}, {"", `actor != ada`, nil},
+		{"", `time < "` + began.Add(-time.Minute).Format(time.RFC3339) + `"`, nil}, {"", `time >= "` + began.Add(-time.Minute).Format(time.RFC3339) + `"`, all},
+	} {
+		if got := n.audited(t, tt.namespace, tt.filter); !slices.Equal(got, tt.want) {
+			t.Errorf("%q, %q:\n%q\nwant\n%q", tt.namespace, tt.filter, got, tt.want)
+		}
+	}
+	var invalid *process.InvalidError
+	for _, filter := range []string{"who = ada", "actor > ada", "time = noon", "actor = ada OR actor = bob", "actor = ada AND", "actor", `actor = "a" method = "b"`} {
+		if _, _, err := n.ListAudit(ctx, "", filter, 0, ""); !errors.As(err, &invalid) || invalid.Field != "filter" {
+			t.Errorf("%s: %v", filter, err)
+		}
+	}
+	if _, _, err := n.ListAudit(ctx, "", "", 0, "x"); !errors.As(err, &invalid) {
+		t.Error(err)
+	}
+	if _, _, err := n.ListAudit(ctx, "nowhere", "", 0, ""); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Error(err)
+	}
+	rows := look(t, dsn)
+	if _, err := rows.Exec(ctx, "UPDATE audit SET time = time - interval '91 days' WHERE audit_id <= (SELECT min(audit_id) + 3 FROM audit)"); err != nil {
+		t.Fatal(err)
+	}
+	must(n.store.ForgetAudit(ctx))
+	if got := rows.count(t, "SELECT count(*) FROM audit"); got >= len(all) || got < len(all)-4 {
+		t.Errorf("%d orders are left", got)
+	}
+	_, err = n.DrainNode(ctx, fmt.Sprint(n.store.NodeID()), ada)
+	must(err)
+	if got := rows.texts(t, "SELECT method || ' ' || namespace || ' ' || subject FROM audit WHERE method = 'DrainNode'"); !slices.Equal(got, []string{fmt.Sprintf("DrainNode  %d", n.store.NodeID())}) {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,34 @@
+-- InsertAudits notes the orders of a flush that have changed their process: behind the statements that carry them out, in the same
+-- transaction. That they have shows in the row: it came into its status, or was removed, since the transaction began. (An order of the
+-- same kind that another node stored in these milliseconds looks the same: then both are noted.)
+-- name: InsertAudits :exec
+INSERT INTO audit (actor, source, method, namespace, subject, details)
+SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details, '')::jsonb
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@methods::text[]), unnest(@actors::text[]),
+                  unnest(@sources::text[]), unnest(@details::text[]))
+       AS k(namespace, process_id, method, actor, source, details)
+ CROSS JOIN LATERAL (
+   SELECT p.status, p.previous_status, p.status_changed_time, p.removed_time, p.cancel_requested_time FROM processes p
+    WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
+ WHERE CASE k.method WHEN 'RemoveProcess' THEN p.removed_time >= now()
+                     WHEN 'CancelProcess' THEN p.cancel_requested_time >= now()
+                     WHEN 'SuspendProcess' THEN p.status_changed_time >= now() AND p.status = 'SUSPENDED'
+                     WHEN 'ResumeProcess' THEN p.status_changed_time >= now() AND p.previous_status = 'SUSPENDED'
+                     ELSE p.status_changed_time >= now() AND p.previous_status = 'ERROR' END;
+
+-- InsertAudit notes an order that goes through no lane, in its transaction.
+-- name: InsertAudit :exec
+INSERT INTO audit (actor, source, method, namespace, subject, details)
+VALUES (@actor, @source, @method, @namespace, @subject, NULLIF(@details::text, '')::jsonb);
+
+-- ListAudit lists orders, the newest first, of one namespace ('': all), those before a number.
+-- name: ListAudit :many
+SELECT a.* FROM audit a
+ WHERE a.audit_id < @before_id::bigint
+   AND (@namespace::text = '' OR a.namespace = @namespace)
+ ORDER BY a.audit_id DESC LIMIT @lim::int;
+
+-- ForgetAudit drops the oldest orders that are past their retention, lim at a time.
+-- name: ForgetAudit :execrows
+DELETE FROM audit a USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT @lim::int) d
+ WHERE a.audit_id = d.audit_id AND d.time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond';

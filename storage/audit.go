@@ -1,0 +1,87 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// AuditEntry is a row of audit.
+type AuditEntry = dbsqlc.Audit
+
+// AuditRetention is how long an order of an operator is kept.
+const AuditRetention = 90 * 24 * time.Hour
+
+// auditRecord is what is to be noted of an operator's order, in the transaction that carries it out.
+type auditRecord struct {
+	method, reason string
+	actor          process.Actor
+}
+
+// noted has an item's order noted, where somebody is named who gave it.
+func (i *item) noted(method, reason string, by []process.Actor) {
+	if len(by) > 0 {
+		i.audit = &auditRecord{method: method, reason: reason, actor: by[0]}
+	}
+}
+
+// auditRecords are those of one flush.
+type auditRecords struct{ arg dbsqlc.InsertAuditsParams }
+
+func (o *auditRecords) add(i *item) {
+	a := &o.arg
+	a.Namespaces = append(a.Namespaces, i.key.Namespace)
+	a.ProcessIds = append(a.ProcessIds, i.key.ProcessID)
+	a.Methods = append(a.Methods, i.audit.method)
+	a.Actors = append(a.Actors, i.audit.actor.Name)
+	a.Sources = append(a.Sources, i.audit.actor.Source)
+	details := ""
+	if i.audit.reason != "" {
+		text, _ := json.Marshal(map[string]string{"reason": i.audit.reason}) // a map of strings
+		details = string(text)
+	}
+	a.Details = append(a.Details, details)
+}
+
+// stages stands behind the statements that carry the orders out.
+func (o *auditRecords) stages(s *Store) []stage {
+	if len(o.arg.Methods) == 0 {
+		return nil
+	}
+	return []stage{func(ctx context.Context, db DB) error { return s.q.InsertAudits(ctx, db, o.arg) }}
+}
+
+// note is what is noted of an order that goes through no lane.
+type note struct{ method, namespace, subject string }
+
+// audited carries an order out, and notes it in the same transaction where somebody is named who gave it.
+func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOut func(DB) error) error {
+	if len(by) == 0 {
+		return carryOut(s.general)
+	}
+	return pgx.BeginFunc(ctx, s.general, func(tx pgx.Tx) error {
+		if err := carryOut(tx); err != nil {
+			return err
+		}
+		return s.q.InsertAudit(ctx, tx, dbsqlc.InsertAuditParams{
+			Actor: by[0].Name, Source: by[0].Source, Method: n.method, Namespace: n.namespace, Subject: n.subject,
+		})
+	})
+}
+
+// ListAudit lists orders, the newest first, those before a number. Namespace "": of all, and of none.
+func (s *Store) ListAudit(ctx context.Context, namespace string, before int64, limit int) ([]AuditEntry, error) {
+	rows, err := s.q.ListAudit(ctx, s.general, dbsqlc.ListAuditParams{Namespace: namespace, BeforeID: before, Lim: int32(limit)}) //nolint:gosec // a page
+	return rows, mapped("list audit", err)
+}
+
+// ForgetAudit drops orders that are past their retention.
+func (s *Store) ForgetAudit(ctx context.Context) error {
+	_, err := s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch})
+	return mapped("forget audit", err)
+}

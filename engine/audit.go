@@ -89,7 +89,7 @@ func parseAuditFilter(text string) (auditFilter, error) {
 	}
 	for rest := text; strings.TrimSpace(rest) != ""; {
 		m := auditComparison.FindStringSubmatch(rest)
-		if m == nil || strings.HasSuffix(m[0], "AND") && strings.TrimSpace(rest[len(m[0]):]) == "" {
+		if len(m) == 0 || strings.HasSuffix(m[0], "AND") && strings.TrimSpace(rest[len(m[0]):]) == "" {
 			return wrong("want comparisons joined by AND, as in method = \"RemoveProcess\" AND time > \"2026-11-01T00:00:00Z\"")
 		}
 		rest = rest[len(m[0]):]

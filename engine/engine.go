@@ -219,7 +219,7 @@ func (e *Engine) admit() error {
 	return nil
 }
 
-var errDraining = fmt.Errorf("the node is draining: %w", process.ErrUnavailable)
+var errDraining = fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
 
 func (e *Engine) leave() { e.inFlight.Add(-1) }
 

@@ -77,13 +77,13 @@ func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
 	var groups []*errorGroup
 	for n := range broken {
 		b := &broken[n]
-		print := fingerprint(b.Reason, b.Detail)
-		g := byFingerprint[print]
+		mark := fingerprint(b.Reason, b.Detail)
+		g := byFingerprint[mark]
 		if g == nil {
 			g = &errorGroup{common: b.Detail, whole: !b.Cut, message: &progressorv1.ErrorGroup{
-				Fingerprint: print, Reason: b.Reason, Message: b.Detail, LastTime: timestamppb.New(b.ErrorTime),
+				Fingerprint: mark, Reason: b.Reason, Message: b.Detail, LastTime: timestamppb.New(b.ErrorTime),
 			}}
-			byFingerprint[print] = g
+			byFingerprint[mark] = g
 			groups = append(groups, g)
 		}
 		g.add(b)
@@ -98,8 +98,8 @@ func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
 }
 
 // compareGroups orders groups, the largest first.
-func compareGroups(count int64, print string, b *progressorv1.ErrorGroup) int {
-	return cmp.Or(cmp.Compare(b.GetCount(), count), strings.Compare(print, b.GetFingerprint()))
+func compareGroups(count int64, mark string, b *progressorv1.ErrorGroup) int {
+	return cmp.Or(cmp.Compare(b.GetCount(), count), strings.Compare(mark, b.GetFingerprint()))
 }
 
 // errorsToken is the last group of a page.

@@ -19,16 +19,16 @@ func TestFingerprint(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for _, messages := range same {
-		print := fingerprint("r", messages[0])
-		if other, ok := seen[print]; ok {
+		mark := fingerprint("r", messages[0])
+		if other, ok := seen[mark]; ok {
 			t.Errorf("%q is taken for %q", messages[0], other)
 		}
-		seen[print] = messages[0]
+		seen[mark] = messages[0]
 		for _, m := range messages {
-			if fingerprint("r", m) != print {
+			if fingerprint("r", m) != mark {
 				t.Errorf("%q is told from %q", m, messages[0])
 			}
-			if fingerprint("s", m) == print {
+			if fingerprint("s", m) == mark {
 				t.Errorf("%q: the reason does not count", m)
 			}
 		}

@@ -123,11 +123,15 @@ func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressor
 	for _, d := range depths {
 		oldest = max(oldest, d.Oldest)
 	}
-	return &progressorv1.GetOverviewResponse{
+	overview := &progressorv1.GetOverviewResponse{
 		CountByStatus: counts, TasksPerSecond: load.TasksPerSecond, Nodes: nodes,
 		WaitingByWhat: map[string]int64{
 			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator, "constraint": waiting.Bound,
 		},
-		OldestRunnableAge: durationpb.New(oldest), TimerLatenessP99: durationpb.New(load.TimerLatenessP99),
-	}, nil
+		OldestRunnableAge: durationpb.New(oldest),
+	}
+	if load.TimerLatenessP99 > 0 {
+		overview.TimerLatenessP99 = durationpb.New(load.TimerLatenessP99)
+	}
+	return overview, nil
 }

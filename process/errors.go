@@ -17,6 +17,7 @@ var (
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
 	ErrWaitTimeout         = errors.New("the wait is over; the task goes on")
 	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
+	ErrDraining            = errors.New("the node is draining: nothing was stored, and another node takes requests")
 	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
 )
 

@@ -33,12 +33,16 @@ func (c *overviewCmd) Run(a *app) error {
 	if c.json() {
 		return printMessage(a.Stdout, resp)
 	}
+	lateness := ""
+	if late := resp.GetTimerLatenessP99(); late != nil {
+		lateness = showTook(late.AsDuration()) + " (99 %)"
+	}
 	err = printFields(a.Stdout,
 		field{"processes", showCounts(resp.GetCountByStatus())},
 		field{"tasks that wait for", showCounts(resp.GetWaitingByWhat())},
 		field{"oldest that could run", showTook(resp.GetOldestRunnableAge().AsDuration())},
 		field{"tasks a second", fmt.Sprintf("%.1f", resp.GetTasksPerSecond())},
-		field{"timers late by", showTook(resp.GetTimerLatenessP99().AsDuration()) + " (99 %)"},
+		field{"timers late by", lateness},
 	)
 	if err != nil {
 		return err

@@ -281,11 +281,11 @@ func TestManyWatchersFewQueries(t *testing.T) {
 		w.wants(t, "1", "RUNNING 1")
 	}
 	before := line.statements.Load()
-	pass(time.Second)
-	if q := line.statements.Load() - before; q > 20 {
-		t.Errorf("%d queries in a second, of a node with %d watchers", q, clients)
+	pass(3 * time.Second) // in one of them the node may look after what it does every ten seconds
+	if q := line.statements.Load() - before; q > 3*20 {
+		t.Errorf("%d queries in 3 seconds, of a node with %d watchers", q, clients)
 	} else {
-		t.Logf("%d queries in a second", q)
+		t.Logf("%d queries in 3 seconds", q)
 	}
 	var late []time.Duration
 	for k, w := range watches[:25] {

@@ -9,7 +9,7 @@ WITH i AS MATERIALIZED (
          EXISTS (SELECT 1 FROM running r WHERE r.namespace = @namespace::text AND r.process_id = @process_id::text)
          OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id = @process_id::text) AS repairing
     FROM (SELECT 1) one
-    LEFT JOIN processes p ON p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL
+    LEFT JOIN processes p ON p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN requests q ON q.request_id = @request_id::uuid),
 ok AS MATERIALIZED (SELECT * FROM i WHERE acceptable AND NOT repairing),
 t AS MATERIALIZED (

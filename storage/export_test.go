@@ -6,3 +6,6 @@ import "github.com/jackc/pgx/v5"
 func HotConfig(dsn string) (*pgx.ConnConfig, error) {
 	return connConfig(dsn, hotSettings, "progressor test")
 }
+
+// Pending is how many operations are under way in the lanes.
+func (s *Store) Pending() int64 { return s.pending.Load() }

@@ -197,6 +197,46 @@ func TestPoisonFailsAlone(t *testing.T) {
 	b.save(end(c, storage.Failed, broken("plain")))
 }
 
+// A process that another node inserts after a flush has taken its locks is not locked. The flush does not see it: a call that waited
+// for its INIT would wait for ever if that ended before the flush did.
+func TestProcessInsertedBehindTheLocks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	for _, id := range []string{"first", "held"} {
+		b.process(id)
+	}
+	for try := range 50 {
+		id := fmt.Sprintf("new%d", try)
+		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		waits := b.waits(1)
+		held := b.foreign("SELECT FROM processes WHERE process_id = 'held' FOR UPDATE")
+		together := []func() (storage.Prepared, error){ // one flush, as the lane is busy
+			later(func() (storage.Prepared, error) { return s.PrepareCall(call("held", placeless)) }),
+			later(func() (storage.Prepared, error) { return s.PrepareCall(call(id, placeless)) }),
+		}
+		for s.Pending() < 3 && waits {
+			waits = b.waits(1)
+		}
+		release()
+		_, err := first()
+		waits = waits && err == nil && b.waits(1) // the locks of that flush are being taken
+		c := b.start(id)
+		held()
+		_, err = together[0]()
+		p, err2 := together[1]()
+		if !waits || err != nil || errors.Is(err2, process.ErrUnavailable) {
+			continue // not within the lock timeout: nothing was tried
+		}
+		equal(t, "the call", must(t, p, err2).Outcome, storage.NotFound)
+		b.save(end(c, storage.Finished))
+		b.is(id, "RUNNING e0: INIT FINISHED")
+		return
+	}
+	t.Fatal("never within the lock timeout")
+}
+
 // Nobody is answered by the results of a flush whose commit fails: they arrive before it does.
 func TestCommitFails(t *testing.T) {
 	t.Parallel()

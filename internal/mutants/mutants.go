@@ -21,8 +21,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-lock", breaks: "every transaction that moves a task locks its processes first",
-		file: "storage/internal/dbsqlc/lock_processes.sql.go", old: " FOR NO KEY UPDATE OF p", planted: "",
+		file: "storage/internal/dbsqlc/lock_processes.sql.go", old: " FOR UPDATE OF p", planted: "",
 		packages: "./storage", run: "ResultAndCallOfTwoNodes|UnderTheLock",
+	},
+	{
+		name: "acts-unlocked", breaks: "nothing is done to a process that was not locked first",
+		file: prepareCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
+		packages: "./storage", run: "InsertedBehind",
 	},
 	{
 		name: "lost-wake-up", breaks: "a result takes up the call that waits for its process",

@@ -13,7 +13,7 @@ const lockProcesses = `-- name: LockProcesses :one
 SELECT count(*) FROM (
   SELECT 1 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) WITH ORDINALITY AS k(namespace, process_id, n)
     JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
-   ORDER BY k.n FOR NO KEY UPDATE OF p) locked
+   ORDER BY k.n FOR UPDATE OF p) locked
 `
 
 type LockProcessesParams struct {
@@ -25,6 +25,10 @@ type LockProcessesParams struct {
 // order (the arrays are sorted by it). What follows
 // sees, in snapshots of its own, everything that earlier holders of the locks have stored. That order is what makes lost
 // wake-ups and deadlocks impossible.
+//
+// A process that was inserted after this statement began is not locked, but what follows would see it. So whatever reads a process
+// on which it acts asks for the lock: xmax is this transaction (FOR UPDATE lets nobody share it, so it is no multixact), or xmin is,
+// where the flush has inserted or changed the row itself. A process without it is not there yet.
 //
 // Here and in all statements of the hot path a table is joined by "namespace = ANY (ARRAY[x])", never by "namespace = x". The two
 // mean the same, but the first is no key of a merge join, so the planner has no use for a full index scan and reaches the table by

@@ -30,7 +30,7 @@ a AS MATERIALIZED (
          coalesce(p.status IN ('INIT', 'RUNNING'), false) AS delivered,
          ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
     FROM m
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id),
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
@@ -107,7 +107,7 @@ const deliverNotifies = `-- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds, m.message_id, m.leading, m.more
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
    CROSS JOIN LATERAL (
      SELECT v.message_id, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
             count(*) OVER () = $3::int OR NOT bool_and(v.kind IN ('notify', 'child_end')) OVER () AS more
@@ -129,7 +129,7 @@ a AS MATERIALIZED (
                             AND s.waits_for::text IN ('process', 'place')) AS free,
          ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
     FROM (SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, p.status, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
-            FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
+            FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, child)

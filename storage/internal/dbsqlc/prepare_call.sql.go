@@ -26,7 +26,7 @@ WITH i AS MATERIALIZED (
                     unnest($11::int[]), unnest($12::bool[]), unnest($13::bigint[]), unnest($14::int[]))
          AS t(ord, namespace, process_id, task_type, args, context, idempotency_key, request_id, fingerprint, history_range,
               priority, capture, step_timeout_us, max_waiting)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     CROSS JOIN LATERAL (SELECT count(*) AS waiting FROM (

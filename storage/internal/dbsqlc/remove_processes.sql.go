@@ -108,7 +108,7 @@ WITH i AS MATERIALIZED (
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
                     unnest($5::bytea[]), unnest($6::text[]), unnest($7::uuid[]), unnest($8::uuid[]))
          AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped)
-    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (

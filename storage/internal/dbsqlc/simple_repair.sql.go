@@ -20,7 +20,7 @@ WITH i AS MATERIALIZED (
          EXISTS (SELECT 1 FROM running r WHERE r.namespace = $2::text AND r.process_id = $3::text)
          OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = $2::text AND s.process_id = $3::text) AS repairing
     FROM (SELECT 1) one
-    LEFT JOIN processes p ON p.namespace = $2::text AND p.process_id = $3::text AND p.removed_time IS NULL
+    LEFT JOIN processes p ON p.namespace = $2::text AND p.process_id = $3::text AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN requests q ON q.request_id = $4::uuid),
 ok AS MATERIALIZED (SELECT namespace, process_id, status, corrupted_by, twin_process_id, twin_task_id, twin_fingerprint, acceptable, repairing FROM i WHERE acceptable AND NOT repairing),
 t AS MATERIALIZED (

@@ -15,7 +15,7 @@ const resumeProcesses = `-- name: ResumeProcesses :many
 WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED', false) AS resumes, c.task_id AS next_task_id
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[])) AS t(ord, namespace, process_id)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (
       SELECT s.task_id FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.waits_for = 'operator'
@@ -82,7 +82,7 @@ WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.reason, p.status
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]))
          AS t(ord, namespace, process_id, reason)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL),
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)),
 up AS (
   UPDATE processes p SET status = 'SUSPENDED', previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = 'SUSPENDED', attention_time = statement_timestamp(), detail = NULLIF(i.reason, '')

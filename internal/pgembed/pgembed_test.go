@@ -335,7 +335,8 @@ func TestServerGoesWithItsKilledParent(t *testing.T) {
 	}
 	_ = parent.Wait()
 	ctx := testContext(t)
-	if _, err := conn.WaitForNotification(ctx); ctx.Err() != nil {
+	_, err = conn.WaitForNotification(ctx) // an error: the connection breaks
+	if ctx.Err() != nil {
 		t.Fatalf("server %s goes on without its parent: %v", pid, err)
 	}
 	// It may still be stopping: a start right after a crash waits for that.

@@ -56,21 +56,24 @@ func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	errs := []error{c.collect(limit), c.engine.reloadNamespaces(limit), c.engine.endOverdueCancels(limit)}
+	errs := []error{c.collect(limit), c.engine.reloadNamespaces(limit)}
 	switch {
 	case c.engine.doubts():
 		errs = append(errs, c.adopt(limit, adoptDoubt))
 	case c.passes%5 == 0 || len(c.unknown) > 0:
 		errs = append(errs, c.adopt(limit, adoptAge))
 	}
+	if c.passes%3 == 0 {
+		errs = append(errs, c.engine.endOverdueCancels(limit))
+	}
 	if c.passes%30 == 0 || c.engine.removals.Swap(false) {
 		errs = append(errs, c.purge(limit))
 	}
 	if c.passes%30 == 0 {
-		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit))
+		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forget(limit))
 	}
 	if c.passes%10 == 0 {
-		errs = append(errs, c.forget(limit), c.expire(limit))
+		errs = append(errs, c.expire(limit))
 	}
 	return errors.Join(errs...)
 }

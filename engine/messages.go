@@ -118,7 +118,7 @@ func (d *deliverer) Run(ctx context.Context) error {
 		d.deaf.Store(!up)
 		signal(d.woken)
 	}, func() { signal(d.woken) })
-	rest := 2 * d.engine.cfg.ScanInterval
+	rest := 3 * d.engine.cfg.ScanInterval
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
 	failures := 0

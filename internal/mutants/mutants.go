@@ -108,7 +108,7 @@ var mutants = []mutant{
 	{
 		name: "nothing-adopted", breaks: "what a lost commit has started is run",
 		file: "storage/recover.go", old: "err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))", planted: "_ = tokensOf(again)",
-		packages: "./storage", run: "Connection",
+		packages: "./storage", run: "ConnectionBreaksAfter",
 	},
 	{
 		name: "unkeyed-repeated", breaks: "a request without a key is never repeated by the engine",
@@ -179,6 +179,6 @@ var mutants = []mutant{
 	{
 		name: "init-twice", breaks: "one process for one id",
 		file: prepareInit, old: "ON CONFLICT DO NOTHING RETURNING namespace, process_id),", planted: "ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind RETURNING namespace, process_id),",
-		packages: "./storage", run: "Init|Twin|Start",
+		packages: "./storage", run: "InitWithKey",
 	},
 }

@@ -119,7 +119,7 @@ func (m *mutant) plant(ctx context.Context, root string) (caught string, err err
 	if err := errors.Join(os.WriteFile(over, changed, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
-	args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "5m"}
+	args := []string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "2m"}
 	if m.run != "" {
 		args = append(args, "-run", m.run)
 	}

@@ -110,18 +110,20 @@ SELECT c.namespace, c.process_id, c.kind::text AS kind, (CASE WHEN c.created THE
 
 -- DeliverNotifies takes the notifies, and the ends of children, that are first in line for their targets, and gives these NOTIFY tasks:
 -- behind all that waits in them, whatever their max_waiting is. What is for a process that is SUSPENDED or in ERROR is held.
--- It runs after LockProcesses.
+-- It runs after LockProcesses. What is for a process that was inserted behind the locks is left to the next delivery: it may have been
+-- sent after the process was there, so it is neither lost nor done without the lock.
 -- outcome: delivered, held, not_found, ended. more: there may be more of them, or of another kind behind them.
 -- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds, m.message_id, m.leading, m.more
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
    CROSS JOIN LATERAL (
      SELECT v.message_id, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
             count(*) OVER () = @lim::int OR NOT bool_and(v.kind IN ('notify', 'child_end')) OVER () AS more
        FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
-              ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m),
+              ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m
+   WHERE p.process_id IS NULL OR p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid),
 h AS (
   UPDATE messages m SET held = true FROM (SELECT DISTINCT w.namespace, w.process_id FROM w WHERE w.holds) w
    WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND NOT m.held
@@ -139,7 +141,7 @@ a AS MATERIALIZED (
                             AND s.waits_for::text IN ('process', 'place')) AS free,
          ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
     FROM (SELECT m.*, p.status, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
-            FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+            FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, child)
@@ -168,7 +170,9 @@ WITH w AS MATERIALIZED (
             count(*) OVER () = @lim::int OR NOT bool_and(v.kind = 'cancel') OVER () AS more
        FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
               ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m
-   WHERE m.leading),
+   WHERE m.leading AND NOT EXISTS (
+     SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
+        AND p.xmax <> pg_current_xact_id()::xid AND p.xmin <> pg_current_xact_id()::xid)),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.*),
@@ -179,7 +183,7 @@ a AS MATERIALIZED (
          coalesce(p.status IN ('INIT', 'RUNNING'), false) AS delivered,
          ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
     FROM m
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id),
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),

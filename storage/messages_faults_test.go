@@ -141,3 +141,58 @@ func TestTargetHeldByForeignSession(t *testing.T) {
 	release()
 	equal(t, "delivered", b.deliver("p"), "notify delivered")
 }
+
+// A message for a process that another node inserts after a delivery has taken its locks is left to the next delivery: it is neither
+// dropped, as for a process that is not there, nor given to a process that is not locked.
+func TestTargetInsertedBehindTheLocks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	b.process("first")
+	hold := func(id string) (release func()) {
+		return b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", id)
+	}
+	for try := range 50 {
+		old, next, last := fmt.Sprint("a", try), fmt.Sprint("b", try), fmt.Sprint("c", try)
+		b.process(old)
+		b.say(notifyOf(old, "x"), notifyOf(next, "x"), notifyOf(last, "x"))
+		release := hold("first")
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		waits := b.waits(1)
+		held := hold(old)
+		var deliveries []func() ([]storage.Delivery, error) // one flush, as the lane is busy
+		for _, id := range []string{old, next, last} {
+			deliveries = append(deliveries, later(func() ([]storage.Delivery, error) {
+				list, _, err := s.DeliverMessages(key(id))
+				return list, err
+			}))
+		}
+		for s.Pending() < 4 && waits {
+			waits = b.waits(1)
+		}
+		release()
+		_, err := first()
+		waits = waits && err == nil && b.waits(1) // the first locks of that flush are being taken
+		b.start(next)
+		second := hold(next)
+		held()
+		waits = waits && b.waits(1) // the second ones, which find what was not there before
+		b.start(last)
+		second()
+		got := ""
+		for _, delivered := range deliveries {
+			list, err2 := delivered()
+			err = errors.Join(err, err2)
+			got += fmt.Sprint(len(list), " ")
+		}
+		if !waits || err != nil {
+			continue // not within the lock timeout: nothing was tried
+		}
+		equal(t, "delivered", got, "1 1 0 ")
+		equal(t, "the next delivery", b.deliver(last), "notify delivered")
+		equal(t, "dropped", ask[int](b, "SELECT count(*) FROM dead_letters"), 0)
+		return
+	}
+	t.Fatal("never within the lock timeout")
+}

@@ -11,9 +11,7 @@ type auditCmd struct {
 
 	clientFlags
 	Filter    string `placeholder:"FILTER" help:"Only orders that match: comparisons of actor, method, subject and time, joined by AND."`
-	PageSize  int32  `placeholder:"N" help:"Orders on one page. Default: the engine's."`
-	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
-	All       bool   `help:"All pages."`
+	pageFlags `set:"rows=Orders"`
 }
 
 func (auditCmd) Help() string {
@@ -28,20 +26,18 @@ changes of namespaces, drains. It is kept for 90 days.
 func (c *auditCmd) Run(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	all := &progressorv1.ListAuditResponse{NextPageToken: c.PageToken}
-	for {
+	all := &progressorv1.ListAuditResponse{}
+	more, err := c.pages(func(token string) (string, error) {
 		page, err := c.client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
-			Namespace: c.NS, Filter: c.Filter, PageSize: c.PageSize, PageToken: all.GetNextPageToken(),
+			Namespace: c.NS, Filter: c.Filter, PageSize: c.PageSize, PageToken: token,
 		})
-		if err != nil {
-			return err
-		}
 		all.Entries = append(all.Entries, page.GetEntries()...)
-		all.NextPageToken = page.GetNextPageToken()
-		if !c.All || all.GetNextPageToken() == "" {
-			break
-		}
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
 	}
+	all.NextPageToken = more
 	if c.json() {
 		return printMessage(a.Stdout, all)
 	}
@@ -54,5 +50,5 @@ func (c *auditCmd) Run(a *app) error {
 	if err := printRows(a.Stdout, table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows); err != nil {
 		return err
 	}
-	return printMore(a, all.GetNextPageToken())
+	return printMore(a, more)
 }

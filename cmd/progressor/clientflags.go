@@ -94,6 +94,33 @@ func (f rangeFlags) historyRange() *progressorv1.HistoryRange {
 	return r
 }
 
+// pageFlags are those of a list that comes in pages. rows, which the command sets, is what a page holds.
+type pageFlags struct {
+	PageSize  int32  `placeholder:"N" help:"${rows} on one page. Default: the engine's."`
+	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
+	All       bool   `help:"All pages."`
+}
+
+// pages has one page read, or with --all that and every one behind it, and gives the token of the next; "": there is none.
+func (f pageFlags) pages(read func(token string) (next string, err error)) (string, error) {
+	for token := f.PageToken; ; {
+		next, err := read(token)
+		if err != nil || !f.All || next == "" {
+			return next, err
+		}
+		token = next
+	}
+}
+
+// printMore tells people how to get the next page.
+func printMore(a *app, token string) error {
+	if token == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.Stdout, "\nmore: --page-token %s, or --all\n", shellWord(token))
+	return err
+}
+
 // timeFrom reads an instant, or a duration from now; nil for "".
 func timeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	if value == "" {

@@ -10,9 +10,7 @@ type errorsCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
 
 	clientFlags
-	PageSize  int32  `placeholder:"N" help:"Groups on one page. Default: the engine's."`
-	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
-	All       bool   `help:"All pages."`
+	pageFlags `set:"rows=Groups"`
 }
 
 func (errorsCmd) Help() string {
@@ -27,18 +25,16 @@ filter of a group finds its processes.
 func (c *errorsCmd) Run(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	all := &progressorv1.ListErrorsResponse{NextPageToken: c.PageToken}
-	for {
-		page, err := c.client().Insight.ListErrors(ctx, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: all.GetNextPageToken()})
-		if err != nil {
-			return err
-		}
+	all := &progressorv1.ListErrorsResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().Insight.ListErrors(ctx, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
 		all.Groups = append(all.Groups, page.GetGroups()...)
-		all.NextPageToken = page.GetNextPageToken()
-		if !c.All || all.GetNextPageToken() == "" {
-			break
-		}
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
 	}
+	all.NextPageToken = more
 	if c.json() {
 		return printMessage(a.Stdout, all)
 	}
@@ -51,5 +47,5 @@ func (c *errorsCmd) Run(a *app) error {
 	if err := printRows(a.Stdout, table.Row{"count", "reason", "first", "last", "newest message", "filter"}, rows); err != nil {
 		return err
 	}
-	return printMore(a, all.GetNextPageToken())
+	return printMore(a, more)
 }

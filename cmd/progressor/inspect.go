@@ -116,9 +116,7 @@ type listCmd struct {
 	Status    string `placeholder:"STATUS" help:"Only processes of this status: init, running, error, suspended, completed or cancelled."`
 	Filter    string `placeholder:"FILTER" help:"The same as the argument, for scripts. All that is given has to match."`
 	OrderBy   string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
-	PageSize  int32  `placeholder:"N" help:"Processes on one page. Default: the engine's."`
-	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
-	All       bool   `help:"All pages."`
+	pageFlags `set:"rows=Processes"`
 }
 
 func (listCmd) Help() string {
@@ -149,20 +147,18 @@ func (c *listCmd) Run(a *app) error {
 	filter = both(both(filter, c.Match), c.Filter)
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	all := &progressorv1.ListProcessesResponse{NextPageToken: c.PageToken}
-	for {
+	all := &progressorv1.ListProcessesResponse{}
+	more, err := c.pages(func(token string) (string, error) {
 		page, err := c.client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
-			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: all.GetNextPageToken(),
+			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
 		})
-		if err != nil {
-			return err
-		}
 		all.Processes = append(all.Processes, page.GetProcesses()...)
-		all.NextPageToken = page.GetNextPageToken()
-		if !c.All || all.GetNextPageToken() == "" {
-			break
-		}
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
 	}
+	all.NextPageToken = more
 	if c.json() {
 		return printMessage(a.Stdout, all)
 	}
@@ -177,7 +173,7 @@ func (c *listCmd) Run(a *app) error {
 	if err := printRows(a.Stdout, header, rows); err != nil {
 		return err
 	}
-	return printMore(a, all.GetNextPageToken())
+	return printMore(a, more)
 }
 
 // both is a filter that holds where two do; "" holds everywhere. One by itself stays as it was written: the engine says by character
@@ -189,21 +185,10 @@ func both(a, b string) string {
 	return "(" + a + ") AND (" + b + ")"
 }
 
-// printMore tells people how to get the next page.
-func printMore(a *app, token string) error {
-	if token == "" {
-		return nil
-	}
-	_, err := fmt.Fprintf(a.Stdout, "\nmore: --page-token %s, or --all\n", shellWord(token))
-	return err
-}
-
 type traceCmd struct {
 	processArgs
 	clientFlags
-	PageSize  int32  `placeholder:"N" help:"Tasks on one page. Default: the engine's."`
-	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
-	All       bool   `help:"All pages."`
+	pageFlags `set:"rows=Tasks"`
 }
 
 func (traceCmd) Help() string {
@@ -217,20 +202,18 @@ out, and the events that it produced.
 func (c *traceCmd) Run(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	all := &progressorv1.TraceProcessResponse{NextPageToken: c.PageToken}
-	for {
+	all := &progressorv1.TraceProcessResponse{}
+	more, err := c.pages(func(token string) (string, error) {
 		page, err := c.client().Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{
-			Namespace: c.NS, ProcessId: c.ID, PageSize: c.PageSize, PageToken: all.GetNextPageToken(),
+			Namespace: c.NS, ProcessId: c.ID, PageSize: c.PageSize, PageToken: token,
 		})
-		if err != nil {
-			return err
-		}
 		all.Tasks = append(all.Tasks, page.GetTasks()...)
-		all.NextPageToken = page.GetNextPageToken()
-		if !c.All || all.GetNextPageToken() == "" {
-			break
-		}
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
 	}
+	all.NextPageToken = more
 	if c.json() {
 		return printMessage(a.Stdout, all)
 	}
@@ -242,7 +225,7 @@ func (c *traceCmd) Run(a *app) error {
 	if err := printRows(a.Stdout, header, rows); err != nil {
 		return err
 	}
-	return printMore(a, all.GetNextPageToken())
+	return printMore(a, more)
 }
 
 func traceRow(t *progressorv1.Task) table.Row {

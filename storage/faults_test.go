@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,10 +14,13 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
+// stuck is how long a test waits for what happens within milliseconds: a bug that prevents it fails the test and does not stop it.
+const stuck = 10 * time.Second
+
 // blocked waits until n lanes wait for a lock.
 func (b *bench) blocked(n int) {
 	b.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(stuck); ; {
 		waiting := ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane' AND wait_event_type = 'Lock'`)
 		if waiting == n {
 			return
@@ -99,6 +103,7 @@ func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	b.process("p")
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // a pool does not close before
 	_, err = tx.Exec(t.Context(), `UPDATE processes SET status = 'SUSPENDED', previous_status = 'RUNNING', status_changed_time = now(), attention = 'SUSPENDED', attention_time = now()`)
 	must(t, tx, err)
 	prepared := later(func() (storage.Prepared, error) { return b.PrepareCall(call("p")) })

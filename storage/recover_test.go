@@ -3,6 +3,7 @@ package storage_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -26,6 +27,18 @@ func newCutBench(t *testing.T) *cutBench {
 		}
 	})
 	return c
+}
+
+// adopted waits for what the store takes up by itself.
+func (c *cutBench) adopted() storage.Claim {
+	c.t.Helper()
+	select {
+	case claim := <-c.taken:
+		return claim
+	case <-time.After(stuck):
+		c.t.Fatalf("nothing was adopted within %s", stuck)
+	}
+	return storage.Claim{}
 }
 
 func (c *cutBench) saveThere(completion *storage.Completion) storage.Saved {
@@ -120,7 +133,7 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	saved := c.saveThere(end(claim, storage.Finished, events("a")))
 	<-made
 	equal(t, "lost", []any{saved.Lost, saved.Next == nil, saved.Deferred, saved.TimerDelay}, "[true true true -1ns]")
-	adopted := <-c.taken
+	adopted := c.adopted()
 	equal(t, "adopted", []any{adopted.TaskID, adopted.LastEventID, adopted.Status, string(adopted.Args)}, []any{waiting.TaskID, 1, "RUNNING", "args"})
 	c.saveThere(end(&adopted, storage.Finished, events("b")))
 	c.is("p", "RUNNING e2: INIT FINISHED, CALL FINISHED, CALL FINISHED")
@@ -129,13 +142,13 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	if _, err := c.front.PrepareCall(call("p")); !errors.Is(err, process.ErrUnavailable) {
 		t.Errorf("a call without a key: %v", err)
 	}
-	adopted = <-c.taken
+	adopted = c.adopted()
 	c.is("p", "RUNNING e2: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL runs#1")
 	c.saveThere(end(&adopted, storage.Finished))
 
 	c.proxy.next(afterCommit)
 	p, err := c.front.PrepareCall(call("p", keyed("k", "x")))
-	adopted = <-c.taken
+	adopted = c.adopted()
 	equal(t, "a call with a key", []any{must(t, p, err).Outcome, p.TaskID}, []any{storage.Replayed, adopted.TaskID})
 	c.proxy.next(afterCommit)
 	saved = c.saveThere(end(&adopted, storage.Failed, broken("x")))
@@ -144,13 +157,13 @@ func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 
 	c.proxy.next(afterCommit)
 	r, err := c.front.PrepareRepair(call("p", keyed("r", "x")))
-	adopted = <-c.taken
+	adopted = c.adopted()
 	equal(t, "a repair", []any{must(t, r, err).Outcome, adopted.TaskType, adopted.Detail}, "[replayed REPAIR x]")
 	c.proxy.next(afterCommit)
 	equal(t, "its end, which waits for another attempt", c.saveThere(end(&adopted, storage.Retry, parked)).Lost, true)
 	c.proxy.next(afterCommit)
 	in, err := c.front.PrepareInit(newInit("q", keyedInit("k", "x")))
-	adopted = <-c.taken
+	adopted = c.adopted()
 	equal(t, "a start", []any{must(t, in, err).Outcome, adopted.TaskID}, []any{storage.Replayed, in.TaskID})
 	c.proxy.next(afterCommit)
 	c.saveThere(end(&adopted, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte("{}") }))

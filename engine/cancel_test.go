@@ -112,6 +112,37 @@ func TestCancelAheadOfCalls(t *testing.T) {
 	b.ends(t, "p")
 }
 
+// A call that fails while its process is being cancelled ends the process: whoever asks, here, on another node or again, is told that it
+// is CANCELLED, and not in ERROR.
+func TestCallThatFailsWhileCancelling(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	fails := by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		_ = g.pass(ctx, r, false)
+		return nil, processor.Fail("odd", "it broke")
+	}}
+	a, b := start(t, dsn, fails), start(t, dsn, fails)
+	a.started(t, "p")
+	answered := map[string]<-chan result{"the node that ran it": a.calling("p", "x", keyed("k"))}
+	receive(t, "the call runs", g.entered)
+	answered["another node"] = b.calling("p", "x", keyed("k"))
+	a.cancelled(t, "p", time.Minute)
+	g.release()
+	for who, c := range answered {
+		if te := taskError(t, receive(t, who, c).err); te.Failure.GetReason() != "odd" || te.ProcessStatus != process.StatusCancelled {
+			t.Errorf("%s: %+v", who, te)
+		}
+	}
+	if te := taskError(t, (<-a.calling("p", "x", keyed("k"))).err); te.Failure.GetReason() != "odd" || te.ProcessStatus != process.StatusCancelled {
+		t.Errorf("asked again: %+v", te)
+	}
+	if got := a.status(t, "p"); got != "CANCELLED" {
+		t.Errorf("the process is %s", got)
+	}
+}
+
 // In ERROR and in SUSPENDED nobody is asked.
 func TestCancelAtOnce(t *testing.T) {
 	t.Parallel()

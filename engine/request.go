@@ -55,7 +55,7 @@ func (a answer) errorOf(key process.Key, taskID int64) error {
 	case a.status == process.TaskStatusCancelled:
 		err.Cancelled = true
 	case a.status == process.TaskStatusError:
-		err.ProcessStatus = process.StatusError
+		err.ProcessStatus = a.processStatus
 		if err.Failure == nil {
 			err.Failure = &progressorv1.Failure{}
 		}

@@ -13,22 +13,23 @@ import (
 
 // answer is how a task ended, as the client that waits for it is told.
 type answer struct {
-	status    process.TaskStatus
-	response  []byte
-	failure   *progressorv1.Failure
-	rejection *progressorv1.Rejection
+	status        process.TaskStatus
+	response      []byte
+	failure       *progressorv1.Failure
+	rejection     *progressorv1.Rejection
+	processStatus process.Status // of a task that failed; "": the process is gone
 }
 
-func answerOf(d decision) answer {
+func answerOf(d decision, saved storage.Saved) answer {
 	a := answer{status: process.TaskStatusFinished, response: d.completion.Response, rejection: d.rejection}
 	if d.completion.Outcome == storage.Failed {
-		a.status, a.failure = process.TaskStatusError, d.failure
+		a.status, a.failure, a.processStatus = process.TaskStatusError, d.failure, saved.Status
 	}
 	return a
 }
 
 func answerOfRow(r *storage.Answer) (answer, error) {
-	a := answer{status: r.Status, response: r.Response}
+	a := answer{status: r.Status, response: r.Response, processStatus: process.Status(r.ProcessStatus)}
 	var err error
 	if a.failure, err = wire.Failure(r.Failure); err != nil {
 		return a, err

@@ -1,11 +1,15 @@
 -- ReadAnswers tells what became of tasks, for all who wait on a node by one statement. A task that has not ended is missing.
+-- process_status: of the process of a task that failed; '': it is gone, or the task did not fail.
 -- name: ReadAnswers :many
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
+SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection,
+       coalesce(CASE t.status WHEN 'ERROR' THEN
+         (SELECT p.status FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
+       END::text, '')::text AS process_status
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
        AS k(ord, namespace, process_id, task_id)
   JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
 UNION ALL
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
+SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection, '' AS process_status
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
        AS k(ord, namespace, process_id, task_id)
   JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id;

@@ -64,6 +64,16 @@ func TestReadAnswers(t *testing.T) {
 	equal(t, "the answer", []any{answers[0].Ord > 1, string(answers[0].Response), answers[0].Status, answers[0].TaskType}, "[true yes FINISHED CALL]")
 	answers, err = b.ReadAnswers(t.Context(), nil)
 	equal(t, "of nobody", len(must(t, answers, err)), 0)
+	b.process("broken")
+	failed := end(b.claim("broken"), storage.Failed)
+	b.save(failed)
+	answers, err = b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("broken"), TaskID: failed.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
+	must(t, answers, err)
+	status := map[int32]string{}
+	for _, a := range answers {
+		status[a.Ord] = a.ProcessStatus
+	}
+	equal(t, "the status of a process, where its task failed", status, "map[0:ERROR 1:]")
 }
 
 func TestGetTaskAndTrace(t *testing.T) {

@@ -14,12 +14,15 @@ import (
 )
 
 const readAnswers = `-- name: ReadAnswers :many
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
+SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection,
+       coalesce(CASE t.status WHEN 'ERROR' THEN
+         (SELECT p.status FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
+       END::text, '')::text AS process_status
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
        AS k(ord, namespace, process_id, task_id)
   JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
 UNION ALL
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection
+SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection, '' AS process_status
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
        AS k(ord, namespace, process_id, task_id)
   JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
@@ -33,15 +36,17 @@ type ReadAnswersParams struct {
 }
 
 type ReadAnswersRow struct {
-	Ord       int32
-	TaskType  process.TaskType
-	Status    process.TaskStatus
-	Response  []byte
-	Failure   json.RawMessage
-	Rejection json.RawMessage
+	Ord           int32
+	TaskType      process.TaskType
+	Status        process.TaskStatus
+	Response      []byte
+	Failure       json.RawMessage
+	Rejection     json.RawMessage
+	ProcessStatus string
 }
 
 // ReadAnswers tells what became of tasks, for all who wait on a node by one statement. A task that has not ended is missing.
+// process_status: of the process of a task that failed; ”: it is gone, or the task did not fail.
 func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParams) ([]ReadAnswersRow, error) {
 	rows, err := db.Query(ctx, readAnswers,
 		arg.Ords,
@@ -63,6 +68,7 @@ func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParam
 			&i.Response,
 			&i.Failure,
 			&i.Rejection,
+			&i.ProcessStatus,
 		); err != nil {
 			return nil, err
 		}

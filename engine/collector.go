@@ -122,6 +122,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 		c.mu.Unlock()
 	}()
 	e := c.engine
+	ns = e.governing(ns, z.Kind)
 	d := decideZombie(z, ns.zombie, ns.retry)
 	d.completion.StepTimeout = ns.stepTimeout
 	saved, err := e.store.SaveResult(&d.completion)

@@ -22,6 +22,7 @@ type Engine struct {
 	store    *storage.Store
 	metrics  *engineMetrics
 	registry registry
+	kinds    map[string]Kind
 	waiters  *waiters
 	watchers *watchers
 	minute   *minute
@@ -49,7 +50,7 @@ type Engine struct {
 // New registers the node and reads the namespaces. Run must follow.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{})}
+	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{}}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)

@@ -26,6 +26,12 @@ type node struct {
 // start runs an engine on a database with one namespace "ns" whose processor is p.
 func start(t testing.TB, dsn string, p processor.Processor, change ...func(*engine.Config)) *node {
 	t.Helper()
+	return startKinds(t, dsn, p, nil, change...)
+}
+
+// startKinds is start of an engine that knows kinds.
+func startKinds(t testing.TB, dsn string, p processor.Processor, kinds []engine.Kind, change ...func(*engine.Config)) *node {
+	t.Helper()
 	ctx := context.Background()
 	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -41,6 +47,7 @@ func start(t testing.TB, dsn string, p processor.Processor, change ...func(*engi
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.Add(kinds...)
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- e.Run(running) }()

@@ -24,6 +24,8 @@ type StartParams struct {
 	StartTime      time.Time     // not before; zero: now
 	Priority       int32         // smaller first, between processes
 	Actor          process.Actor
+	Kind           string        // "": a plain process
+	Note           *storage.Note // the order of an operator by which it comes; nil: none
 }
 
 // Start makes a process and runs its INIT task.
@@ -37,7 +39,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		return Answer{}, &process.InvalidError{Field: "range", Message: err.Error()}
 	}
 	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout}
-	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime}
+	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime, Kind: p.Kind, Note: p.Note}
 	r.call = storage.Call{
 		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: p.Context, IdempotencyKey: p.IdempotencyKey,
 		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),

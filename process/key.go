@@ -81,4 +81,5 @@ func digest(first string, parts ...[]byte) [sha256.Size]byte {
 type Actor struct {
 	Name   string // "" where the listener does not authenticate
 	Source string // the peer's address
+	Via    string // process_id of the engine's own process that carries the order out; "": none
 }

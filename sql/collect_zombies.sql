@@ -1,7 +1,8 @@
 -- CollectZombies finds running rows whose node is dead, or that a live node has held past their deadline and a margin. Each is
 -- then saved as a retry or a failure under its own token, as any attempt's end: if its node was quicker, nothing happens.
 -- name: CollectZombies :many
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id,
+       coalesce((SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1), '')::text AS kind
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
  WHERE n.node_id IS NULL OR n.beat_time < statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
     OR r.deadline < statement_timestamp() - (@margin_us::bigint) * interval '1 microsecond'

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,17 +18,30 @@ type AuditEntry = dbsqlc.Audit
 // AuditRetention is how long an order of an operator is kept.
 const AuditRetention = 90 * 24 * time.Hour
 
-// auditRecord is what is to be noted of an operator's order, in the transaction that carries it out.
-type auditRecord struct {
-	method, reason string
-	actor          process.Actor
+// Note is what is to be noted of an operator's order, in the transaction that carries it out.
+type Note struct {
+	Method  string
+	By      process.Actor
+	Details map[string]string // beside what By tells; values that are empty are left out
 }
 
 // noted has an item's order noted, where somebody is named who gave it.
 func (i *item) noted(method, reason string, by []process.Actor) {
 	if len(by) > 0 {
-		i.audit = &auditRecord{method: method, reason: reason, actor: by[0]}
+		i.audit = &Note{Method: method, By: by[0], Details: map[string]string{"reason": reason}}
 	}
+}
+
+// details is what else a note tells, as JSON; "": nothing.
+func (n *Note) details() string {
+	told := map[string]string{"via": n.By.Via}
+	maps.Copy(told, n.Details)
+	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
+	if len(told) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(told) // a map of strings
+	return string(text)
 }
 
 // auditRecords are those of one flush.
@@ -37,15 +51,10 @@ func (o *auditRecords) add(i *item) {
 	a := &o.arg
 	a.Namespaces = append(a.Namespaces, i.key.Namespace)
 	a.ProcessIds = append(a.ProcessIds, i.key.ProcessID)
-	a.Methods = append(a.Methods, i.audit.method)
-	a.Actors = append(a.Actors, i.audit.actor.Name)
-	a.Sources = append(a.Sources, i.audit.actor.Source)
-	details := ""
-	if i.audit.reason != "" {
-		text, _ := json.Marshal(map[string]string{"reason": i.audit.reason}) // a map of strings
-		details = string(text)
-	}
-	a.Details = append(a.Details, details)
+	a.Methods = append(a.Methods, i.audit.Method)
+	a.Actors = append(a.Actors, i.audit.By.Name)
+	a.Sources = append(a.Sources, i.audit.By.Source)
+	a.Details = append(a.Details, i.audit.details())
 }
 
 // stages stands behind the statements that carry the orders out.

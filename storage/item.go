@@ -15,8 +15,8 @@ type item struct {
 	repeatable bool
 	repeated   bool // after a commit whose answer was lost: what it meets may be its own work
 	bytes      int
-	audit      *auditRecord // of an operator, to be noted in audit; nil: none
-	tries      int          // of a Save that met a row held by another session
+	audit      *Note // of an operator, to be noted in audit; nil: none
+	tries      int   // of a Save that met a row held by another session
 	done       chan struct{}
 	err        error
 }
@@ -50,15 +50,16 @@ type batch struct {
 	simples  []*simpleRepairItem
 	delivers []*deliverItem
 	riders   riders
-	orders   auditRecords // of operators, but for repairs
-	repaired auditRecords // simple repairs, which come later
+	orders   auditRecords // of operators, but for
+	later    auditRecords // those whose statements come later
 }
 
 func (b *batch) add(op operation) {
 	if i := op.base(); i.audit != nil {
-		if _, repair := op.(*simpleRepairItem); repair {
-			b.repaired.add(i)
-		} else {
+		switch op.(type) {
+		case *simpleRepairItem, *initItem:
+			b.later.add(i)
+		default:
 			b.orders.add(i)
 		}
 	}
@@ -114,6 +115,6 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	for _, r := range b.simples {
 		stages = append(stages, simpleRepairStage(s, r))
 	}
-	stages = append(stages, b.repaired.stages(s)...)
+	stages = append(stages, b.later.stages(s)...)
 	return append(stages, b.riders.releaseStages(s)...)
 }

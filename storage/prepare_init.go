@@ -17,7 +17,7 @@ type initItem struct {
 // PrepareInit makes a process with its INIT task. It returns when both are durable.
 func (s *Store) PrepareInit(in *Init) (Prepared, error) {
 	it := &initItem{item: newItem(in.Key, in.bytes()+len(in.Metadata), in.keyed()), init: in}
-	it.requestID = in.RequestID
+	it.requestID, it.audit = in.RequestID, in.Note
 	err := s.submit(it)
 	return it.prepared, err
 }

@@ -56,6 +56,7 @@ type Init struct {
 	Kind      string
 	Metadata  []byte    // JSON object; nil: none
 	StartTime time.Time // zero: now
+	Note      *Note     // of an operator's order; nil: it comes by none
 }
 
 func (c *Call) bytes() int { return 300 + len(c.Args) + len(c.Context) }

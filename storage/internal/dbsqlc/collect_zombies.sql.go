@@ -14,7 +14,8 @@ import (
 )
 
 const collectZombies = `-- name: CollectZombies :many
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id,
+       coalesce((SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1), '')::text AS kind
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
  WHERE n.node_id IS NULL OR n.beat_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
     OR r.deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
@@ -35,6 +36,7 @@ type CollectZombiesRow struct {
 	Attempt      int32
 	FencingToken int64
 	NodeID       int64
+	Kind         string
 }
 
 // CollectZombies finds running rows whose node is dead, or that a live node has held past their deadline and a margin. Each is
@@ -56,6 +58,7 @@ func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombie
 			&i.Attempt,
 			&i.FencingToken,
 			&i.NodeID,
+			&i.Kind,
 		); err != nil {
 			return nil, err
 		}

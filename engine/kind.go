@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Kind is what processes of one kind, as the column kind names it, have in common. The packages above this one bring kinds, and the
+// program adds them: the engine knows none.
+type Kind struct {
+	Name string
+	// Processor runs the tasks of these processes on every node, whatever the processor of their namespace is; nil: that one does.
+	// Because it is a part of the engine, it is tried again for as long as a fault may last, and whatever its namespace says of zombies:
+	// see ownRetry. It is shown no history.
+	Processor processor.Processor
+}
+
+// Add makes kinds known to the node. It must not be called once Run is.
+func (e *Engine) Add(kinds ...Kind) {
+	for _, k := range kinds {
+		if k.Processor != nil {
+			k.Processor = processor.Guard(k.Processor, e.log)
+		}
+		e.kinds[k.Name] = k
+	}
+}
+
+// ownRetry is how the tasks of kinds are tried again that have a processor of their own: a failure of theirs is one of the database or
+// of this program. With these waits a task fails for good after a day.
+var ownRetry = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1}
+
+// unknownKindPause is how long a task waits before the next node takes it, where this one does not know the kind: it runs an older version
+// than the node that made the process.
+const unknownKindPause = time.Second
+
+var errUnknownKind = fmt.Errorf("%w: the kind of the process is not known to this node", errGivenBack)
+
+// governing is the configuration that holds for a process of a kind.
+func (e *Engine) governing(ns *namespace, kind string) *namespace {
+	if kind == "" {
+		return ns
+	}
+	k, known := e.kinds[kind]
+	if known && k.Processor == nil {
+		return ns
+	}
+	own := *ns
+	own.processor, own.retry, own.zombie, own.history = k.Processor, ownRetry, process.ZombieRetry, process.HistoryNone
+	if !known {
+		own.processor = processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, errUnknownKind
+		})
+	}
+	return &own
+}
+
+// pauseOf is how long a task waits that was given back.
+func pauseOf(err error) time.Duration {
+	if errors.Is(err, errUnknownKind) {
+		return unknownKindPause
+	}
+	return 0
+}

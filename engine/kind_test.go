@@ -1,0 +1,146 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// own is a kind whose processes are run by p.
+func own(p by) []engine.Kind { return []engine.Kind{{Name: "own", Processor: p}} }
+
+// startedOwn starts a process of the kind and does not wait.
+func (n *node) startedOwn(t testing.TB, id string) engine.Answer {
+	t.Helper()
+	ans, err := n.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte("start"), Kind: "own", Accepted: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ans
+}
+
+// The processor of a kind runs all tasks of its processes, and that of the namespace none. It is shown no history.
+func TestKindsOwnProcessor(t *testing.T) {
+	t.Parallel()
+	refuses := by{initTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return nil, processor.Fail("strange", "a task of another kind")
+	}}
+	events := make(chan int, 10)
+	n := startKinds(t, storagetest.DSN(t), refuses, own(by{
+		initTask: answers(processor.Result().Event([]byte("began")).AuxState([]byte("one")).SetTimerAfter(0)),
+		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			events <- len(r.GetProcess().GetHistory())
+			return processor.Result().AuxState(append(r.GetProcess().GetAuxState(), r.GetProcess().GetKind()...)).Complete().Done()
+		},
+	}))
+	n.startedOwn(t, "~own/p")
+	eventually(t, "it is at its end", func() bool { return n.status(t, "~own/p") == "COMPLETED" })
+	p, err := n.GetProcess(t.Context(), key("~own/p"), nil, 0)
+	if err != nil || string(p.GetAuxState()) != "oneown" || p.GetKind() != "own" || receive(t, "the timer", events) != 0 {
+		t.Errorf("%v, %v", p, err)
+	}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("plain")}); taskError(t, err).Failure.GetReason() != "strange" {
+		t.Errorf("a plain process: %v", err)
+	}
+}
+
+// A kind without a processor of its own is run by that of the namespace.
+func TestKindOfTheNamespacesProcessor(t *testing.T) {
+	t.Parallel()
+	n := startKinds(t, storagetest.DSN(t), processor.Echo(), []engine.Kind{{Name: "own"}})
+	n.startedOwn(t, "p")
+	eventually(t, "it has started", func() bool { return n.status(t, "p") == "RUNNING" })
+}
+
+// What the namespace says of retries does not hold for a part of the engine.
+func TestKindIsPatient(t *testing.T) {
+	t.Parallel()
+	tries := make(chan int32, 10)
+	n := startKinds(t, storagetest.DSN(t), processor.Echo(), own(by{
+		initTask: answers(processor.Result().SetTimerAfter(0)),
+		timeoutTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			tries <- r.GetAttempt()
+			if r.GetAttempt() == 1 {
+				return nil, errors.New("the database was away")
+			}
+			return processor.Result().Complete().Done()
+		},
+	}))
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 1}})
+	n.startedOwn(t, "~own/p")
+	if one, two := receive(t, "an attempt", tries), receive(t, "another", tries); one != 1 || two != 2 {
+		t.Errorf("attempts %d and %d", one, two)
+	}
+	eventually(t, "it is at its end", func() bool { return n.status(t, "~own/p") == "COMPLETED" })
+}
+
+// A node that does not know a kind leaves its tasks to one that does, without counting an attempt.
+func TestKindThatANodeDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	a := start(t, dsn, processor.Echo())
+	a.startedOwn(t, "~own/p")
+	eventually(t, "it waits for somebody who knows", func() bool {
+		return look(t, dsn).count(t, "SELECT count(*) FROM schedule WHERE process_id = '~own/p' AND waits_for = 'time' AND attempt = 0") == 1
+	})
+	startKinds(t, dsn, processor.Echo(), own(by{initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if r.GetAttempt() != 1 {
+			return nil, errors.New("an attempt was counted")
+		}
+		return processor.Result().Complete().Done()
+	}}))
+	eventually(t, "it is at its end", func() bool { return a.status(t, "~own/p") == "COMPLETED" })
+}
+
+// A kind's task goes on that a dead node had, also where the namespace breaks its processes then.
+func TestZombieOfAKind(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	ends := by{timeoutTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return processor.Result().Complete().Done()
+	}}
+	begins := answers(processor.Result().SetTimerAfter(0))
+	short := func(c *engine.Config) { c.ZombieAfter = time.Second }
+	a := startKinds(t, dsn, processor.Echo(), own(by{initTask: begins, timeoutTask: g.held(false)}), short)
+	a.put(t, &progressorv1.Namespace{
+		Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR, StepTimeout: durationpb.New(time.Minute),
+	})
+	a.startedOwn(t, "~own/p")
+	receive(t, "the timer runs", g.entered)
+	a.crash()
+	b := startKinds(t, dsn, processor.Echo(), own(ends), short)
+	b.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
+	eventually(t, "it is at its end", func() bool { return b.status(t, "~own/p") == "COMPLETED" })
+}
+
+// The order by which a process comes is noted once, however often it is repeated.
+func TestNoteOfAStart(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, processor.Echo())
+	p := engine.StartParams{Key: key("p"), IdempotencyKey: "k", Note: &storage.Note{
+		Method: "StartBulk", By: process.Actor{Name: "kim", Source: "10.0.0.7:1"}, Details: map[string]string{"verb": "cancel", "reason": ""},
+	}}
+	for range 2 {
+		if _, err := n.Start(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.started(t, "q")
+	got := look(t, dsn).texts(t, "SELECT concat_ws(' ', method, actor, source, namespace, subject, details) FROM audit")
+	if len(got) != 1 || got[0] != `StartBulk kim 10.0.0.7:1 ns p {"verb": "cancel"}` {
+		t.Errorf("noted: %q", got)
+	}
+}

@@ -61,6 +61,7 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 // decided makes the attempt and decides what follows from it. given: it was not made, and its task is given back. A panic, which only
 // a fault of the engine or an odd row can cause here, ends this one task.
 func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (d decision, history *knownHistory, given bool) {
+	ns = e.governing(ns, c.Kind)
 	defer func() {
 		if v := recover(); v != nil {
 			e.log.Error("attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
@@ -74,9 +75,11 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	if interrupted || errors.Is(err, errGivenBack) {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
-		return decision{completion: giveBack(c)}, history, true
+		d = decision{completion: giveBack(c)}
+		d.completion.RetryAfter = pauseOf(err)
+		return d, history, true
 	}
-	ns = e.current(ns)
+	ns = e.governing(e.current(ns), c.Kind)
 	return decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}), history, false //nolint:gosec // jitter
 }
 

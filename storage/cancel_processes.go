@@ -68,11 +68,7 @@ func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
 // ListOverdueCancels finds at most limit processes whose cancel is past its grace, the longest overdue first.
 func (s *Store) ListOverdueCancels(ctx context.Context, limit int) ([]process.Key, error) {
 	rows, err := s.q.ListOverdueCancels(ctx, s.kept, int32(limit)) //nolint:gosec // a batch
-	keys := make([]process.Key, len(rows))
-	for n, r := range rows {
-		keys[n] = process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}
-	}
-	return keys, mapped("list overdue cancels", err)
+	return keysOf(rows), mapped("list overdue cancels", err)
 }
 
 // CancelGrace tells how much is left of the grace of a cancel; none (0) where no cancel is under way.

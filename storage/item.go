@@ -42,7 +42,7 @@ type batch struct {
 	saves    []*saveItem
 	removes  []*removeItem
 	suspends []*suspendItem
-	resumes  []*resumeItem
+	resumes  []*suspendItem
 	cancels  []*cancelItem
 	inits    []*initItem
 	calls    []*callItem
@@ -75,10 +75,12 @@ func (b *batch) add(op operation) {
 			b.riders.completed(op.completion)
 		}
 	case *suspendItem:
-		b.suspends = append(b.suspends, op)
-	case *resumeItem:
-		b.resumes = append(b.resumes, op)
-		b.riders.released(op.key)
+		if op.resumes {
+			b.resumes = append(b.resumes, op)
+			b.riders.released(op.key)
+		} else {
+			b.suspends = append(b.suspends, op)
+		}
 	case *cancelItem:
 		b.cancels = append(b.cancels, op)
 		b.riders.ended(op.key, 0)

@@ -114,22 +114,10 @@ func (r *riders) completed(c *Completion) {
 func (r *riders) sendStages(s *Store) []stage {
 	var stages []stage
 	if len(r.send.Namespaces) > 0 {
-		stages = append(stages, func(ctx context.Context, db DB) error {
-			rows, err := s.q.SendMessages(ctx, db, r.send)
-			for _, k := range rows {
-				r.targets = append(r.targets, process.Key(k))
-			}
-			return err
-		})
+		stages = append(stages, targeted(r, s.q.SendMessages, r.send))
 	}
 	if len(r.tell.Namespaces) > 0 {
-		stages = append(stages, func(ctx context.Context, db DB) error {
-			rows, err := s.q.TellParents(ctx, db, r.tell)
-			for _, k := range rows {
-				r.targets = append(r.targets, process.Key(k))
-			}
-			return err
-		})
+		stages = append(stages, targeted(r, s.q.TellParents, r.tell))
 	}
 	return stages
 }
@@ -139,22 +127,21 @@ func (r *riders) releaseStages(s *Store) []stage {
 	if len(r.release.Namespaces) == 0 {
 		return nil
 	}
-	return []stage{func(ctx context.Context, db DB) error {
-		rows, err := s.q.ReleaseMessages(ctx, db, r.release)
-		for _, k := range rows {
-			r.targets = append(r.targets, process.Key(k))
-		}
+	return []stage{targeted(r, s.q.ReleaseMessages, r.release)}
+}
+
+// targeted is a statement that gives the targets of messages.
+func targeted[Arg any, Row keyRow](r *riders, run func(context.Context, DB, Arg) ([]Row, error), arg Arg) stage {
+	return func(ctx context.Context, db DB) error {
+		rows, err := run(ctx, db, arg)
+		r.targets = append(r.targets, keysOf(rows)...)
 		return err
-	}}
+	}
 }
 
 // SearchMessages finds at most limit messages that nobody has delivered, and gives their targets: those of SQL functions at once,
 // those of processes when they are older than age.
 func (s *Store) SearchMessages(ctx context.Context, age time.Duration, limit int) ([]process.Key, error) {
 	rows, err := s.q.SearchMessages(ctx, s.hot, dbsqlc.SearchMessagesParams{OlderThanUs: age.Microseconds(), Lim: int32(limit)}) //nolint:gosec // a batch
-	keys := make([]process.Key, len(rows))
-	for n, k := range rows {
-		keys[n] = process.Key(k)
-	}
-	return keys, mapped("search messages", err)
+	return keysOf(rows), mapped("search messages", err)
 }

@@ -101,6 +101,19 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 	return []stage{s.purgeStage(keys, nil), s.deleteStage(keys)}
 }
 
+type keyRow interface {
+	~struct{ Namespace, ProcessID string }
+}
+
+// keysOf are the keys that a statement has found.
+func keysOf[Row keyRow](rows []Row) []process.Key {
+	keys := make([]process.Key, len(rows))
+	for n, r := range rows {
+		keys[n] = process.Key(r)
+	}
+	return keys
+}
+
 type keysParams struct{ namespaces, processIDs []string }
 
 func (k *keysParams) add(key process.Key) {
@@ -153,11 +166,7 @@ func (s *Store) PurgeRemoved(ctx context.Context) (int, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	keys := make([]process.Key, 0, len(rows))
-	for _, r := range rows {
-		keys = append(keys, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
-	}
-	if _, err := s.purge(ctx, keys); err != nil {
+	if _, err := s.purge(ctx, keysOf(rows)); err != nil {
 		return 0, err
 	}
 	return len(rows), nil

@@ -23,7 +23,7 @@ func TestFirstStatementLocks(t *testing.T) {
 		&saveItem{item: newItem(key, 0, true), completion: &Completion{Key: key, Outcome: Failed}},
 		&removeItem{item: newItem(key, 0, true)},
 		&suspendItem{item: newItem(key, 0, true)},
-		&resumeItem{item: newItem(key, 0, true)},
+		&suspendItem{item: newItem(key, 0, true), resumes: true},
 		&cancelItem{item: newItem(key, 0, true)},
 		&initItem{item: newItem(key, 0, false), init: &Init{Call: Call{Key: key}}},
 		&callItem{item: newItem(key, 0, false), call: &Call{Key: key}},

@@ -32,15 +32,12 @@ func (o order) refused(key process.Key, reason string) error {
 	return nil
 }
 
+// suspendItem suspends a process, or resumes it.
 type suspendItem struct {
 	item
 	order
-	reason string
-}
-
-type resumeItem struct {
-	item
-	order
+	reason  string
+	resumes bool
 }
 
 // SuspendProcess holds a process in INIT or RUNNING: what runs goes on to its end, what waits waits for the operator. One that is
@@ -57,7 +54,7 @@ func (s *Store) SuspendProcess(key process.Key, reason string, by ...process.Act
 // ResumeProcess lets a suspended process go on in the status that it had. What is next waits for a place, or for its time: the
 // pollers must look. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
 func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
-	it := &resumeItem{item: newItem(key, 100, true)}
+	it := &suspendItem{item: newItem(key, 100, true), resumes: true}
 	it.noted("ResumeProcess", "", by)
 	if err := s.submit(it); err != nil {
 		return err
@@ -68,7 +65,23 @@ func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
 	return it.refused(key, "only a process in SUSPENDED can be resumed")
 }
 
-func suspendStages(s *Store, items []*suspendItem) []stage {
+func suspendStages(s *Store, items []*suspendItem) []stage { return orderStages(items, s.q.SuspendProcesses) }
+
+func resumeStages(s *Store, items []*suspendItem) []stage {
+	return orderStages(items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
+		return s.q.ResumeProcesses(ctx, db, dbsqlc.ResumeProcessesParams{Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds})
+	})
+}
+
+type orderRow interface {
+	~struct {
+		Ord     int32
+		Status  process.Status
+		Outcome string
+	}
+}
+
+func orderStages[Row orderRow](items []*suspendItem, run func(context.Context, DB, dbsqlc.SuspendProcessesParams) ([]Row, error)) []stage {
 	if len(items) == 0 {
 		return nil
 	}
@@ -80,27 +93,9 @@ func suspendStages(s *Store, items []*suspendItem) []stage {
 		arg.Reasons = append(arg.Reasons, it.reason)
 	}
 	return []stage{func(ctx context.Context, db DB) error {
-		rows, err := s.q.SuspendProcesses(ctx, db, arg)
-		for _, r := range rows {
-			items[r.Ord].order = order{outcome: PrepareOutcome(r.Outcome), status: r.Status}
-		}
-		return err
-	}}
-}
-
-func resumeStages(s *Store, items []*resumeItem) []stage {
-	if len(items) == 0 {
-		return nil
-	}
-	var arg dbsqlc.ResumeProcessesParams
-	for n, it := range items {
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
-		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
-	}
-	return []stage{func(ctx context.Context, db DB) error {
-		rows, err := s.q.ResumeProcesses(ctx, db, arg)
-		for _, r := range rows {
+		rows, err := run(ctx, db, arg)
+		for _, row := range rows {
+			r := dbsqlc.SuspendProcessesRow(row)
 			items[r.Ord].order = order{outcome: PrepareOutcome(r.Outcome), status: r.Status}
 		}
 		return err

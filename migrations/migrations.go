@@ -3,7 +3,8 @@ package migrations
 
 import "embed"
 
-// FS holds the migrations, one SQL file each, applied in the order of their numbers.
+// FS holds the migrations, one SQL file each, applied in the order of their numbers. Engines run meanwhile: TestMigrationsLetEnginesRun
+// says what a migration may do.
 //
 //go:embed *.sql
 var FS embed.FS

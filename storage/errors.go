@@ -18,6 +18,7 @@ const (
 	stateSerialization        = "40001"
 	stateQueryCanceled        = "57014"
 	stateUndefinedTable       = "42P01"
+	stateUndefinedFunction    = "42883"
 	classConnection           = "08"
 	classOperatorIntervention = "57"
 	classResources            = "53"

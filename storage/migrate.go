@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,28 +23,115 @@ import (
 // MigrationState is one migration and whether it was applied.
 type MigrationState struct {
 	Version     int64      `json:"version"`
-	Name        string     `json:"name"`
+	Name        string     `json:"name"`         // "": this program has no such migration, a newer one has applied it
 	AppliedTime *time.Time `json:"applied_time"` // nil: pending
 }
 
-// Migrate brings the schema up to the version of this program. Engines may run meanwhile; two migrations at once wait for
-// each other, and none waits longer than 10 s for a lock on a table.
-func Migrate(ctx context.Context, dsn string) error {
-	return withProvider(ctx, dsn, func(p *goose.Provider) error {
-		_, err := p.Up(ctx)
-		return err
+// A migration that waits for a table is waited for by everybody who comes later, engines too: they stand in one queue. So it waits for less
+// than an engine does (hotSettings' lock_timeout), gives way, and tries again, each time after a longer pause.
+const (
+	migrationLockTimeout = 100 * time.Millisecond
+	shortestPause        = 250 * time.Millisecond
+	longestPause         = 5 * time.Second
+	usualPatience        = 10 * time.Minute
+)
+
+// Migration says how a schema is brought up to date.
+type Migration struct {
+	DSN string
+	// Files are the migrations. Default: this program's.
+	Files fs.FS
+	// Patience is how long it is tried to get what somebody else holds: a table, or the right to migrate. Default 10 minutes.
+	Patience time.Duration
+	// Waiting is told who holds a table, each time that it was waited for in vain. Default: nobody is.
+	Waiting func(holder string)
+}
+
+// Migrate brings the schema up to the version of this program.
+func Migrate(ctx context.Context, dsn string) error { return Migration{DSN: dsn}.Up(ctx) }
+
+// Up applies what is missing. Engines may run meanwhile: nothing that they need is held for long, and two migrations at once wait for
+// each other.
+func (m Migration) Up(ctx context.Context) error {
+	if m.Patience <= 0 {
+		m.Patience = usualPatience
+	}
+	if m.Files == nil {
+		m.Files = migrations.FS
+	}
+	return m.withProvider(ctx, func(p *goose.Provider) error {
+		end := time.Now().Add(m.Patience)
+		for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+			_, err := p.Up(ctx)
+			state := sqlState(err)
+			if state != stateLockNotAvailable && state != stateDeadlock {
+				return err
+			}
+			holder := m.holder(ctx)
+			if time.Now().Add(pause).After(end) {
+				return fmt.Errorf("a table could not be locked in %s, %s: %w", m.Patience, holder, err)
+			}
+			if m.Waiting != nil {
+				m.Waiting(holder)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(pause):
+			}
+		}
 	})
+}
+
+const findHolder = `
+SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), coalesce(a.usename, ''), coalesce(a.state, 'active'),
+       coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8
+  FROM pg_stat_activity a
+ WHERE a.pid <> pg_backend_pid() AND EXISTS (
+   SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+    WHERE l.pid = a.pid AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND c.relnamespace = to_regnamespace('progressor'))
+ ORDER BY a.xact_start LIMIT 1`
+
+// holder names the oldest transaction that holds something of the schema: most likely the one that a migration waits for.
+func (m Migration) holder(ctx context.Context) string {
+	const unknown = "its holder is not known"
+	cfg, err := connConfig(m.DSN, calmSettings, migrateName)
+	if err != nil {
+		return unknown
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return unknown
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	var (
+		pid               int32
+		name, user, state string
+		age               float64
+	)
+	if err := conn.QueryRow(ctx, findHolder).Scan(&pid, &name, &user, &state, &age); err != nil {
+		return unknown
+	}
+	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user, state, age)
 }
 
 // MigrateDown takes the newest migration back.
 func MigrateDown(ctx context.Context, dsn string) error {
-	return withProvider(ctx, dsn, func(p *goose.Provider) error {
-		_, err := p.Down(ctx)
+	return Migration{DSN: dsn, Files: migrations.FS, Patience: usualPatience}.withProvider(ctx, func(p *goose.Provider) error {
+		newest, err := p.GetDBVersion(ctx)
+		if err != nil {
+			return err
+		}
+		if want := SchemaVersion(); newest > want {
+			return fmt.Errorf("the newest migration is %d, which this program (schema version %d) does not have: run a newer progressor", newest, want)
+		}
+		_, err = p.Down(ctx)
 		return err
 	})
 }
 
-// MigrationStatus lists all migrations. It only reads, so any role that may read the tables can ask.
+// MigrationStatus lists all migrations, those too that only a newer program has. It only reads, so any role that may read the tables can ask.
 func MigrationStatus(ctx context.Context, dsn string) ([]MigrationState, error) {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
@@ -62,13 +152,19 @@ func MigrationStatus(ctx context.Context, dsn string) ([]MigrationState, error) 
 			state.AppliedTime = &at
 		}
 		states = append(states, state)
+		delete(applied, version)
+	}
+	for _, version := range slices.Sorted(maps.Keys(applied)) {
+		if at := applied[version]; version > SchemaVersion() {
+			states = append(states, MigrationState{Version: version, AppliedTime: &at})
+		}
 	}
 	return states, nil
 }
 
 // appliedMigrations gives the time of each migration that was applied; none where there is no schema yet.
 func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, error) {
-	cfg, err := connConfig(dsn, calmSettings, "progressor migrate")
+	cfg, err := connConfig(dsn, calmSettings, migrateName)
 	if err != nil {
 		return nil, err
 	}
@@ -93,23 +189,29 @@ func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, er
 	return applied, err
 }
 
-func withProvider(ctx context.Context, dsn string, use func(*goose.Provider) error) error {
-	cfg, err := pgx.ParseConfig(dsn)
+// migrateName is the application_name of its connections.
+const migrateName = "progressor migrate"
+
+func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) error) error {
+	cfg, err := pgx.ParseConfig(m.DSN)
 	if err != nil {
 		return fmt.Errorf("dsn: %w", redact(err))
 	}
-	tune(&cfg.Config, map[string]string{"lock_timeout": "10000"}, "progressor migrate")
+	tune(&cfg.Config, map[string]string{
+		"lock_timeout": strconv.FormatInt(migrationLockTimeout.Milliseconds(), 10), "statement_timeout": "0", // an index of many rows takes its time
+	}, migrateName)
 	delete(cfg.RuntimeParams, "idle_in_transaction_session_timeout")
 	db := stdlib.OpenDB(*cfg)
 	defer func() { _ = db.Close() }()
+	db.SetMaxIdleConns(0) // what a migration that failed has set ends with its connection
 	if err := createSchema(ctx, db); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	locker, err := lock.NewPostgresSessionLocker()
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, uint64(max(m.Patience/time.Second, 1)))) //nolint:gosec // positive
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS, goose.WithSessionLocker(locker))
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, m.Files, goose.WithSessionLocker(locker))
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -133,44 +235,4 @@ func createSchema(ctx context.Context, db *sql.DB) error {
 		return nil // another migration made it at the same moment
 	}
 	return err
-}
-
-// SchemaError says that the schema of the database is not the one that this program was built for.
-type SchemaError struct{ Have, Want int64 }
-
-func (e *SchemaError) Error() string {
-	if e.Have > e.Want {
-		return fmt.Sprintf("the database has schema version %d, newer than this program's %d: run a newer progressor", e.Have, e.Want)
-	}
-	return fmt.Sprintf("the database has schema version %d, this program needs %d: run `progressor migrate up`", e.Have, e.Want)
-}
-
-// SchemaVersion is the version of the schema that this program was built for.
-func SchemaVersion() int64 {
-	names, err := fs.Glob(migrations.FS, "*.sql")
-	if err != nil || len(names) == 0 {
-		return 0
-	}
-	var last int64
-	for _, name := range names {
-		if v, err := goose.NumericComponent(name); err == nil {
-			last = max(last, v)
-		}
-	}
-	return last
-}
-
-func checkSchema(ctx context.Context, db DB) error {
-	have := int64(0)
-	err := db.QueryRow(ctx, "SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0) FROM goose_db_version").Scan(&have)
-	if sqlState(err) == stateUndefinedTable {
-		err = nil
-	}
-	if err != nil {
-		return mapped("read the schema version", err)
-	}
-	if want := SchemaVersion(); have != want {
-		return &SchemaError{Have: have, Want: want}
-	}
-	return nil
 }

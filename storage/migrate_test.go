@@ -2,10 +2,12 @@ package storage_test
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -95,21 +97,80 @@ func TestMigrationStatusOnlyReads(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesAnotherSchema(t *testing.T) {
+// A newer schema says for which programs it is.
+func TestOpenOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
-	var schema *storage.SchemaError
-	_, err := storage.Open(t.Context(), storage.Config{DSN: b.dsn})
-	if !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(err.Error(), "newer") {
-		t.Errorf("a store on a newer schema: %v", err)
+	want := storage.SchemaVersion()
+	says := func(oldest int64) string {
+		return fmt.Sprintf("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT %d::bigint'", oldest)
 	}
+	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
+	b.exec(says(want))
+	open(t, b.dsn, storage.Config{}).Close()
+	for _, tt := range []struct{ sql, says string }{
+		{says(want + 1), fmt.Sprintf("needs a program of version %d or newer, and this one is of %d: run a newer progressor", want+1, want)},
+		{"DROP FUNCTION oldest_engine()", fmt.Sprintf("newer than this program's %d: run a newer progressor", want)},
+	} {
+		b.exec(tt.sql)
+		var schema *storage.SchemaError
+		_, err := storage.Open(t.Context(), storage.Config{DSN: b.dsn})
+		if !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("a store on a newer schema: %v, want %q", err, tt.says)
+		}
+	}
+	if err := storage.Migrate(t.Context(), b.dsn); err != nil {
+		t.Errorf("migrate a newer schema: %v", err)
+	}
+	if err := storage.MigrateDown(t.Context(), b.dsn); err == nil || !strings.Contains(err.Error(), "run a newer progressor") {
+		t.Errorf("take back what this program does not have: %v", err)
+	}
+	states, err := storage.MigrationStatus(t.Context(), b.dsn)
+	if last := must(t, states, err)[len(states)-1]; last.Version != 99 || last.Name != "" || last.AppliedTime == nil {
+		t.Errorf("the newest migration is %+v", last)
+	}
+}
+
+func TestOpenOnNoServer(t *testing.T) {
+	t.Parallel()
 	if _, err := storage.Open(t.Context(), storage.Config{DSN: "postgres://who:secret@127.0.0.1:1/x?connect_timeout=1"}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a store on no server: %v", err)
 	}
 	if _, err := storage.Open(t.Context(), storage.Config{DSN: "postgres://who:secret@127.0.0.1:99999999/x"}); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a store on no port: %v", err)
 	}
+}
+
+// A migration gives way to who waits behind it, tells who holds the table, and goes on when that ends, or says that it has not.
+func TestMigrationGivesWay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	held, err := b.db.Begin(t.Context())
+	must(t, held, err)
+	_, err = held.Exec(t.Context(), "SELECT FROM processes")
+	must(t, 0, err)
+	next := storagetest.NextMigrations(t, "ALTER TABLE processes ADD COLUMN next int;",
+		storagetest.NoTransaction+"SET lock_timeout = 0;\nCREATE INDEX CONCURRENTLY processes_next ON processes (next);\nRESET lock_timeout;",
+		"ALTER TABLE processes ADD COLUMN after_next int;")
+	err = storage.Migration{DSN: b.dsn, Files: next, Patience: time.Nanosecond}.Up(t.Context())
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("held by process %d (", held.Conn().PgConn().PID())) {
+		t.Errorf("the table is held, and the migration says %v", err)
+	}
+	tries, ended := make(chan string, 100), make(chan error, 1)
+	go func() {
+		ended <- storage.Migration{DSN: b.dsn, Files: next, Waiting: func(holder string) { tries <- holder }}.Up(t.Context())
+	}()
+	for range 2 {
+		if holder := <-tries; !strings.Contains(holder, "idle in transaction") {
+			t.Errorf("the table is %s", holder)
+		}
+		b.call("p") // who comes later does not wait for the holder
+	}
+	must(t, 0, held.Rollback(t.Context()))
+	must(t, 0, <-ended)
+	equal(t, "columns and indexes that were made", ask[int](b, `SELECT (SELECT count(*) FROM pg_attribute WHERE attname IN ('next', 'after_next'))
+		+ (SELECT count(*) FROM pg_class WHERE relname = 'processes_next')`), 4) // a column of an index is in pg_attribute too
 }
 
 func TestClosedStoreRefuses(t *testing.T) {

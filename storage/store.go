@@ -97,7 +97,7 @@ var calmSettings = map[string]string{
 	"lock_timeout":      "5000",
 }
 
-// Open connects to the database and checks that its schema is the one that this program was built for.
+// Open connects to the database and checks that this program can work with its schema.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Lanes <= 0 {
 		cfg.Lanes = 2
@@ -129,9 +129,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		watched = append(watched, namedPool{pool, p.name})
 	}
 	s.metrics.watchPools(watched)
-	if err := checkSchema(ctx, s.general); err != nil {
+	have, err := CheckSchema(ctx, s.general)
+	if err != nil {
 		s.closePools()
 		return nil, err
+	}
+	if want := SchemaVersion(); have > want {
+		s.log.WarnContext(ctx, "the schema is newer than this program, and says that both agree", "schema", have, "program", want)
 	}
 	laneConfig, err := connConfig(cfg.DSN, hotSettings, "progressor lane")
 	if err == nil {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/storage"
@@ -24,7 +27,7 @@ type doctorCmd struct {
 
 func (doctorCmd) Help() string {
 	return `Doctor connects to the database itself, also while engines run, and changes nothing. It ends with code 1 where an
-invariant is violated, an index is missing or the schema is not this binary's; warnings do not count.
+invariant is violated, an index is missing or this binary cannot work with the schema; warnings do not count.
 
     progressor doctor --db.dsn "$(cat .progressor/dsn)"
     progressor doctor -c /etc/progressor.yaml -o json`
@@ -99,7 +102,7 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 		return nil, err
 	}
 	e := &examination{Version: buildVersion(), Violations: []finding{}, Warnings: []finding{}}
-	e.judgeSchema(states)
+	e.Schema = schemaFacts{Version: schemaVersion(states), Newest: storage.SchemaVersion()}
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, checkDSN(dsn)
@@ -112,7 +115,10 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	if e.Schema.Version > 0 {
+	if err := e.judgeSchema(ctx, conn); err != nil {
+		return nil, err
+	}
+	if e.Schema.own() {
 		if err := e.checkInvariants(ctx, conn); err != nil {
 			return nil, err
 		}
@@ -126,7 +132,12 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 		{"transactions", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtTransactions(ctx, conn, long) }},
 	}
 	for _, l := range looks {
-		if err := l.look(ctx, conn); err != nil {
+		err := l.look(ctx, conn)
+		if e.Schema.isStrange(err) {
+			e.warn("", "the %s could not be looked at: %v", l.at, err)
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("look at the %s: %w", l.at, err)
 		}
 	}
@@ -139,14 +150,34 @@ type schemaFacts struct {
 	Newest  int64 `json:"newest"`  // of this binary
 }
 
-func (e *examination) judgeSchema(states []storage.MigrationState) {
-	e.Schema.Version = schemaVersion(states)
-	for _, s := range states {
-		e.Schema.Newest = max(e.Schema.Newest, s.Version)
+// own tells whether the schema is this binary's: what it knows of the tables is true.
+func (s schemaFacts) own() bool { return s.Version == s.Newest }
+
+// isStrange tells whether an error is that of a question which the schema of another version does not understand.
+func (s schemaFacts) isStrange(err error) bool {
+	const syntaxOrAccess = "42"
+	var pg *pgconn.PgError
+	return !s.own() && errors.As(err, &pg) && strings.HasPrefix(pg.Code, syntaxOrAccess)
+}
+
+// judgeSchema tells whether this binary and the schema fit. The invariants are checked of its own schema only: of another one it would
+// miss some, and take for broken what is not.
+func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
+	_, err := storage.CheckSchema(ctx, conn)
+	var refused *storage.SchemaError
+	switch {
+	case errors.As(err, &refused) && refused.Have < refused.Want:
+		e.violate("progressor migrate up", "the schema has version %d, this binary wants %d: the invariants were not checked", refused.Have, refused.Want)
+	case errors.As(err, &refused):
+		e.violate("run a newer progressor", "this binary, of schema version %d, cannot work with the schema, which has version %d: the invariants were not checked",
+			refused.Want, refused.Have)
+	case err != nil:
+		return err
+	case !e.Schema.own():
+		e.warn("run a newer progressor's doctor", "the schema has version %d, newer than this binary's %d, and both agree: the invariants were not checked",
+			e.Schema.Version, e.Schema.Newest)
 	}
-	if e.Schema.Version < e.Schema.Newest {
-		e.violate("progressor migrate up", "the schema has version %d, this binary wants %d", e.Schema.Version, e.Schema.Newest)
-	}
+	return nil
 }
 
 // checkInvariants looks at one snapshot: what engines do meanwhile must not look like a violation.

@@ -32,10 +32,14 @@ func (f databaseFlags) check() error {
 	return nil
 }
 
-type migrateUpCmd struct{ databaseFlags }
+type migrateUpCmd struct {
+	databaseFlags
+	Patience time.Duration `default:"10m" placeholder:"DURATION" help:"How long to try to lock what somebody else holds, such as a table that a transaction has read which is still open. Default: ${default}."`
+}
 
 func (migrateUpCmd) Help() string {
-	return `Up applies the migrations that are missing; engines may run meanwhile. Several at once wait for each other.
+	return `Up applies the migrations that are missing; engines may run meanwhile. Several at once wait for each other. Where a transaction
+holds what has to be changed, up says which, gives way after a tenth of a second, so that engines do not queue behind it, and tries again.
 
     progressor migrate up --db.dsn postgres://owner@db/progressor`
 }
@@ -46,11 +50,19 @@ func (c *migrateUpCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	if err := storage.Migrate(ctx, c.DB.DSN); err != nil {
+	if c.Patience <= 0 {
+		return usageError(errors.New("--patience: want more than 0s"))
+	}
+	waiting := func(holder string) { fmt.Fprintln(a.Stderr, "waiting for a table, "+oneLine(holder)) }
+	if err := (storage.Migration{DSN: c.DB.DSN, Patience: c.Patience, Waiting: waiting}).Up(ctx); err != nil {
 		return err
 	}
 	states, err := storage.MigrationStatus(ctx, c.DB.DSN)
 	if err != nil {
+		return err
+	}
+	if have, want := schemaVersion(states), storage.SchemaVersion(); have > want {
+		_, err = fmt.Fprintf(a.Stdout, "nothing to do: the schema has version %d, newer than this program's %d\n", have, want)
 		return err
 	}
 	_, err = fmt.Fprintf(a.Stdout, "the schema is up to date: version %d\n", schemaVersion(states))
@@ -119,7 +131,11 @@ func (c *migrateStatusCmd) Run(a *app) error {
 		if s.AppliedTime != nil {
 			applied = s.AppliedTime.UTC().Format(time.RFC3339)
 		}
-		rows = append(rows, table.Row{s.Version, s.Name, applied})
+		name := s.Name
+		if name == "" {
+			name = "of a newer progressor"
+		}
+		rows = append(rows, table.Row{s.Version, name, applied})
 	}
 	return printRows(a.Stdout, table.Row{"version", "name", "applied"}, rows)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -27,7 +28,7 @@ func TestMigrate(t *testing.T) {
 		return applied
 	}
 	all := status()
-	if out := p.ok(t, "migrate", "up"); out != fmt.Sprintf("the schema is up to date: version %d\n", all) {
+	if out := p.ok(t, "migrate", "up"); out != fmt.Sprintf("the schema is up to date: version %d\n", storage.SchemaVersion()) {
 		t.Errorf("output = %q", out)
 	}
 	if r := p.run(t, "migrate", "down"); r.code != exitUsage || !strings.Contains(r.stderr, "--yes") {
@@ -46,6 +47,65 @@ func TestMigrate(t *testing.T) {
 	if n := status(); n != all {
 		t.Errorf("%d migrations are applied, want %d", n, all)
 	}
+}
+
+// On the schema of another version doctor and migrate say what to do, whatever they find there.
+func TestOtherSchemas(t *testing.T) {
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	pool := storagetest.Connect(t, dsn)
+	p := program{env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+	own := storage.SchemaVersion()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
+	wantLines(t, p.ok(t, "doctor"), "schema version 99 of", "both agree: the invariants were not checked. Next: run a newer progressor's doctor", "violations: 0")
+	if out := p.ok(t, "migrate", "up"); out != fmt.Sprintf("nothing to do: the schema has version 99, newer than this program's %d\n", own) {
+		t.Errorf("output = %q", out)
+	}
+	wantLines(t, p.ok(t, "migrate", "status"), "99 of a newer progressor")
+
+	exec("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql AS 'SELECT 98::bigint'")
+	exec("ALTER TABLE nodes RENAME COLUMN draining TO stopping")
+	for _, tt := range []struct{ args, says string }{
+		{"doctor", "cannot work with the schema, which has version 99: the invariants were not checked. Next: run a newer progressor"},
+		{"doctor", "the nodes could not be looked at"},
+		{"migrate down --yes", "run a newer progressor"},
+		{"serve --listen 127.0.0.1:0", "needs a program of version 98 or newer"},
+	} {
+		if r := p.run(t, strings.Fields(tt.args)...); r.code != exitFailed || !strings.Contains(r.stdout+r.stderr, tt.says) {
+			t.Errorf("%s: %+v, want %q", tt.args, r, tt.says)
+		}
+	}
+
+	exec("ALTER TABLE nodes RENAME COLUMN stopping TO draining")
+	exec("DELETE FROM goose_db_version WHERE version_id = 99")
+	for version := schemaVersionOf(t, p); version > 0; version = schemaVersionOf(t, p) {
+		if version < own {
+			r := p.run(t, "doctor")
+			if r.code != exitFailed || !strings.Contains(r.stdout, fmt.Sprintf("the schema has version %d, this binary wants %d: the invariants were not checked. Next: progressor migrate up", version, own)) {
+				t.Errorf("doctor on schema %d: %+v", version, r)
+			}
+		}
+		p.ok(t, "migrate", "down", "--yes")
+	}
+}
+
+func schemaVersionOf(t *testing.T, p program) (version int64) {
+	t.Helper()
+	var states []migration
+	if err := json.Unmarshal([]byte(p.ok(t, "migrate", "status", "-o", "json")), &states); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range states {
+		if s.AppliedTime != nil {
+			version = max(version, s.Version)
+		}
+	}
+	return version
 }
 
 func TestMigrateWantsADatabase(t *testing.T) {

@@ -46,7 +46,8 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	return a.untilSignal(log, func(ctx context.Context) error {
 		if c.DB.Migrate {
-			if err := storage.Migrate(ctx, c.DB.DSN); err != nil {
+			waiting := func(holder string) { log.Warn("the migration waits for a table", "holder", holder) }
+			if err := (storage.Migration{DSN: c.DB.DSN, Waiting: waiting}).Up(ctx); err != nil {
 				return err
 			}
 		}

@@ -31,8 +31,14 @@ type node struct {
 // startNode starts an engine with a lease of one second and waits until it takes requests. It does not outlive the test.
 func startNode(t testing.TB, name, dsn string, args ...string) *node {
 	t.Helper()
+	return startProgram(t, program.path(t), name, dsn, args...)
+}
+
+// startProgram starts an engine of another build of the program.
+func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
+	t.Helper()
 	n := &node{t: t, name: name, log: newLogBook(), done: make(chan struct{})}
-	n.cmd = exec.Command(program.path(t), append([]string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn,
+	n.cmd = exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn,
 		"--engine.address", name, "--engine.zombie-after", "1s", "--log.format", "json"}, args...)...)
 	n.cmd.Stderr = n.log
 	// The kernel kills the engine when the thread that started it ends: this one ends with the engine, or with the test binary.

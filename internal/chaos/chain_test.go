@@ -30,6 +30,8 @@ func (l link) append(op string) link {
 	return link{n: l.n + 1, hash: sha256.Sum256(append(l.hash[:], op...))}
 }
 
+func (l link) String() string { return fmt.Sprintf("%d, %x", l.n, l.hash[:3]) }
+
 func (l link) bytes() []byte { return append(binary.BigEndian.AppendUint64(nil, l.n), l.hash[:]...) }
 
 // answer tells by which attempt the link was added too: a result that was told but not stored would be told apart from the one that was.
@@ -152,10 +154,18 @@ func (c *chain) enter(process, op string, attempt int32) ([]*gate, error) {
 	return holding, nil
 }
 
+// What stands in a chain without that anybody asked for it by a call.
+const (
+	timerOp  = "timer of task"
+	cancelOp = "cancelled"
+)
+
 func opOf(req *progressorv1.ProcessRequest) string {
 	switch req.GetType() {
 	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
-		return fmt.Sprintf("timer of task %d", req.GetTaskId())
+		return fmt.Sprintf("%s %d", timerOp, req.GetTaskId())
+	case progressorv1.TaskType_TASK_TYPE_CANCEL:
+		return cancelOp
 	default:
 		return string(req.GetArgs())
 	}
@@ -189,6 +199,12 @@ func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (
 	}
 	next := last.append(op)
 	result := processor.Result().Event([]byte(op)).AuxState(next.bytes()).Response(next.answer(req.GetAttempt()))
+	for _, w := range wordsOf(req.GetProcess().GetProcessId(), op) {
+		w.say(result)
+	}
+	if op == bornToEnd {
+		return result.Complete().Done()
+	}
 	if _, text, found := strings.Cut(op, askTimer); found {
 		after, err := time.ParseDuration(text)
 		if err != nil {

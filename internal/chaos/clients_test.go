@@ -274,6 +274,7 @@ type load struct {
 	acked   atomic.Int64
 	repairs atomic.Int64
 	seen    sightings
+	orders  orders
 
 	group   sync.WaitGroup
 	mutex   sync.Mutex
@@ -286,6 +287,8 @@ type plan struct {
 	calls              int // of all clients together; 0: until stop
 	seed               uint64
 	vary               func(e *entry, number int, random *rand.Rand) // nil: plain calls
+	// aside is done instead of a call where it wants to be; nil: never.
+	aside func(l *load, client, seq int, random *rand.Rand) bool
 }
 
 // startLoad starts clients. A client whose operation is not answered within patience fails the test.
@@ -310,6 +313,9 @@ func startLoad(f *fleet, p plan) *load {
 					return
 				default:
 				}
+				if p.aside != nil && p.aside(l, i, seq, random) {
+					continue
+				}
 				number := random.IntN(p.processes)
 				e := &entry{process: processID(number), op: fmt.Sprintf("c%d-%d", i, seq)}
 				if p.vary != nil {
@@ -329,6 +335,7 @@ func (l *load) perform(e *entry, first int) {
 	switch {
 	case errors.Is(err, errBroken):
 		l.repair(ctx, e.process, first)
+		l.letGo(ctx, e.process, first)
 	case l.ctx.Err() != nil:
 	case err != nil:
 		l.fleet.t.Errorf("after %s: %v", time.Since(e.begun).Round(time.Millisecond), err)

@@ -1,0 +1,149 @@
+//go:build linux
+
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// never is when an operation ends that nobody was answered.
+const never = math.MaxInt64
+
+// chainModel is what a process should be: a chain to which one operation after the other is appended. The input is the operation, ""
+// reads the chain; the output is the chain after it, nil where nobody knows.
+func chainModel(begin link) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return begin },
+		Step: func(state, input, output any) (bool, any) {
+			at, told := state.(link), output.(*link)
+			if input == "" {
+				return told == nil || *told == at, at
+			}
+			if told != nil && told.n != at.n+1 {
+				return false, at // most are ruled out without a hash
+			}
+			next := at.append(input.(string))
+			return told == nil || *told == next, next
+		},
+		DescribeOperation: func(input, output any) string {
+			if told := output.(*link); told != nil {
+				return fmt.Sprintf("%s → %v", cmp.Or(input.(string), "the end"), told)
+			}
+			return input.(string) + " → ?"
+		},
+		DescribeState: func(state any) string { return state.(link).String() },
+	}
+}
+
+// journal finds the operations of clients: by their process and text.
+type journal map[string]*entry
+
+func newJournal(entries []*entry) (j journal, origin time.Time) {
+	j = journal{}
+	for _, e := range entries {
+		j[e.process+" "+e.op] = e
+		if origin.IsZero() || e.begun.Before(origin) {
+			origin = e.begun
+		}
+	}
+	return j, origin
+}
+
+// operations are what happened to a process, in the order in which it stands. What clients were answered is as they were told. What
+// was never answered, and what answers nobody, ends never, and has the place where it stands: what does not stand did nothing.
+func (h *history) operations(process string, entries journal, origin time.Time) []porcupine.Operation {
+	var ops []porcupine.Operation
+	var timerSet int64 // when the operation began that has set the timer
+	for _, s := range h.stands {
+		op := porcupine.Operation{Input: s.op, Output: &s.link, Return: never}
+		e := entries[process+" "+s.op]
+		switch cause, sent := sender(s.op); {
+		case e != nil:
+			op.Call = int64(e.begun.Sub(origin))
+			if e.outcome == acked && !e.notify { // what is only accepted is done later
+				op.Return, op.Output = int64(e.ended.Sub(origin)), told(e)
+			}
+			if strings.Contains(s.op, askTimer) {
+				timerSet = op.Call
+			}
+		case sent && entries[cause] != nil:
+			op.Call = int64(entries[cause].begun.Sub(origin))
+		case strings.HasPrefix(s.op, timerOp):
+			op.Call = timerSet
+		}
+		ops = append(ops, op)
+	}
+	end := int64(0)
+	for _, e := range entries {
+		end = max(end, int64(e.ended.Sub(origin)))
+	}
+	last := h.last
+	return append(ops, porcupine.Operation{Input: "", Output: &last, Call: end + 1, Return: end + 2})
+}
+
+// told is the chain that a client was answered; nil where its answer is none.
+func told(e *entry) *link {
+	l, err := parseLink(e.answer[:max(0, len(e.answer)-4)]) // without the attempt
+	if err != nil {
+		return nil
+	}
+	return &l
+}
+
+// linearizable checks each process: there is one order of all that was done to it that explains every answer, in which nothing comes
+// before what had been answered when it began.
+func linearizable(t testing.TB, histories map[string]*history, entries []*entry) {
+	t.Helper()
+	all, origin := newJournal(entries)
+	calls, longest := 0, 0
+	for process, h := range histories {
+		ops := h.operations(process, all, origin)
+		calls, longest = calls+len(ops), max(longest, len(ops))
+		if porcupine.CheckOperations(chainModel(link{}), ops) {
+			continue
+		}
+		path, err := draw(os.TempDir(), ops)
+		t.Errorf("the calls of %s are not linearizable: %s shows where (%v)", process, path, err)
+	}
+	t.Logf("linearizable: %d operations on %d processes, at most %d on one", calls, len(histories), longest)
+}
+
+// draw writes a page that shows the operations up to the first one that has no place, and so many before it that this is seen.
+func draw(dir string, ops []porcupine.Operation) (path string, err error) {
+	end := sort.Search(len(ops), func(n int) bool { return !porcupine.CheckOperations(chainModel(link{}), ops[:n]) })
+	for size := 32; ; size *= 2 {
+		first, begin := max(0, end-size), link{}
+		if first > 0 && ops[first-1].Output.(*link) != nil {
+			begin = *ops[first-1].Output.(*link)
+		}
+		shown := slices.Clone(ops[first:end])
+		for i := range shown {
+			shown[i].ClientId = i
+		}
+		model := chainModel(begin)
+		legal, info := porcupine.CheckOperationsVerbose(model, shown, 0)
+		if legal == porcupine.Ok && first > 0 {
+			continue
+		}
+		return write(dir, model, info)
+	}
+}
+
+func write(dir string, model porcupine.Model, info porcupine.LinearizationInfo) (path string, err error) {
+	file, err := os.CreateTemp(dir, "progressor-linearizability-*.html")
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	return file.Name(), porcupine.Visualize(model, info, file)
+}

@@ -1,0 +1,155 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// What an operation may have its process say to another one, as the end of its text.
+const (
+	askTell  = " tell="  // a notify
+	askBear  = " bear="  // the start of a child that ends at once
+	askRaise = " raise=" // the start of a child that lives until it is cancelled
+	askEnd   = " end="   // the cancel of a child
+)
+
+// What stands in a chain because another process has said it: its cause is behind it.
+const (
+	toldBy = "from "
+	endOf  = "end of "
+
+	born      = "born"
+	bornToEnd = "born to end"
+)
+
+// word is a command of a result.
+type word struct {
+	ask    string // which of the above
+	target string
+	cause  string // process and operation
+}
+
+// wordsOf are the commands of an operation. The processor gives them, and afterwards what stands is compared with them.
+func wordsOf(process, op string) []word {
+	if _, sent := sender(op); sent {
+		return nil // it holds the text of another operation
+	}
+	var words []word
+	for _, ask := range []string{askTell, askBear, askRaise, askEnd} {
+		if _, target, found := strings.Cut(op, ask); found {
+			words = append(words, word{ask: ask, target: target, cause: process + " " + op})
+		}
+	}
+	return words
+}
+
+func (w word) say(result *processor.ResultBuilder) {
+	switch w.ask {
+	case askTell:
+		result.Notify("", w.target, []byte(toldBy+w.cause))
+	case askBear:
+		result.StartChild("", w.target, []byte(bornToEnd), []byte(endOf+w.cause))
+	case askRaise:
+		result.StartChild("", w.target, []byte(born), []byte(endOf+w.cause))
+	case askEnd:
+		result.Cancel("", w.target, "its parent says so")
+	}
+}
+
+// sender gives the process and the operation that a message came from.
+func sender(op string) (cause string, sent bool) {
+	for _, prefix := range []string{toldBy, endOf} {
+		if cause, sent = strings.CutPrefix(op, prefix); sent {
+			return cause, true
+		}
+	}
+	return "", false
+}
+
+// isMessage tells whether an operation stands because of a command.
+func isMessage(op string) bool {
+	_, sent := sender(op)
+	return sent || op == born || op == bornToEnd
+}
+
+// deliveries counts commands by what they asked for, and parents that were told of the end of their child.
+type deliveries struct{ told, born, cancelled, ends int }
+
+// delivered compares the commands of all operations that stand with what stands because of commands: each has arrived once, nothing
+// else has arrived, and a child is at its end if and only if it was to end. cancelled are the children whose cancel was acknowledged
+// to a client. wrong says what is not so.
+func delivered(histories map[string]*history, statuses map[string]string, cancelled []string) (d deliveries, wrong []string) {
+	ended := map[string]bool{}
+	for _, child := range cancelled {
+		ended[child] = true
+	}
+	want := map[string]int{}
+	expect := func(process, op string) { want[process+": "+op]++ }
+	for process, h := range histories {
+		for _, s := range h.stands {
+			for _, w := range wordsOf(process, s.op) {
+				switch w.ask {
+				case askTell:
+					d.told++
+					expect(w.target, toldBy+w.cause)
+				case askBear:
+					d.born++
+					d.ends++
+					expect(w.target, bornToEnd)
+					expect(process, endOf+w.cause)
+					if statuses[w.target] != "COMPLETED" {
+						wrong = append(wrong, fmt.Sprintf("%s, which ends at once, is %s", w.target, statuses[w.target]))
+					}
+				case askRaise:
+					d.born++
+					expect(w.target, born)
+					if statuses[w.target] != "RUNNING" {
+						d.ends++
+						expect(process, endOf+w.cause)
+					}
+				case askEnd:
+					ended[w.target] = true
+				}
+			}
+		}
+	}
+	for child := range ended {
+		if d.cancelled++; statuses[child] != "CANCELLED" {
+			wrong = append(wrong, fmt.Sprintf("%s, whose cancel was acknowledged, is %s", child, statuses[child]))
+		}
+	}
+	for process, h := range histories {
+		for _, s := range h.stands {
+			if isMessage(s.op) {
+				want[process+": "+s.op]--
+			}
+		}
+	}
+	for what, n := range want {
+		if n != 0 {
+			wrong = append(wrong, fmt.Sprintf("%s stands there %d times more than it was said", what, -n))
+		}
+	}
+	return d, wrong
+}
+
+func childStatuses(t testing.TB, conn *pgx.Conn) map[string]string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `SELECT process_id, status::text FROM processes WHERE namespace = $1 AND process_id LIKE 'child-%'`, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[string]string{}
+	var id, status string
+	if _, err = pgx.ForEachRow(rows, []any{&id, &status}, func() error { statuses[id] = status; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return statuses
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// orders are what clients do to processes beside calling them, as they know it.
+type orders struct {
+	mutex     sync.Mutex
+	holds     map[string]*hold
+	windows   []window
+	cancelled []string // children whose cancel was acknowledged
+}
+
+// hold is the right to suspend and to resume a process: one client at a time has it, so that it knows how the process is.
+type hold struct {
+	mutex      sync.Mutex
+	doubtful   bool         // an engine may still carry out a resume that nobody was told of
+	turnedAway atomic.Int64 // calls
+}
+
+// window is a time in which a process was suspended.
+type window struct {
+	process  string
+	from, to time.Time // from the answer to the suspend to the request of the resume
+}
+
+func (o *orders) hold(process string) *hold {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if o.holds == nil {
+		o.holds = map[string]*hold{}
+	}
+	if o.holds[process] == nil {
+		o.holds[process] = &hold{}
+	}
+	return o.holds[process]
+}
+
+// order gives an order until an engine has answered it, and tells what that said; errBroken: the status of the process does not allow it.
+// unsure: an earlier try may have been carried out, or may still be.
+func (l *load) order(ctx context.Context, first int, give func(context.Context, *client.Client) error) (unsure bool, err error) {
+	pause := time.NewTicker(20 * time.Millisecond)
+	defer pause.Stop()
+	for try := first; ; try++ {
+		limit, cancel := context.WithTimeout(ctx, l.fleet.try)
+		began := time.Now()
+		err := give(limit, l.fleet.at(try))
+		cancel()
+		l.seen.note(err, time.Since(began))
+		if connect.CodeOf(err) != connect.CodeNotFound { // the message that starts it is under way
+			said, hard := verdict(err)
+			if said != unknown || hard != nil {
+				return unsure, hard
+			}
+			unsure = true
+		}
+		select {
+		case <-ctx.Done():
+			return unsure, fmt.Errorf("an order was never answered: %w", err)
+		case <-pause.C:
+		}
+	}
+}
+
+func (l *load) resume(ctx context.Context, process string, first int) (unsure bool, err error) {
+	return l.order(ctx, first, func(ctx context.Context, c *client.Client) error {
+		_, err := c.Process.ResumeProcess(ctx, &progressorv1.ResumeProcessRequest{Namespace: namespace, ProcessId: process})
+		return err
+	})
+}
+
+// suspend suspends a process until a call to it was turned away, or some time has passed.
+func (l *load) suspend(process string, first int) {
+	h := l.orders.hold(process)
+	if !h.mutex.TryLock() {
+		return
+	}
+	defer h.mutex.Unlock()
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	_, err := l.order(ctx, first, func(ctx context.Context, c *client.Client) error {
+		_, err := c.Process.SuspendProcess(ctx, &progressorv1.SuspendProcessRequest{Namespace: namespace, ProcessId: process, Reason: "chaos"})
+		return err
+	})
+	w := window{process: process, from: time.Now()}
+	if err == nil {
+		before := h.turnedAway.Load()
+		soon(200*time.Millisecond, func() bool { return h.turnedAway.Load() > before })
+		w.to = time.Now()
+		var unsure bool
+		unsure, err = l.resume(ctx, process, first)
+		l.orders.mutex.Lock()
+		if !h.doubtful {
+			l.orders.windows = append(l.orders.windows, w)
+		}
+		l.orders.mutex.Unlock()
+		h.doubtful = h.doubtful || unsure
+	}
+	if err != nil && l.ctx.Err() == nil {
+		l.fleet.t.Errorf("suspend %s, and resume it: %v", process, err)
+	}
+}
+
+// letGo resumes a process that turns calls away and that nobody holds: an engine that was away has carried out an old order.
+func (l *load) letGo(ctx context.Context, process string, first int) {
+	h := l.orders.hold(process)
+	h.turnedAway.Add(1)
+	if !h.mutex.TryLock() {
+		return
+	}
+	defer h.mutex.Unlock()
+	unsure, err := l.resume(ctx, process, first)
+	h.doubtful = h.doubtful || unsure
+	if err != nil && !errors.Is(err, errBroken) && l.ctx.Err() == nil { // it is in ERROR, again
+		l.fleet.t.Errorf("resume %s: %v", process, err)
+	}
+}
+
+// life has a process raise a child and cancels that, by a command of its parent or as a client.
+func (l *load) life(parent string, number, seq int, command bool) {
+	child := fmt.Sprintf("child-c%d-%d", number, seq)
+	raise := &entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askRaise, child)}
+	if l.perform(raise, number); raise.outcome != acked {
+		return
+	}
+	if command {
+		l.perform(&entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askEnd, child)}, number)
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	defer cancel()
+	unsure, err := l.order(ctx, number, func(ctx context.Context, c *client.Client) error {
+		_, err := c.Process.CancelProcess(ctx, &progressorv1.CancelProcessRequest{Namespace: namespace, ProcessId: child, Reason: "chaos"})
+		return err
+	})
+	if unsure && errors.Is(err, errBroken) {
+		err = nil // an earlier try has cancelled it
+	}
+	if err != nil {
+		if l.ctx.Err() == nil {
+			l.fleet.t.Errorf("cancel %s: %v", child, err)
+		}
+		return
+	}
+	l.orders.mutex.Lock()
+	defer l.orders.mutex.Unlock()
+	l.orders.cancelled = append(l.orders.cancelled, child)
+}
+
+// aside gives orders, to processes that never break.
+func aside(processes int) func(*load, int, int, *rand.Rand) bool {
+	return func(l *load, number, seq int, random *rand.Rand) bool {
+		process := processID(2 * random.IntN(processes/2))
+		switch kind := random.IntN(100); {
+		case kind < 2:
+			l.life(process, number, seq, kind == 0)
+		case kind < 3:
+			l.suspend(process, number)
+		default:
+			return false
+		}
+		return true
+	}
+}
+
+// held finds calls that began and ended while their process was suspended: none of them was done. wrong says which were.
+func held(windows []window, entries []*entry) (turnedAway int, wrong []string) {
+	byProcess := map[string][]window{}
+	for _, w := range windows {
+		byProcess[w.process] = append(byProcess[w.process], w)
+	}
+	for _, e := range entries {
+		for _, w := range byProcess[e.process] {
+			if e.begun.Before(w.from) || e.ended.After(w.to) {
+				continue
+			}
+			if e.outcome == acked {
+				wrong = append(wrong, fmt.Sprintf("%s of %s was acknowledged while the process was suspended", e.op, e.process))
+				continue
+			}
+			turnedAway++
+		}
+	}
+	return turnedAway, wrong
+}

@@ -1,0 +1,80 @@
+//go:build linux
+
+package chaos
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A message that is lost, doubled or made up is seen, and so is a cancel that was acknowledged and not done.
+func TestDelivered(t *testing.T) {
+	t.Parallel()
+	tell, bear, raise, end := "c1 tell=p2", "c2 bear=child-a", "c3 raise=child-b", "c4 end=child-b"
+	good := func() map[string][]string {
+		return map[string][]string{
+			"p1":      {"init", tell, bear, raise, "end of p1 " + bear, end, "end of p1 " + raise},
+			"p2":      {"init", "from p1 " + tell},
+			"child-a": {bornToEnd}, "child-b": {born, cancelOp},
+		}
+	}
+	statuses := func() map[string]string { return map[string]string{"child-a": "COMPLETED", "child-b": "CANCELLED"} }
+	tests := []struct {
+		name  string
+		plant func(chains map[string][]string, statuses map[string]string)
+		want  string // in what is found; "": nothing is
+	}{
+		{"all is well", func(map[string][]string, map[string]string) {}, ""},
+		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] }, "p2: from p1 c1 tell=p2 stands there -1 times more"},
+		{"a message came twice", func(c map[string][]string, _ map[string]string) { c["p2"] = append(c["p2"], c["p2"][1]) }, "p2: from p1 c1 tell=p2 stands there 1 times more"},
+		{"a message of a result that was not stored", func(c map[string][]string, _ map[string]string) { c["p1"] = slices.Delete(c["p1"], 1, 2) }, "p2: from p1 c1 tell=p2 stands there 1 times more"},
+		{"a child is missing", func(c map[string][]string, _ map[string]string) { delete(c, "child-a") }, "child-a: born to end stands there -1 times more"},
+		{"a parent was not told", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] }, "p1: end of p1 c3 raise=child-b stands there -1 times more"},
+		{"a child did not end", func(_ map[string][]string, s map[string]string) { s["child-a"] = "RUNNING" }, "child-a, which ends at once, is RUNNING"},
+		{"a child was not cancelled", func(_ map[string][]string, s map[string]string) { s["child-b"] = "RUNNING" }, "child-b, whose cancel was acknowledged, is RUNNING"},
+	}
+	for _, tt := range tests {
+		chains, are := good(), statuses()
+		tt.plant(chains, are)
+		histories := map[string]*history{}
+		for process, ops := range chains {
+			histories[process] = &history{}
+			for _, op := range ops {
+				histories[process].stands = append(histories[process].stands, stand{op: op})
+			}
+		}
+		said, wrong := delivered(histories, are, nil)
+		if tt.want == "" && (len(wrong) > 0 || said != deliveries{told: 1, born: 2, cancelled: 1, ends: 2}) {
+			t.Errorf("%s: %+v, %q", tt.name, said, wrong)
+		}
+		if tt.want != "" && !strings.Contains(strings.Join(wrong, "\n"), tt.want) {
+			t.Errorf("%s: found %q, want %q", tt.name, wrong, tt.want)
+		}
+	}
+	if _, wrong := delivered(nil, map[string]string{"child-c": "RUNNING"}, []string{"child-c"}); len(wrong) != 1 {
+		t.Errorf("a cancel that a client was told of: found %q", wrong)
+	}
+}
+
+// A call that a suspended process has done is seen.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	at := func(n int) time.Time { return now.Add(time.Duration(n) * time.Second) }
+	windows := []window{{process: "p1", from: at(10), to: at(20)}}
+	entries := []*entry{
+		{process: "p1", op: "before", begun: at(9), ended: at(11), outcome: acked},
+		{process: "p1", op: "turned away", begun: at(11), ended: at(12)},
+		{process: "p1", op: "done after it", begun: at(12), ended: at(21), outcome: acked},
+		{process: "p2", op: "another process", begun: at(12), ended: at(13), outcome: acked},
+	}
+	if n, wrong := held(windows, entries); n != 1 || len(wrong) > 0 {
+		t.Errorf("turned away %d, %q", n, wrong)
+	}
+	entries = append(entries, &entry{process: "p1", op: "done", begun: at(12), ended: at(13), outcome: acked})
+	if n, wrong := held(windows, entries); n != 1 || len(wrong) != 1 || !strings.HasPrefix(wrong[0], "done of p1") {
+		t.Errorf("turned away %d, %q", n, wrong)
+	}
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// figure is a number that a long run must not leave at zero: a check that looked at nothing proves nothing.
+type figure struct {
+	what string
+	n    int
+}
+
+// figures are what happened in a run, as docs/reliability.md shows them.
+func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int) []figure {
+	rows := func(sql string) int { return count(s.t, conn, sql) }
+	list := []figure{
+		{"calls acknowledged", int(s.load.acked.Load())},
+		{"attempts that a processor saw again", int(s.chain.repeated.Load())},
+		{"tasks that took more than one attempt", rows(`SELECT count(*) FROM tasks WHERE attempt > 1`)},
+		{"tasks rejected", rows(`SELECT count(*) FROM tasks WHERE rejection IS NOT NULL`)},
+		{"tasks that broke their process", rows(`SELECT count(*) FROM tasks WHERE status = 'ERROR' AND task_type = 'CALL'`)},
+		{"processes repaired", int(s.load.repairs.Load())},
+		{"timers fired", rows(`SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'`)},
+		{"messages between processes delivered", said.told},
+		{"children started by a message", said.born},
+		{"children cancelled", said.cancelled},
+		{"parents told of the end of a child", said.ends},
+		{"processes suspended and resumed", len(s.load.orders.windows)},
+		{"calls turned away by a suspended process", turnedAway},
+	}
+	for _, c := range counted {
+		list = append(list, figure{c.what, int(s.counters[c.metric])})
+	}
+	return list
+}
+
+// tell prints what happened, and fails a run in which a timer fired early, or a long one in which something did not happen at all.
+func (s *siege) tell(conn *pgx.Conn, entries []*entry, said deliveries, turnedAway int) {
+	s.t.Logf("the longest operation took %s; clients saw %v", longest(entries).Round(time.Millisecond), &s.load.seen)
+	long := *chaosDuration >= time.Minute
+	lines := []string{fmt.Sprintf("what happened (seed %d, %s):", s.seed, *chaosDuration)}
+	for _, f := range faults {
+		lines = append(lines, fmt.Sprintf("%-46s %6d  answered again within %s", f.name, s.fired[f.name], s.recovery[f.name].Round(time.Millisecond)))
+		if long && s.fired[f.name] == 0 {
+			s.t.Errorf("it never came to: %s", f.name)
+		}
+	}
+	for _, f := range s.figures(conn, said, turnedAway) {
+		lines = append(lines, fmt.Sprintf("%-46s %6d", f.what, f.n))
+		if long && f.n == 0 {
+			s.t.Errorf("none: %s", f.what)
+		}
+	}
+	s.t.Log(strings.Join(lines, "\n"))
+	if early := count(s.t, conn, `SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND running_time < scheduled_time`); early > 0 {
+		s.t.Errorf("%d timers fired early", early)
+	}
+}

@@ -78,6 +78,7 @@ type list struct {
 	order *order
 	reach reach
 	size  int
+	lean  bool // of the processes only what a walk needs
 	found []storage.Process
 	bytes int64
 	last  position // of the last row read
@@ -119,7 +120,7 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	for _, index := range indexes {
-		s := candidateStatement(l.query, l.order, start, index, l.size, l.reach)
+		s := candidateStatement(l.columns(), l.query, l.order, start, index, l.size, l.reach)
 		if s == nil {
 			continue
 		}
@@ -134,13 +135,20 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	return l.scan(ctx, tx, l.reach.scanned-l.reach.first)
 }
 
+func (l *list) columns() string {
+	if l.lean {
+		return leanColumns
+	}
+	return columns
+}
+
 // goesOn tells whether the page has room, and the list rows for it.
 func (l *list) goesOn() bool { return l.more && len(l.found) < l.size && l.bytes <= l.reach.bytes }
 
 // scan reads rows in the order of the list, behind the last one.
 func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
 	room := l.size - len(l.found)
-	rows, err := query(ctx, tx, scanStatement(l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
+	rows, err := query(ctx, tx, scanStatement(l.columns(), l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
 	if err != nil {
 		return err
 	}
@@ -199,5 +207,5 @@ func query(ctx context.Context, tx pgx.Tx, s *statement) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[row])
 }

@@ -357,14 +357,14 @@ func explain(t *testing.T, store *storage.Store, q Query, order string) map[stri
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		if plans["scan"], err = planned(ctx, tx, scanStatement(q, o, o.begin(), usual.first, DefaultPageSize, usual.bytes)); err != nil {
+		if plans["scan"], err = planned(ctx, tx, scanStatement(columns, q, o, o.begin(), usual.first, DefaultPageSize, usual.bytes)); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, candidateSettings); err != nil {
 			return err
 		}
 		for n, name := range []string{"by id", "by attention", "by metadata"} {
-			if s := candidateStatement(q, o, o.begin(), indexes[n], DefaultPageSize, usual); s != nil {
+			if s := candidateStatement(columns, q, o, o.begin(), indexes[n], DefaultPageSize, usual); s != nil {
 				if plans[name], err = planned(ctx, tx, s); err != nil {
 					return err
 				}

@@ -12,6 +12,12 @@ const (
          THEN coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) ELSE 0 END AS size
   FROM (SELECT p.*
   FROM (SELECT p.*, (p.removed_time IS NULL AND `
+	// The same layers for a walk, which wants no more than where it is; nothing counts as a byte.
+	leanColumns = `SELECT p.process_id, p.status, p.attention_time, p.created_time, p.n, p.matches, p.total
+  FROM (SELECT p.*, 0::bigint AS total
+  FROM (SELECT p.*, row_number() OVER () AS place, 0::bigint AS size
+  FROM (SELECT p.*
+  FROM (SELECT p.*, (p.removed_time IS NULL AND `
 	matchesEnd   = `) AS matches FROM (`
 	windowEnd    = `) p) p WHERE p.matches OR p.n = $?::bigint ORDER BY `
 	pageEnd      = ` LIMIT $?::bigint) p) p) p WHERE p.total - p.size <= $?::bigint ORDER BY p.place`
@@ -23,7 +29,7 @@ const (
 )
 
 // window is a number that the planner has to know: what is read first of an index, and what of it, depends on it.
-func scanStatement(q Query, o *order, from position, window, room int, bytes int64) *statement {
+func scanStatement(columns string, q Query, o *order, from position, window, room int, bytes int64) *statement {
 	s := &statement{}
 	s.add(columns)
 	s.filter(q.Filter)
@@ -113,7 +119,7 @@ func byMetadata(s *statement, q Query) bool {
 
 // candidateStatement reads the first rows that an index gives, and brings those that match into the order of the list; nil: the
 // filter has nothing for that index.
-func candidateStatement(q Query, o *order, from position, index func(*statement, Query) bool, room int, r reach) *statement {
+func candidateStatement(columns string, q Query, o *order, from position, index func(*statement, Query) bool, room int, r reach) *statement {
 	s := &statement{}
 	s.add(columns)
 	s.filter(q.Filter)

@@ -1,0 +1,117 @@
+package search
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// A walk meets every process that matches once, the oldest first, whatever its steps; what changes behind it shifts nothing.
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	store, db := stock(t, 3_000)
+	for _, text := range []string{"", "status = ERROR", "kind != job AND NOT process_id = 'a*'", "metadata.tenant = t1", `process_id = "order-*"`, `created_time > "2026-11-20T00:00:00Z"`} {
+		f, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for token := ""; ; {
+			page, err := List(t.Context(), store, Query{Namespace: "ns", Filter: f, OrderBy: OrderOldest, PageToken: token, PageSize: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := range page.Processes {
+				want = append(want, page.Processes[n].ProcessID)
+			}
+			if token = page.NextPageToken; token == "" {
+				break
+			}
+		}
+		for _, limit := range []int{7, 500, 5_000} {
+			var at Cursor
+			met := 0
+			for more := true; more; {
+				var found []Step
+				if found, at, more, err = Walk(t.Context(), store, "ns", f, at, limit); err != nil || len(found) > limit {
+					t.Fatalf("%d found, %v", len(found), err)
+				}
+				for _, s := range found {
+					if met >= len(want) || s.ProcessID != want[met] || s.Status == "" {
+						t.Fatalf("%q by %d: step %d is %v", text, limit, met, s)
+					}
+					met++
+				}
+			}
+			if met != len(want) || met == 0 {
+				t.Errorf("%q by %d: met %d of %d", text, limit, met, len(want))
+			}
+		}
+	}
+	found, at, _, err := Walk(t.Context(), store, "ns", Filter{}, Cursor{}, 10)
+	if err != nil || len(found) != 10 || at != found[9].Cursor {
+		t.Fatalf("%v, %v, %v", found, at, err)
+	}
+	next, _, _, err := Walk(t.Context(), store, "ns", Filter{}, at, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = ANY ($1)", []string{found[3].ProcessID, at.ProcessID}); err != nil {
+		t.Fatal(err)
+	}
+	if again, _, _, err := Walk(t.Context(), store, "ns", Filter{}, at, 1); err != nil || again[0] != next[0] {
+		t.Errorf("%v, %v, want %v", again, err, next)
+	}
+}
+
+// A walk reads neither states nor metadata.
+func TestWalkIsLean(t *testing.T) {
+	t.Parallel()
+	l := &list{lean: true}
+	s := scanStatement(l.columns(), Query{Namespace: "ns"}, orders[OrderOldest], position{}, 10, 10, 1)
+	store, _ := stock(t, 10)
+	err := store.Read(t.Context(), "look", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for _, f := range rows.FieldDescriptions() {
+			if f.Name == "aux_state" || f.Name == "metadata" || f.Name == "detail" {
+				t.Errorf("it reads %s", f.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range [][3]string{
+		{"", "", ""}, {"status = ERROR", "", "status = ERROR"}, {"", "kind = a", "kind = a"},
+		{"status = ERROR OR status = INIT", "kind = a AND NOT kind = b", "(status = ERROR OR status = INIT) AND kind = a AND NOT kind = b"},
+	} {
+		f, g, want := must(t, tt[0]), must(t, tt[1]), must(t, tt[2])
+		if got := f.And(g); got.String() != want.String() {
+			t.Errorf("%q and %q: %q, want %q", tt[0], tt[1], got, want)
+		}
+	}
+	f := must(t, "status = ERROR AND kind = a")
+	_, _ = f.And(must(t, "kind = b")), f.And(must(t, "kind = c"))
+	if f.String() != must(t, "status = ERROR AND kind = a").String() {
+		t.Errorf("it was changed: %s", f)
+	}
+}
+
+func must(t *testing.T, text string) Filter {
+	t.Helper()
+	f, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

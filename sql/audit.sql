@@ -22,13 +22,6 @@ SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details,
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 VALUES (@actor, @source, @method, @namespace, @subject, NULLIF(@details::text, '')::jsonb);
 
--- ListAudit lists orders, the newest first, of one namespace ('': all), those before a number.
--- name: ListAudit :many
-SELECT a.* FROM audit a
- WHERE a.audit_id < @before_id::bigint
-   AND (@namespace::text = '' OR a.namespace = @namespace)
- ORDER BY a.audit_id DESC LIMIT @lim::int;
-
 -- ForgetAudit drops the oldest orders that are past their retention, lim at a time.
 -- name: ForgetAudit :execrows
 DELETE FROM audit a USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT @lim::int) d

@@ -13,7 +13,12 @@ import (
 )
 
 // AuditEntry is a row of audit.
-type AuditEntry = dbsqlc.Audit
+type AuditEntry struct {
+	AuditID                                   int64
+	Time                                      time.Time
+	Actor, Source, Method, Namespace, Subject string
+	Details                                   json.RawMessage
+}
 
 // AuditRetention is how long an order of an operator is kept.
 const AuditRetention = 90 * 24 * time.Hour
@@ -81,12 +86,6 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 			Actor: by[0].Name, Source: by[0].Source, Method: n.method, Namespace: n.namespace, Subject: n.subject,
 		})
 	})
-}
-
-// ListAudit lists orders, the newest first, those before a number. Namespace "": of all, and of none.
-func (s *Store) ListAudit(ctx context.Context, namespace string, before int64, limit int) ([]AuditEntry, error) {
-	rows, err := s.q.ListAudit(ctx, s.general, dbsqlc.ListAuditParams{Namespace: namespace, BeforeID: before, Lim: int32(limit)}) //nolint:gosec // a page
-	return rows, mapped("list audit", err)
 }
 
 // ForgetAudit drops orders that are past their retention.

@@ -65,7 +65,9 @@ func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
 	return it.refused(key, "only a process in SUSPENDED can be resumed")
 }
 
-func suspendStages(s *Store, items []*suspendItem) []stage { return orderStages(items, s.q.SuspendProcesses) }
+func suspendStages(s *Store, items []*suspendItem) []stage {
+	return orderStages(items, s.q.SuspendProcesses)
+}
 
 func resumeStages(s *Store, items []*suspendItem) []stage {
 	return orderStages(items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {

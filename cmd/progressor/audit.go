@@ -10,13 +10,15 @@ type auditCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all, and orders to nodes."`
 
 	clientFlags
-	Filter    string `placeholder:"FILTER" help:"Only orders that match: comparisons of actor, method, subject and time, joined by AND."`
+	Filter    string `placeholder:"FILTER" help:"Only orders that match, such as 'method = RemoveProcess'. See docs/api.md."`
 	pageFlags `set:"rows=Orders"`
 }
 
 func (auditCmd) Help() string {
 	return `Audit lists what operators have done, the newest first: repairs without the processor, suspensions, cancels, removals, imports,
 changes of namespaces, drains. It is kept for 90 days.
+
+A filter is as that of list, over actor, method and subject (= and !=) and time (= != < <= > >=).
 
     progressor audit
     progressor audit demo --filter 'method = "RemoveProcess" AND time > "2026-11-01T00:00:00Z"'

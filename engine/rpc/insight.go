@@ -53,7 +53,7 @@ func (s *insights) GetOverview(ctx context.Context, r *progressorv1.GetOverviewR
 
 // ListAudit lists what operators have done.
 func (s *insights) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) (*progressorv1.ListAuditResponse, error) {
-	entries, next, err := s.engine.ListAudit(ctx, r.GetNamespace(), r.GetFilter(), int(r.GetPageSize()), r.GetPageToken())
+	entries, next, err := s.engine.ListAudit(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -11,58 +11,35 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The fields that a filter may name.
-const (
-	fieldStatus        = "status"
-	fieldProcessID     = "process_id"
-	fieldKind          = "kind"
-	fieldCreated       = "created_time"
-	fieldStatusChanged = "status_changed_time"
-	fieldDetail        = "detail"
-	fieldCorruptedBy   = "corrupted_by"
-	fieldMetadata      = "metadata"
-)
-
-// fields are the operators that each field takes.
-var fields = map[string][]string{
-	fieldStatus:        {equals, differs},
-	fieldProcessID:     ordered,
-	fieldKind:          {equals, differs},
-	fieldCreated:       ordered,
-	fieldStatusChanged: ordered,
-	fieldDetail:        {equals, differs, has},
-	fieldCorruptedBy:   {equals, differs, less, lessEqual, more, moreEqual, has},
-	fieldMetadata:      {equals, differs, less, lessEqual, more, moreEqual, has},
-}
-
-var ordered = []string{equals, differs, less, lessEqual, more, moreEqual}
-
 // check gives a restriction its types.
 func (p *parser) check(r restriction) (node, error) {
-	known, ok := fields[r.name]
-	if !ok {
-		return nil, p.wrong(r.at, "there is no field %q: want status, process_id, kind, created_time, status_changed_time, detail, "+
-			"corrupted_by or metadata.KEY", clip(r.name))
+	f := p.table.field(r.name)
+	if f == nil {
+		return nil, p.wrong(r.at, "there is no field %q: want %s", clip(r.name), p.table.names(func(*field) bool { return true }))
 	}
-	if r.name != fieldMetadata && len(r.path) > 0 {
-		return nil, p.wrong(r.at, "%s has no parts: only metadata has, as in metadata.%s", r.name, r.path[0])
+	if f != fieldMetadata && len(r.path) > 0 {
+		hint := ""
+		if p.table.field(fieldMetadata.name) != nil {
+			hint = ": only metadata has, as in metadata." + r.path[0]
+		}
+		return nil, p.wrong(r.at, "%s has no parts%s", r.name, hint)
 	}
-	if !slices.Contains(known, r.operator) {
+	if known := f.operators(); !slices.Contains(known, r.operator) {
 		return nil, p.wrong(r.at, "%s takes %s, not %s", r.name, strings.Join(known, " "), r.operator)
 	}
-	c := &comparison{field: r.name, path: r.path, operator: r.operator}
+	c := &comparison{field: f, path: r.path, operator: r.operator}
 	var err error
-	switch r.name {
-	case fieldStatus:
-		c.value, err = p.statusValue(r.literal)
-	case fieldCreated, fieldStatusChanged:
-		c.value, err = p.timeValue(r)
-	case fieldCorruptedBy:
-		c.value, err = p.integerValue(r)
-	case fieldMetadata:
+	switch {
+	case f == fieldMetadata:
 		err = p.checkMetadata(r, c)
+	case f.values == isStatus:
+		c.value, err = p.statusValue(r.literal)
+	case f.values == isTime:
+		c.value, err = p.timeValue(r)
+	case f.values == isInteger:
+		c.value, err = p.integerValue(r)
 	default:
-		c.value, err = p.textValue(r)
+		c.value, err = p.textValue(r, f)
 	}
 	if err != nil {
 		return nil, err
@@ -114,17 +91,18 @@ func (p *parser) anything(r restriction) (value, error) {
 	return value{kind: isAnything}, nil
 }
 
-func (p *parser) textValue(r restriction) (value, error) {
+func (p *parser) textValue(r restriction, f *field) (value, error) {
 	l := r.literal
 	switch wild := l.stars > 0; {
 	case r.operator == has && !l.quoted && l.prefix && l.text == "":
 		return value{kind: isAnything}, nil
 	case !wild:
 		return value{kind: isText, text: l.text}, nil
-	case l.stars == 1 && l.prefix && r.name != fieldKind && (r.operator == equals || r.operator == differs):
+	case l.stars == 1 && l.prefix && f.prefix != "" && (r.operator == equals || r.operator == differs):
 		return value{kind: isPrefix, text: l.text}, nil
 	}
-	return value{}, p.wrong(l.at, `* is a wildcard only at the end of a process_id or detail, behind = or !=; "\*" stands for the character`)
+	return value{}, p.wrong(l.at, `* is a wildcard only at the end, behind = or != of %s; "\*" stands for the character`,
+		p.table.names(func(f *field) bool { return f.prefix != "" }))
 }
 
 // jsonNumber is a number as JSON writes it; 007 is a text.

@@ -29,35 +29,9 @@ func (s *statement) add(fragment string, args ...any) {
 	s.text.WriteString(fragment)
 }
 
-// The conditions, of a row p of processes. Each is true or false, never NULL: a field that is not there equals nothing, so that !=
-// and NOT hold for it.
-var comparisons = map[string]map[string]string{
-	fieldStatus:    {equals: "p.status = $?::text::process_status"},
-	fieldProcessID: inOrder("p.process_id", "$?::text"),
-	fieldKind:      {equals: "p.kind = $?::text"},
-	fieldCreated:   inOrder("p.created_time", "$?::timestamptz"),
-	// A time of status_changed_time is one of attention_time too, where that is set; see bounds.
-	fieldStatusChanged: inOrder("p.status_changed_time", "$?::timestamptz"),
-	fieldDetail:        {equals: "coalesce(p.detail = $?::text, false)", has: "coalesce(strpos(p.detail, $?::text) > 0, false)"},
-	fieldCorruptedBy:   inOrder("coalesce(p.corrupted_by", "$?::bigint, false)"),
-}
-
-func inOrder(left, right string) map[string]string {
-	list := map[string]string{}
-	for _, operator := range []string{equals, less, lessEqual, more, moreEqual} {
-		list[operator] = left + " " + operator + " " + right
-	}
-	return list
-}
-
+// The conditions on a key of metadata, of a row p of processes.
 const (
-	prefixID     = "starts_with(p.process_id, $?::text)"
-	prefixDetail = "coalesce(starts_with(p.detail, $?::text), false)"
-
-	thereDetail      = "p.detail IS NOT NULL"
-	thereCorruptedBy = "p.corrupted_by IS NOT NULL"
-	thereMetadata    = "p.metadata IS NOT NULL"
-	thereKey         = "(p.metadata #> $?::text[]) IS NOT NULL"
+	thereKey = "(p.metadata #> $?::text[]) IS NOT NULL"
 
 	// In the form without coalesce the index of metadata serves.
 	contains       = "p.metadata @> $?::jsonb"
@@ -106,23 +80,19 @@ func (c *comparison) compile(s *statement) {
 	switch v := c.value; {
 	case c.field == fieldMetadata:
 		c.compileMetadata(s)
-	case v.kind == isAnything && c.field == fieldDetail:
-		s.add(thereDetail)
 	case v.kind == isAnything:
-		s.add(thereCorruptedBy)
-	case v.kind == isPrefix && c.field == fieldDetail:
-		s.add(prefixDetail, v.text)
+		s.add(c.field.there)
 	case v.kind == isPrefix:
-		s.add(prefixID, v.text)
+		s.add(c.field.prefix, v.text)
 	default:
-		s.add(comparisons[c.field][c.operator], v.argument())
+		s.add(c.field.compare[c.operator], v.argument())
 	}
 }
 
 func (c *comparison) compileMetadata(s *statement) {
 	switch v := c.value; {
 	case v.kind == isAnything && len(c.path) == 0:
-		s.add(thereMetadata)
+		s.add(c.field.there)
 	case v.kind == isAnything:
 		s.add(thereKey, c.path)
 	case c.operator == equals:
@@ -132,7 +102,7 @@ func (c *comparison) compileMetadata(s *statement) {
 	case v.kind == isNumber:
 		s.add(numbersInOrder[c.operator], c.path, c.path, v.text)
 	default:
-		s.add(textsInOrder[c.operator], c.path, c.path, v.text)
+		s.add(c.field.compare[c.operator], c.path, c.path, v.text)
 	}
 }
 

@@ -1,7 +1,9 @@
-// Package search finds processes: by a filter in the language of AIP-160, in one of a few orders, page by page.
+// Package search finds processes, and what operators have done: by a filter in the language of AIP-160, in one of a few orders, page by
+// page.
 //
-// A filter is parsed and type-checked to a tree (parse.go, check.go), and the tree becomes SQL (compile.go) that is put together
-// from constants of this package alone: what a client wrote is never more than the value of a parameter.
+// A filter is parsed and type-checked to a tree (parse.go, check.go) by the fields of a table (fields.go), and the tree becomes SQL
+// (compile.go) that is put together from constants of this package alone: what a client wrote is never more than the value of a
+// parameter.
 package search
 
 import (
@@ -48,7 +50,7 @@ type (
 
 // comparison is a field, an operator and a value whose types agree.
 type comparison struct {
-	field    string
+	field    *field
 	path     []string // into metadata
 	operator string
 	value    value
@@ -106,7 +108,7 @@ func (n not) print(b *strings.Builder) {
 }
 
 func (c *comparison) print(b *strings.Builder) {
-	b.WriteString(c.field)
+	b.WriteString(c.field.name)
 	for _, key := range c.path {
 		b.WriteByte('.')
 		if plainKey(key) {

@@ -25,7 +25,7 @@ type order struct {
 	by      string // the order of the index
 	after   string // behind, of a list's rows, which have at and list_id
 	listed  string // by, of a list's rows
-	field   string // which a filter may bound
+	field   *field // which a filter may bound
 	column  string // that holds it
 	upwards bool
 }
@@ -122,7 +122,7 @@ func (o *order) bounds(s *statement, f Filter) {
 	}
 }
 
-var boundTypes = map[string]string{
+var boundTypes = map[*field]string{
 	fieldCreated: " $?::timestamptz", fieldStatusChanged: " $?::timestamptz", fieldProcessID: " $?::text",
 }
 

@@ -23,7 +23,7 @@ const (
 
 var operators = []string{differs, lessEqual, moreEqual, equals, less, more, has}
 
-// Parse reads a filter. What cannot be understood is a *process.InvalidError of the field filter that tells where, and what would
+// Parse reads a filter of processes. What cannot be understood is a *process.InvalidError of the field filter that tells where, and what would
 // be right.
 //
 //	expression  = sequence {"AND" sequence}
@@ -31,8 +31,10 @@ var operators = []string{differs, lessEqual, moreEqual, equals, less, more, has}
 //	factor      = term {"OR" term}                       // OR binds closer than AND: that is AIP-160
 //	term        = ["NOT" | "-"] ("(" expression ")" | restriction)
 //	restriction = field operator value
-func Parse(text string) (Filter, error) {
-	p := &parser{text: text}
+func Parse(text string) (Filter, error) { return parse(text, processes) }
+
+func parse(text string, about *table) (Filter, error) {
+	p := &parser{table: about, text: text}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return Filter{}, p.wrong(0, "the filter is not UTF-8 text without NUL")
 	}
@@ -73,6 +75,7 @@ func height(n node) int {
 }
 
 type parser struct {
+	table   *table
 	text    string
 	at      int // bytes read
 	nesting int
@@ -126,13 +129,13 @@ func (p *parser) word(at int) string {
 func (p *parser) unexpected() error {
 	switch rest := p.rest(); {
 	case rest == "":
-		return p.wrong(p.at, "the filter ends where a comparison is wanted, as in status = ERROR")
+		return p.wrong(p.at, "the filter ends where a comparison is wanted, as in %s", p.table.example)
 	case rest[0] == ')':
 		return p.wrong(p.at, "there is no ( for this )")
 	case rest[0] == '"' || rest[0] == '\'':
-		return p.wrong(p.at, "a text by itself finds nothing: compare a field with it, as in detail:%s", clip(rest))
+		return p.wrong(p.at, "a text by itself finds nothing: compare a field with it, as in %s%s", p.table.text, clip(rest))
 	default:
-		return p.wrong(p.at, "%q is not expected here: want a comparison, as in status = ERROR", clip(rest))
+		return p.wrong(p.at, "%q is not expected here: want a comparison, as in %s", clip(rest), p.table.example)
 	}
 }
 
@@ -265,8 +268,8 @@ func (p *parser) noOperator(began int, name string) error {
 	case strings.HasPrefix(p.rest(), "("):
 		return p.wrong(began, "there are no functions, and no %q", name)
 	}
-	if _, known := fields[name]; !known {
-		return p.wrong(began, "a word by itself finds nothing: compare a field, as in detail:%q", clip(name))
+	if p.table.field(name) == nil {
+		return p.wrong(began, "a word by itself finds nothing: compare a field, as in %s%q", p.table.text, clip(name))
 	}
 	return p.wrong(p.at, "want = != < <= > >= or : behind %s", name)
 }

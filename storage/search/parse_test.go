@@ -92,7 +92,7 @@ func TestRefused(t *testing.T) {
 		"process_id = a**":                      "* is a wildcard only at the end",
 		`process_id = "a`:                       "at character 14: the quote is not closed",
 		`process_id = "a\n"`:                    `behind \ want one of`,
-		"kind = job*":                           "* is a wildcard only at the end of a process_id or detail",
+		"kind = job*":                           "* is a wildcard only at the end, behind = or != of process_id or detail",
 		"kind < job":                            "kind takes = !=, not <",
 		"corrupted_by = one":                    `"one" is no task_id`,
 		"corrupted_by:5":                        "want corrupted_by:*",

@@ -11,26 +11,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// What operators have done: a row for each order that changed something, written in its transaction. Kept for 90 days.
-type Audit struct {
-	// Number of the order.
-	AuditID int64
-	// When it was carried out.
-	Time time.Time
-	// Who gave it; empty where the engine does not authenticate.
-	Actor string
-	// The address that it came from.
-	Source string
-	// The method of the API: SuspendProcess, PutNamespace, …
-	Method string
-	// The namespace that it was about; empty: none.
-	Namespace string
-	// What it was done to: a process_id, a namespace, a node_id.
-	Subject string
-	// What else was told, such as the reason, as JSON; no payloads.
-	Details json.RawMessage
-}
-
 // Units of isolation and policy: which processor, how to retry, how much at a time. Every node reads changes within a second.
 type Namespace struct {
 	// Name, 1 to 128 of [a-zA-Z0-9._/-].

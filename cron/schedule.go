@@ -1,0 +1,370 @@
+package cron
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+)
+
+// Spec says when a cron fires: the CronSpec of the contract.
+type Spec struct {
+	Expressions []string      // 1 to 100; their union
+	Timezone    string        // IANA; "": UTC
+	Start       time.Time     // the first time that counts; zero: none
+	End         time.Time     // the last one; zero: none
+	Created     time.Time     // what fires comes after; @every counts from Start, else from here, else from 1970
+	Jitter      time.Duration // each fire comes up to so much later; 0: none
+	Exclude     []string      // at most 100; local times at which nothing fires, whatever the zone of the expression
+	Daylight    DaylightSaving
+	MaxFires    int64 // runs; 0: no limit. Schedule does not count them: Cron does
+}
+
+// DaylightSaving says what expressions with fixed hours do where the clock changes. Those with a wildcard or a step in the
+// hour field, and @every, follow real time instead: every hour that passes has its fires, whatever it is called. That is
+// the rule of Vixie's cron for changes of up to three hours (cron(8), "daylight saving time").
+type DaylightSaving struct {
+	Gap     Gap
+	Overlap Overlap
+}
+
+// Gap is for local times that do not exist.
+type Gap int32
+
+// The values, with the contract's numbers.
+const (
+	GapDefault Gap = iota // GapShift
+	GapShift              // fire at the end of the gap, once
+	GapSkip
+)
+
+// Overlap is for local times that come twice.
+type Overlap int32
+
+// The values, with the contract's numbers.
+const (
+	OverlapDefault Overlap = iota // OverlapFirst
+	OverlapFirst
+	OverlapLast
+	OverlapBoth
+)
+
+// The limits of a spec; the contract's.
+const (
+	MaxExpressions = 100
+	MaxJitter      = 100 * 365 * 24 * time.Hour
+)
+
+// SpecError says which field of a spec or a policy is wrong.
+type SpecError struct {
+	Field string // as the API names it: "spec.expressions[1]"
+	Err   error
+}
+
+func (e *SpecError) Error() string { return e.Field + ": " + e.Err.Error() }
+
+// Unwrap gives the ParseError of an expression.
+func (e *SpecError) Unwrap() error { return e.Err }
+
+func wrong(field, format string, args ...any) error {
+	return &SpecError{Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+// Fire times are whole seconds from 1970 to the end of 9999. Dates and weekdays, and the rules of the zones, come again after
+// 400 years: what does not fire in these never fires.
+const (
+	lastInstant = 253402300799
+	horizon     = 146097 * secondsOfDay
+)
+
+// Schedule is a spec that was found good. It is safe for concurrent use.
+type Schedule struct {
+	spec        Spec
+	zone        *zone
+	expressions []Expression
+	excluded    []Expression
+	sources     []source
+	from, to    int64 // nothing fires before from, or from to on
+}
+
+// Compile reads a spec. It refuses one that never fires, and an expression that adds nothing to it, with the reason.
+func Compile(spec Spec) (*Schedule, error) {
+	s := &Schedule{spec: spec, to: lastInstant + 1}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	location, err := LoadZone(spec.Timezone)
+	if err != nil {
+		return nil, &SpecError{Field: "spec.timezone", Err: err}
+	}
+	s.zone = &zone{location: location}
+	if !spec.Created.IsZero() {
+		s.from = max(s.from, spec.Created.Unix()+1)
+	}
+	if !spec.Start.IsZero() {
+		s.from = max(s.from, ceilSecond(spec.Start))
+	}
+	if !spec.End.IsZero() {
+		s.to = min(s.to, spec.End.Unix()+1)
+	}
+	not, err := s.exclusions()
+	if err != nil {
+		return nil, err
+	}
+	for i, text := range spec.Expressions {
+		field := fmt.Sprintf("spec.expressions[%d]", i)
+		expression, err := Parse(text)
+		if err != nil {
+			return nil, &SpecError{Field: field, Err: err}
+		}
+		s.expressions = append(s.expressions, expression)
+		if err := s.add(expression, not); err != nil {
+			return nil, &SpecError{Field: field, Err: err}
+		}
+	}
+	if _, ok := s.next(s.from, s.to); !ok {
+		return nil, wrong("spec.end_time", "nothing fires from %s on until then", time.Unix(s.from, 0).UTC().Format(time.RFC3339))
+	}
+	return s, nil
+}
+
+func (s *Schedule) check() error {
+	spec := &s.spec
+	switch n := len(spec.Expressions); {
+	case n == 0:
+		return wrong("spec.expressions", "there is none: write at least one, as in 30 9 * * MON-FRI")
+	case n > MaxExpressions:
+		return wrong("spec.expressions", "%d, at most %d", n, MaxExpressions)
+	case len(spec.Exclude) > MaxExpressions:
+		return wrong("spec.exclude_expressions", "%d, at most %d", len(spec.Exclude), MaxExpressions)
+	case spec.Jitter < 0 || spec.Jitter > MaxJitter:
+		return wrong("spec.jitter", "%s is not 0s to %s", spec.Jitter, MaxJitter)
+	case spec.MaxFires < 0:
+		return wrong("spec.max_fires", "%d is negative: 0 is no limit", spec.MaxFires)
+	case spec.Daylight.Gap < 0 || spec.Daylight.Gap > GapSkip:
+		return wrong("spec.daylight_saving.gap", "%d is not SHIFT or SKIP", spec.Daylight.Gap)
+	case spec.Daylight.Overlap < 0 || spec.Daylight.Overlap > OverlapBoth:
+		return wrong("spec.daylight_saving.overlap", "%d is not FIRST, LAST or BOTH", spec.Daylight.Overlap)
+	}
+	if spec.Daylight.Gap == GapDefault {
+		spec.Daylight.Gap = GapShift
+	}
+	if spec.Daylight.Overlap == OverlapDefault {
+		spec.Daylight.Overlap = OverlapFirst
+	}
+	for field, t := range map[string]time.Time{"spec.start_time": spec.Start, "spec.end_time": spec.End} {
+		if !t.IsZero() && (t.Unix() < 0 || t.Unix() > lastInstant) {
+			return wrong(field, "%s is not 1970 to 9999", t.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
+// exclusions are local times, in the zone of each expression that they take from. In five fields they name whole minutes,
+// in six single seconds.
+func (s *Schedule) exclusions() ([]fields, error) {
+	var not []fields
+	for i, text := range s.spec.Exclude {
+		field := fmt.Sprintf("spec.exclude_expressions[%d]", i)
+		expression, err := Parse(text)
+		switch {
+		case err != nil:
+			return nil, &SpecError{Field: field, Err: err}
+		case expression.every > 0:
+			return nil, wrong(field, "@every names no local times: write fields, as in * * 24-26 12 *")
+		case expression.zone != "":
+			return nil, wrong(field, "an exclusion holds in the zone of each expression: leave CRON_TZ= out")
+		}
+		s.excluded = append(s.excluded, expression)
+		if !expression.explicit {
+			expression.second = 1<<60 - 1
+		}
+		not = append(not, expression.fields)
+	}
+	return not, nil
+}
+
+var everySecond = fields{second: 1<<60 - 1, minute: 1<<60 - 1, hour: 1<<24 - 1, month: 1<<13 - 2,
+	day: 1<<32 - 2, weekday: 1<<7 - 1, anyDay: true, anyWD: true}
+
+// add makes the source of an expression, and refuses one that never fires.
+func (s *Schedule) add(x Expression, not []fields) error {
+	if x.every > 0 {
+		every := &interval{every: int64(x.every / time.Second)}
+		switch {
+		case !s.spec.Start.IsZero():
+			every.anchor = ceilSecond(s.spec.Start)
+		case !s.spec.Created.IsZero():
+			every.anchor = s.spec.Created.Unix()
+		}
+		if len(not) > 0 {
+			every.free = &calendar{expression: x, pattern: pattern{fields: everySecond, not: not}, zone: s.zone}
+		}
+		s.sources = append(s.sources, every)
+		if _, ok := every.next(s.from, min(s.from+horizon, lastInstant+1)); !ok {
+			return errors.New("never fires: exclude_expressions leave none of its times")
+		}
+		return nil
+	}
+	at := s.zone
+	if x.zone != "" {
+		location, err := LoadZone(x.zone)
+		if err != nil {
+			return err
+		}
+		at = &zone{location: location}
+	}
+	c := &calendar{expression: x, pattern: pattern{fields: x.fields, not: not}, zone: at, daylight: s.spec.Daylight}
+	s.sources = append(s.sources, c)
+	if _, ok := c.next(s.from, min(s.from+horizon, lastInstant+1)); ok {
+		return nil
+	}
+	if _, ok := (&pattern{fields: x.fields}).next(&month{}, 0, horizon); !ok {
+		return errors.New("never fires: no month that it names has such a day")
+	}
+	if _, ok := c.pattern.next(&month{}, 0, horizon); !ok {
+		return errors.New("never fires: exclude_expressions leave none of its times")
+	}
+	if c.daylight.Gap == GapSkip {
+		return fmt.Errorf("never fires: the clock of %s leaves out its times, and daylight_saving.gap is SKIP", at.location)
+	}
+	return fmt.Errorf("never fires from %s on", time.Unix(s.from, 0).UTC().Format(time.RFC3339))
+}
+
+func ceilSecond(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}
+
+// Location is the zone of the spec.
+func (s *Schedule) Location() *time.Location { return s.zone.location }
+
+func (s *Schedule) next(from, to int64) (int64, bool) {
+	from, to = max(from, s.from), min(to, s.to)
+	found := int64(math.MaxInt64)
+	for _, source := range s.sources {
+		if at, ok := source.next(from, min(to, from+horizon, found)); ok {
+			found = at
+		}
+	}
+	return found, found != math.MaxInt64
+}
+
+func (s *Schedule) prev(from, to int64) (int64, bool) {
+	from, to = max(from, s.from), min(to, s.to)
+	found := int64(math.MinInt64)
+	for _, source := range s.sources {
+		if at, ok := source.prev(max(from, found+1), to); ok {
+			found = at
+		}
+	}
+	return found, found != math.MinInt64
+}
+
+// Next is the first fire time after t, in UTC. There is none past the end of the spec or of 9999.
+func (s *Schedule) Next(t time.Time) (time.Time, bool) {
+	at, ok := s.next(t.Unix()+1, s.to)
+	if !ok {
+		return time.Time{}, false
+	}
+	return time.Unix(at, 0).UTC(), true
+}
+
+// Prev is the last fire time before t.
+func (s *Schedule) Prev(t time.Time) (time.Time, bool) {
+	at, ok := s.prev(s.from, ceilSecond(t))
+	if !ok {
+		return time.Time{}, false
+	}
+	return time.Unix(at, 0).UTC(), true
+}
+
+// Between gives the fire times from from on and before to, oldest first.
+func (s *Schedule) Between(from, to time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		low, high := max(ceilSecond(from), s.from), min(ceilSecond(to), s.to)
+		pending := make([]int64, len(s.sources)) // the next of each source; high: none
+		advance := func(i int) {
+			at, ok := s.sources[i].next(low, min(high, low+horizon))
+			if !ok {
+				at = high
+			}
+			pending[i] = at
+		}
+		for i := range pending {
+			advance(i)
+		}
+		for {
+			at := high
+			for _, one := range pending {
+				at = min(at, one)
+			}
+			if at >= high || !yield(time.Unix(at, 0).UTC()) {
+				return
+			}
+			low = at + 1
+			for i := range pending {
+				if pending[i] == at {
+					advance(i)
+				}
+			}
+		}
+	}
+}
+
+// Backward gives the fire times before to and not before from, newest first.
+func (s *Schedule) Backward(to, from time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		low, high := ceilSecond(from), ceilSecond(to)
+		for {
+			at, ok := s.prev(low, high)
+			if !ok || !yield(time.Unix(at, 0).UTC()) {
+				return
+			}
+			high = at
+		}
+	}
+}
+
+// Count is how many fire times come after after and not after upTo. It stops at limit.
+func (s *Schedule) Count(after, upTo time.Time, limit int) int {
+	n := 0
+	for range s.Between(time.Unix(after.Unix()+1, 0), time.Unix(upTo.Unix()+1, 0)) {
+		if n++; n >= limit {
+			break
+		}
+	}
+	return n
+}
+
+// Due is when a fire time is looked at: the spec's jitter later at the most, but never so late as the next fire time, so that
+// the order of the fires is that of their times. It is the same for the same key (the cron's) and fire time, to 1 ms.
+func (s *Schedule) Due(key string, fire time.Time) time.Time {
+	room := s.spec.Jitter
+	if room == 0 {
+		return fire
+	}
+	if next, ok := s.Next(fire); ok {
+		room = min(room, next.Sub(fire))
+	}
+	steps := uint64(room / time.Millisecond)
+	if steps == 0 {
+		return fire
+	}
+	return fire.Add(time.Duration(spread(key, uint64(fire.Unix()))%steps) * time.Millisecond)
+}
+
+// spread is FNV-1a with the finalizer of SplitMix64: FNV alone leaves the last bytes in the low bits.
+func spread(key string, n uint64) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	h ^= n
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}

@@ -124,7 +124,7 @@ func Compile(spec Spec) (*Schedule, error) {
 		}
 	}
 	if _, ok := s.next(s.from, s.to); !ok {
-		return nil, wrong("spec.end_time", "nothing fires from %s on until then", time.Unix(s.from, 0).UTC().Format(time.RFC3339))
+		return nil, wrong("spec.end_time", "nothing fires from %s on until then", text(time.Unix(s.from, 0)))
 	}
 	return s, nil
 }
@@ -155,7 +155,7 @@ func (s *Schedule) check() error {
 	}
 	for field, t := range map[string]time.Time{"spec.start_time": spec.Start, "spec.end_time": spec.End} {
 		if !t.IsZero() && (t.Unix() < 0 || t.Unix() > lastInstant) {
-			return wrong(field, "%s is not 1970 to 9999", t.UTC().Format(time.RFC3339))
+			return wrong(field, "%s is not 1970 to 9999", text(t))
 		}
 	}
 	return nil
@@ -229,7 +229,7 @@ func (s *Schedule) add(x Expression, not []fields) error {
 	if c.daylight.Gap == GapSkip {
 		return fmt.Errorf("never fires: the clock of %s leaves out its times, and daylight_saving.gap is SKIP", at.location)
 	}
-	return fmt.Errorf("never fires from %s on", time.Unix(s.from, 0).UTC().Format(time.RFC3339))
+	return fmt.Errorf("never fires from %s on", text(time.Unix(s.from, 0)))
 }
 
 func ceilSecond(t time.Time) int64 {
@@ -238,6 +238,9 @@ func ceilSecond(t time.Time) int64 {
 	}
 	return t.Unix()
 }
+
+// text is a time as errors and reasons say it.
+func text(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // Location is the zone of the spec.
 func (s *Schedule) Location() *time.Location { return s.zone.location }

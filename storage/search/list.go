@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,9 +18,12 @@ type reach struct {
 	scanned    int   // rows in the order of the list, with the first
 	candidates int   // rows that an index may give for a page to be made of them; of more the scan in order finds enough
 	bytes      int64 // of the page; the row that passes them is on it
+	// time after which no more rows are read than first: a machine that is slow, or busy, gives shorter pages, not later ones. 0: no matter
+	// how long it takes.
+	time time.Duration
 }
 
-var usual = reach{first: 2_000, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes}
+var usual = reach{first: 2_000, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond}
 
 // The number of processes on a page.
 const (
@@ -62,6 +66,7 @@ func listWithin(ctx context.Context, store *storage.Store, q Query, r reach) (Pa
 			return Page{}, err
 		}
 	}
+	l.last = l.order.start(q.Filter, l.last)
 	if err := store.Read(ctx, "list processes", l.read); err != nil {
 		return Page{}, err
 	}
@@ -83,6 +88,10 @@ type list struct {
 	bytes int64
 	last  position // of the last row read
 	more  bool     // there may be rows behind it
+
+	began time.Time     // to read
+	rows  int           // that were scanned
+	took  time.Duration // to scan them
 }
 
 // row is a row of a list.
@@ -94,10 +103,10 @@ type row struct {
 }
 
 // A list is read without the plans that the general settings allow: a plan from the statistics of a younger table would read a
-// namespace in full and sort it, and a list is too short to compile.
+// namespace or a status in full and sort it, and a list is too short to compile.
 const (
-	scanSettings      = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL statement_timeout = 10000"
-	candidateSettings = "SET LOCAL enable_bitmapscan = on"
+	scanSettings      = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; SET LOCAL statement_timeout = 10000"
+	candidateSettings = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_sort = on"
 )
 
 // read fills the page: with what the first rows in its order hold; if these are not enough, and those behind them are not likely to be,
@@ -108,13 +117,13 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err
 	}
-	l.found, l.bytes, l.more = nil, 0, false
+	l.found, l.bytes, l.more, l.began = nil, 0, false, time.Now()
 	start := l.last
 	if err := l.scan(ctx, tx, l.reach.first); err != nil || !l.goesOn() {
 		return err
 	}
 	if len(l.found)*l.reach.scanned >= l.size*l.reach.first { // at this rate the scan fills the page
-		return l.scan(ctx, tx, l.reach.scanned-l.reach.first)
+		return l.scanOn(ctx, tx)
 	}
 	if _, err := tx.Exec(ctx, candidateSettings); err != nil {
 		return err
@@ -132,7 +141,26 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err
 	}
-	return l.scan(ctx, tx, l.reach.scanned-l.reach.first)
+	return l.scanOn(ctx, tx)
+}
+
+// scanOn reads behind the first rows what the reach of a page allows, in windows that are likely to end in time.
+func (l *list) scanOn(ctx context.Context, tx pgx.Tx) error {
+	for left := l.reach.scanned - l.reach.first; left > 0 && l.goesOn(); {
+		window := left
+		if l.reach.time > 0 {
+			room := l.reach.time - time.Since(l.began)
+			if room <= 0 {
+				return nil
+			}
+			window = min(left, max(l.reach.first, int(float64(l.rows)*float64(room)/float64(max(l.took, 1)))))
+		}
+		if err := l.scan(ctx, tx, window); err != nil {
+			return err
+		}
+		left -= window
+	}
+	return nil
 }
 
 func (l *list) columns() string {
@@ -148,10 +176,12 @@ func (l *list) goesOn() bool { return l.more && len(l.found) < l.size && l.bytes
 // scan reads rows in the order of the list, behind the last one.
 func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
 	room := l.size - len(l.found)
+	began := time.Now()
 	rows, err := query(ctx, tx, scanStatement(l.columns(), l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
 	if err != nil {
 		return err
 	}
+	l.rows, l.took = l.rows+window, l.took+time.Since(began)
 	l.take(rows, window, room)
 	return nil
 }

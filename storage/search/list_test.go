@@ -238,6 +238,7 @@ func TestListsAgree(t *testing.T) {
 			if r.IntN(4) == 0 {
 				within.bytes = 1 + r.Int64N(2000)
 			}
+			within.time = []time.Duration{0, time.Nanosecond, time.Millisecond, time.Hour}[r.IntN(4)]
 			if got, want := walk(t, store, q, within), expected(rows, f, order); !slices.Equal(got, want) {
 				t.Fatalf("%s by %s, %d a page within %+v:\ngot  %q\nwant %q", f, order, q.PageSize, within, got, want)
 			}
@@ -387,7 +388,8 @@ func TestPlans(t *testing.T) {
 		for _, tt := range []struct{ filter, order, read, index string }{
 			{"", OrderCreated, "scan", "processes_created"}, {"", OrderOldest, "scan", "processes_created"},
 			{"metadata.n = 3", OrderCreated, "scan", "processes_created"}, {"status = ERROR", OrderID, "scan", "processes_pkey"},
-			{"", OrderIDDescending, "scan", "processes_pkey"}, {"status = ERROR", OrderStatusChanged, "scan", "processes_attention"},
+			{"", OrderIDDescending, "scan", "processes_pkey"}, {"status = ERROR", OrderStatusChanged, "scan", "processes_attention "},
+			{"status = ERROR", OrderCreated, "scan", "processes_attention_created "}, {"status = ERROR AND kind = job", OrderOldest, "scan", "processes_attention_created "},
 			{"process_id = order-1*", OrderCreated, "by id", "processes_pkey"}, {"process_id = order-1", OrderOldest, "by id", "processes_pkey"},
 			{"status = ERROR", OrderCreated, "by attention", "processes_attention"},
 			{"status = COMPLETED OR status = CANCELLED", OrderID, "by attention", "processes_attention"},
@@ -415,6 +417,40 @@ func TestPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("analyzed")
+}
+
+// A list is entered by one key, the later of the page before and of the filter's bound: of two conditions the index reads one, and all
+// that is between them.
+func TestWhereListsBegin(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
+	const between = `created_time > "2026-11-10T00:00:00Z" AND created_time <= "2026-11-20T00:00:00Z"`
+	for _, tt := range []struct {
+		filter, order string
+		from, want    position
+		bounds        string
+	}{
+		{between, OrderCreated, position{day(30), "x"}, position{day(20).Add(time.Microsecond), ""}, " AND p.created_time > $1::timestamptz"},
+		{between, OrderCreated, position{day(20), "x"}, position{day(20), "x"}, " AND p.created_time > $1::timestamptz"},
+		{between, OrderOldest, position{}, position{day(10).Add(time.Microsecond), ""}, " AND p.created_time <= $1::timestamptz"},
+		{between, OrderOldest, position{day(12), "x"}, position{day(12), "x"}, " AND p.created_time <= $1::timestamptz"},
+		{`created_time < "2026-11-20T00:00:00Z"`, OrderCreated, position{day(30), ""}, position{day(20), ""}, ""},
+		{`created_time >= "2026-11-20T00:00:00Z"`, OrderOldest, position{}, position{day(20), ""}, ""},
+		{`created_time = "2026-11-20T00:00:00Z"`, OrderOldest, position{}, position{day(20), ""}, " AND p.created_time = $1::timestamptz"},
+		{`created_time != "2026-11-20T00:00:00Z"`, OrderOldest, position{}, position{}, ""},
+		{`status = ERROR AND status_changed_time < "2026-11-20T00:00:00Z"`, OrderStatusChanged, position{day(30), ""}, position{day(20), ""}, ""},
+		{between, OrderID, position{id: "x"}, position{id: "x"}, ""},
+	} {
+		f, err := Parse(tt.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &statement{}
+		orders[tt.order].bounds(s, f)
+		if got := orders[tt.order].start(f, tt.from); got != tt.want || s.text.String() != tt.bounds {
+			t.Errorf("%s by %s from %v: got %v and %q, want %v and %q", tt.filter, tt.order, tt.from, got, s.text.String(), tt.want, tt.bounds)
+		}
+	}
 }
 
 // FuzzExplain sends every filter that can be understood to PostgreSQL: it plans, and it runs.

@@ -43,8 +43,8 @@ func scanStatement(columns string, q Query, o *order, from position, window, roo
 	} else {
 		s.add(scanID)
 	}
-	if o.field == fieldStatusChanged {
-		s.add(o.from, q.Namespace, q.Filter.attentionStatus())
+	if status := q.Filter.attentionStatus(); status != "" && o.field != fieldProcessID {
+		s.add(ofAttention, q.Namespace, status)
 	} else {
 		s.add(o.from, q.Namespace)
 	}

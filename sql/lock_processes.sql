@@ -13,8 +13,7 @@
 -- 254 us a result instead of 50. The third table of a join is a lateral read with LIMIT 1: joined plainly, the planner may join it
 -- by process_id alone, from the second table, and leave its namespace for later. With that, a flush of 12 results read the whole
 -- index of processes 12 times, and calls to 10,000 processes took half as much time again.
--- name: LockProcesses :one
-SELECT count(*) FROM (
-  SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) WITH ORDINALITY AS k(namespace, process_id, n)
-    JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
-   ORDER BY k.n FOR UPDATE OF p) locked;
+-- name: LockProcesses :exec
+SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) WITH ORDINALITY AS k(namespace, process_id, n)
+  JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
+ ORDER BY k.n FOR UPDATE OF p;

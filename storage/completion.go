@@ -110,6 +110,12 @@ type Saved struct {
 	Lost       bool           // committed, but the answer was lost: what came next is adopted, and the pollers must look; Status is empty
 }
 
+// plain tells whether SaveFinished may do for it: an attempt that has finished, sets no timer and says nothing to others.
+func (c *Completion) plain() bool {
+	return c.Outcome == Finished && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
+		len(c.UnsetNames) == 0 && len(c.Messages) == 0
+}
+
 func (c *Completion) bytes() int {
 	n := 200 + len(c.AuxState) + len(c.Metadata) + len(c.Response) + len(c.Failure) + len(c.Rejection)
 	for _, e := range c.Events {

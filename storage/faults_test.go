@@ -56,7 +56,8 @@ func TestResultAndCallOfTwoNodes(t *testing.T) {
 		t.Run(first+" first", func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			other := open(t, b.dsn, storage.Config{})
+			b.Whole() // what comes first holds the lock until it is stored
+			other := open(t, b.dsn, storage.Config{}).Whole()
 			for _, promote := range []bool{true, false} {
 				id := fmt.Sprint(promote)
 				b.process(id)

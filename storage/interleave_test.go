@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,7 +140,8 @@ func TestEveryTwoTransactions(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			other := open(t, b.dsn, storage.Config{})
+			b.Whole()
+			other := open(t, b.dsn, storage.Config{}).Whole()
 			for a, first := range transactions {
 				for z, second := range transactions {
 					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
@@ -148,23 +151,71 @@ func TestEveryTwoTransactions(t *testing.T) {
 	}
 }
 
+// Those that try a quick statement first give the process back where it does not apply to them. Then they come out as the second.
+func TestEveryTwoQuickTransactions(t *testing.T) {
+	t.Parallel()
+	quick := []string{"call", "repeat a call", "finish", "give the place away"}
+	for _, situation := range situations {
+		t.Run(situation.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			other := open(t, b.dsn, storage.Config{})
+			for a, first := range transactions {
+				if !slices.Contains(quick, first.name) {
+					continue
+				}
+				for z, second := range transactions {
+					b.meetQuick(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
+				}
+			}
+		})
+	}
+}
+
 // meet has two transactions meet in a process, and compares with one after the other.
 func (b *bench) meet(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
 	b.t.Helper()
-	serial := "s" + name
-	claim := b.posted(situation, serial)
+	if want, ok := b.serial(other, situation, "s"+name, first, second, false); ok {
+		b.expect(b.together(other, situation, "t"+name, first, second), first, second, want)
+	}
+}
+
+// meetQuick is meet where the first may come out as the second.
+func (b *bench) meetQuick(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
+	b.t.Helper()
+	if want, ok := b.serial(other, situation, "s"+name, first, second, false); ok {
+		reverse, _ := b.serial(other, situation, "r"+name, first, second, true)
+		b.expect(b.together(other, situation, "t"+name, first, second), first, second, want, reverse)
+	}
+}
+
+func (b *bench) expect(got string, first, second transaction, want ...string) {
+	b.t.Helper()
+	if !slices.Contains(want, got) {
+		b.t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s", first.name, second.name, got, strings.Join(want, "\n or\n "))
+	}
+}
+
+// serial tells what comes out of two transactions one after the other, in their order or the other way round, and whether the
+// situation has what they take.
+func (b *bench) serial(other *storage.Store, situation func(*bench, string) *storage.Claim, id string, first, second transaction, reverse bool) (string, bool) {
+	b.t.Helper()
+	claim := b.posted(situation, id)
 	if claim == nil && (first.result || second.result) {
-		return
+		return "", false
 	}
-	one, err := first.run(b.Store, serial, claim)
-	two, err2 := second.run(other, serial, claim)
-	if err := errors.Join(err, err2); err != nil {
-		b.t.Fatalf("%s, then %s: %v", first.name, second.name, err)
+	var answers [2]string
+	runs := []func() error{
+		func() (err error) { answers[0], err = first.run(b.Store, id, claim); return err },
+		func() (err error) { answers[1], err = second.run(other, id, claim); return err },
 	}
-	want := fmt.Sprintf("%s\n then %s\n %s %s", one, two, b.state(serial), b.standing(serial))
-	if got := b.together(other, situation, "t"+name, first, second); got != want {
-		b.t.Errorf("%s, together with %s:\n %s\nwant as one after the other:\n %s", first.name, second.name, got, want)
+	if reverse {
+		slices.Reverse(runs)
 	}
+	if err := errors.Join(runs[0](), runs[1]()); err != nil {
+		b.t.Fatalf("%s, then %s (reverse: %t): %v", first.name, second.name, reverse, err)
+	}
+	return fmt.Sprintf("%s\n then %s\n %s %s", answers[0], answers[1], b.state(id), b.standing(id)), true
 }
 
 // posted makes a process to which messages are on their way.

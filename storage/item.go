@@ -14,6 +14,8 @@ type item struct {
 	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
 	repeatable bool
 	repeated   bool // after a commit whose answer was lost: what it meets may be its own work
+	whole      bool // it takes the whole statement of its kind; else the quick one (CaptureCall, SaveFinished) is tried first
+	missed     bool // the quick one did not apply to it
 	bytes      int
 	audit      *Note // of an operator, to be noted in audit; nil: none
 	tries      int   // of a Save that met a row held by another session

@@ -35,6 +35,7 @@ type lane struct {
 	config *pgx.ConnConfig
 	in     chan operation
 	held   []operation // taken from in, for the next flush
+	busy   busyProcesses
 	conn   *pgx.Conn
 	pid    uint32
 	began  time.Time // of the backend: with pid its identity
@@ -42,7 +43,7 @@ type lane struct {
 }
 
 func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
-	return &lane{store: s, number: number, config: config, in: make(chan operation, laneQueue), gone: make(chan struct{})}
+	return &lane{store: s, number: number, config: config, busy: busyProcesses{}, in: make(chan operation, laneQueue), gone: make(chan struct{})}
 }
 
 // crowd is how many operations under way one lane takes alone. Few go together, for the sake of one commit; beyond, a second lane
@@ -202,11 +203,16 @@ func (l *lane) flush(ops []operation) {
 }
 
 // answer hands out what a flush that is committed has brought. A keyed Start that met a process which its statement could not see
-// yet may be the twin of the one that made it, on another node: it looks again.
+// yet may be the twin of the one that made it, on another node: it looks again. So does what the quick statements have missed.
 func (l *lane) answer(ops []operation) {
 	for _, op := range ops {
 		if in, isInit := op.(*initItem); isInit && in.prepared.Outcome == Exists && in.init.keyed() && !in.reread {
 			in.reread = true
+			l.held = append(l.held, op)
+			continue
+		}
+		if l.busy.learn(op) {
+			l.store.metrics.quickMisses.Inc()
 			l.held = append(l.held, op)
 			continue
 		}
@@ -262,9 +268,11 @@ func (l *lane) try(ops []operation) error {
 	var b batch
 	keys := make([]process.Key, 0, len(ops))
 	for _, op := range ops {
-		op.base().err = nil
+		i := op.base()
+		i.err, i.missed = nil, false
+		i.whole = i.whole || l.store.wholes || l.busy.has(i.key)
 		b.add(op)
-		keys = append(keys, op.base().key)
+		keys = append(keys, i.key)
 	}
 	start := time.Now()
 	err := pipeline(ctx, l.conn, b.stages(l.store, keys))

@@ -18,7 +18,6 @@ func lockStage(s *Store, keys []process.Key) stage {
 		arg.Namespaces[n], arg.ProcessIds[n] = k.Namespace, k.ProcessID
 	}
 	return func(ctx context.Context, db DB) error {
-		_, err := s.q.LockProcesses(ctx, db, arg)
-		return err
+		return s.q.LockProcesses(ctx, db, arg)
 	}
 }

@@ -16,6 +16,7 @@ type metrics struct {
 	flushRetries prometheus.Counter
 	flushSplits  prometheus.Counter
 	recoveries   prometheus.Counter
+	quickMisses  prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -37,9 +38,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		recoveries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_flush_recoveries_total", Help: "Group commits whose connection broke, settled on a new one.",
 		}),
+		quickMisses: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_quick_misses_total", Help: "Calls and results of busy processes that took a second group commit.",
+		}),
 	}
 	if registerer != nil {
-		m.register(m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries)
+		m.register(m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses)
 	}
 	return m
 }

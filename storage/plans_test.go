@@ -56,8 +56,9 @@ func second[T any](_ T, err error) error { return err }
 func hotStatements() map[string]string {
 	q, ctx := dbsqlc.New(), context.Background()
 	return map[string]string{
-		"LockProcesses":   text(func(db dbsqlc.DBTX) error { return second(q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{})) }),
+		"LockProcesses":   text(func(db dbsqlc.DBTX) error { return q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{}) }),
 		"SaveResult":      text(func(db dbsqlc.DBTX) error { return second(q.SaveResult(ctx, db, dbsqlc.SaveResultParams{})) }),
+		"SaveFinished":    text(func(db dbsqlc.DBTX) error { return second(q.SaveFinished(ctx, db, dbsqlc.SaveFinishedParams{})) }),
 		"RetryTasks":      text(func(db dbsqlc.DBTX) error { return q.RetryTasks(ctx, db, dbsqlc.RetryTasksParams{}) }),
 		"DropTimers":      text(func(db dbsqlc.DBTX) error { return q.DropTimers(ctx, db, dbsqlc.DropTimersParams{}) }),
 		"SetTimers":       text(func(db dbsqlc.DBTX) error { return q.SetTimers(ctx, db, dbsqlc.SetTimersParams{}) }),
@@ -66,6 +67,7 @@ func hotStatements() map[string]string {
 		"CancelScheduled": text(func(db dbsqlc.DBTX) error { return second(q.CancelScheduled(ctx, db, dbsqlc.CancelScheduledParams{})) }),
 		"PrepareInit":     text(func(db dbsqlc.DBTX) error { return second(q.PrepareInit(ctx, db, dbsqlc.PrepareInitParams{})) }),
 		"PrepareCall":     text(func(db dbsqlc.DBTX) error { return second(q.PrepareCall(ctx, db, dbsqlc.PrepareCallParams{})) }),
+		"CaptureCall":     text(func(db dbsqlc.DBTX) error { return second(q.CaptureCall(ctx, db, dbsqlc.CaptureCallParams{})) }),
 		"PrepareRepair":   text(func(db dbsqlc.DBTX) error { return second(q.PrepareRepair(ctx, db, dbsqlc.PrepareRepairParams{})) }),
 		"SimpleRepair":    text(func(db dbsqlc.DBTX) error { return second(q.SimpleRepair(ctx, db, dbsqlc.SimpleRepairParams{})) }),
 		"SuspendProcesses": text(func(db dbsqlc.DBTX) error {
@@ -103,7 +105,7 @@ var scanIndexes = map[string][]string{
 	"messages_created": {"SearchMessages"}, "namespaces_pkey": {"DeliverStarts"},
 	"schedule_place": {"SearchCalls"}, "schedule_time": {"SearchTimers", "NextTimes"},
 	"processes_cancel_deadline": {"ListOverdueCancels"},
-	"requests_pkey":             {"PrepareInit", "PrepareCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
+	"requests_pkey":             {"PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
 }
 
 // planNode is a node of EXPLAIN (FORMAT JSON).

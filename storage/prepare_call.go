@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -15,7 +16,7 @@ type callItem struct {
 // PrepareCall accepts a call. It returns when the task is durable, or when nothing was stored because the process refuses it.
 func (s *Store) PrepareCall(c *Call) (Prepared, error) {
 	it := &callItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
-	it.requestID = c.RequestID
+	it.requestID, it.whole = c.RequestID, !c.Capture
 	err := s.submit(it)
 	return it.prepared, err
 }
@@ -42,6 +43,9 @@ func callStages(s *Store, items []*callItem) []stage {
 		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, c.StepTimeout.Microseconds())
 		arg.MaxWaitings = append(arg.MaxWaitings, c.MaxWaiting)
 	}
+	if quick(items) {
+		return []stage{func(ctx context.Context, db DB) error { return captureCalls(ctx, s, db, items, &arg) }}
+	}
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := s.q.PrepareCall(ctx, db, arg)
 		if err != nil {
@@ -60,4 +64,40 @@ func callStages(s *Store, items []*callItem) []stage {
 		}
 		return nil
 	}}
+}
+
+// quick tells whether CaptureCall may do for all of them: it takes one call of a process.
+func quick(items []*callItem) bool {
+	keys := make(map[process.Key]struct{}, len(items))
+	for _, it := range items {
+		if it.whole {
+			return false
+		}
+		keys[it.key] = struct{}{}
+	}
+	return len(keys) == len(items)
+}
+
+func captureCalls(ctx context.Context, s *Store, db DB, items []*callItem, a *dbsqlc.PrepareCallParams) error {
+	rows, err := s.q.CaptureCall(ctx, db, dbsqlc.CaptureCallParams{
+		NodeID: a.NodeID, Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskTypes: a.TaskTypes, Args: a.Args,
+		Contexts: a.Contexts, IdempotencyKeys: a.IdempotencyKeys, RequestIds: a.RequestIds, Fingerprints: a.Fingerprints,
+		HistoryRanges: a.HistoryRanges, Priorities: a.Priorities, StepTimeoutsUs: a.StepTimeoutsUs,
+	})
+	if err != nil {
+		return err
+	}
+	for _, it := range items {
+		it.missed = true
+	}
+	for i := range rows {
+		r := &rows[i]
+		it := items[r.Ord]
+		it.missed = false
+		c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
+		c.Status, c.PreviousStatus, c.StatusChangedTime = process.StatusRunning, r.PreviousStatus, r.StatusChangedTime
+		c.AuxState, c.Metadata, c.LastEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.Kind, r.CreatedTime
+		it.prepared = Prepared{Outcome: Captured, ProcessID: it.key.ProcessID, TaskID: r.TaskID, Status: c.Status, Claim: c}
+	}
+	return nil
 }

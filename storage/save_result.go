@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,6 +27,7 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 		return s.saveRemoval(c)
 	}
 	it := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
+	it.whole = !c.plain()
 	err := s.submit(it)
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -48,6 +50,9 @@ func saveStages(s *Store, items []*saveItem) []stage {
 	b := &saveBatch{store: s, items: items}
 	for n, it := range items {
 		b.add(int32(n), it.completion) //nolint:gosec // at most maxFlushItems
+	}
+	if !slices.ContainsFunc(items, func(it *saveItem) bool { return it.whole }) {
+		return []stage{b.saveFinished}
 	}
 	var stages []stage
 	if len(b.restore.Namespaces) > 0 {
@@ -258,6 +263,30 @@ func (b *saveBatch) save(ctx context.Context, db DB) error {
 		it := b.items[rows[i].Ord]
 		it.err = nil
 		it.saved = savedOf(it.completion, &rows[i])
+	}
+	return nil
+}
+
+// saveFinished takes the quick way.
+func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
+	a := &b.arg
+	rows, err := b.store.q.SaveFinished(ctx, db, dbsqlc.SaveFinishedParams{
+		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
+		AuxStates: a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
+		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
+		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
+		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
+	})
+	if err != nil {
+		return err
+	}
+	for _, it := range b.items {
+		it.missed = true
+	}
+	for _, r := range rows {
+		it := b.items[r.Ord]
+		it.missed = false
+		it.saved = Saved{Status: process.StatusRunning, Now: r.Now, TimerDelay: -1}
 	}
 	return nil
 }

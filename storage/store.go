@@ -68,6 +68,7 @@ type Store struct {
 	metrics   *metrics
 	histories histories
 	nodeID    atomic.Int64
+	wholes    bool // for tests: no item takes a quick statement
 	listen    *pgx.ConnConfig
 	adopt     atomic.Pointer[func([]Claim)]
 	deliver   atomic.Pointer[func([]process.Key)]

@@ -9,11 +9,10 @@ import (
 	"context"
 )
 
-const lockProcesses = `-- name: LockProcesses :one
-SELECT count(*) FROM (
-  SELECT 1 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) WITH ORDINALITY AS k(namespace, process_id, n)
-    JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
-   ORDER BY k.n FOR UPDATE OF p) locked
+const lockProcesses = `-- name: LockProcesses :exec
+SELECT 1 FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) WITH ORDINALITY AS k(namespace, process_id, n)
+  JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
+ ORDER BY k.n FOR UPDATE OF p
 `
 
 type LockProcessesParams struct {
@@ -36,9 +35,7 @@ type LockProcessesParams struct {
 // 254 us a result instead of 50. The third table of a join is a lateral read with LIMIT 1: joined plainly, the planner may join it
 // by process_id alone, from the second table, and leave its namespace for later. With that, a flush of 12 results read the whole
 // index of processes 12 times, and calls to 10,000 processes took half as much time again.
-func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) (int64, error) {
-	row := db.QueryRow(ctx, lockProcesses, arg.Namespaces, arg.ProcessIds)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) error {
+	_, err := db.Exec(ctx, lockProcesses, arg.Namespaces, arg.ProcessIds)
+	return err
 }

@@ -1,0 +1,33 @@
+-- CaptureCall is PrepareCall for the most frequent request: the process runs, is free, nothing waits for it, and the key, if there is
+-- one, is new. An item to which that does not apply is missing from the answer, and nothing of it is stored: PrepareCall tells why.
+-- No process is called twice in one statement.
+-- name: CaptureCall :many
+WITH a AS MATERIALIZED (
+  SELECT t.*, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
+         nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_types::text[]),
+                    unnest(@args::bytea[]), unnest(@contexts::bytea[]), unnest(@idempotency_keys::text[]),
+                    unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@history_ranges::text[]),
+                    unnest(@priorities::int[]), unnest(@step_timeouts_us::bigint[]))
+         AS t(ord, namespace, process_id, task_type, args, context, idempotency_key, request_id, fingerprint, history_range, priority, step_timeout_us)
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.status = 'RUNNING'
+     AND p.cancel_deadline IS NULL AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN LATERAL (SELECT true AS found FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id LIMIT 1) r ON true
+    LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
+                          AND s.waits_for IN ('process', 'place') LIMIT 1) w ON true
+    LEFT JOIN LATERAL (SELECT true AS found FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
+   WHERE r.found IS NULL AND w.found IS NULL AND q.found IS NULL),
+run AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline,
+                       scheduled_time, running_time, history_range, idempotency_key, args, context)
+  SELECT namespace, process_id, task_id, task_type::task_type, 1, priority, fencing_token, @node_id::bigint,
+         statement_timestamp() + step_timeout_us * interval '1 microsecond', statement_timestamp(), statement_timestamp(),
+         NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
+    FROM a),
+req AS (
+  INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
+  SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp() FROM a WHERE idempotency_key <> '')
+SELECT a.ord::int AS ord, a.task_id::bigint AS task_id, a.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
+       coalesce(a.previous_status::text, '')::text AS previous_status, a.status_changed_time, a.created_time, a.last_event_id,
+       coalesce(a.kind, '')::text AS kind, a.aux_state, a.metadata
+  FROM a;

@@ -1,0 +1,42 @@
+-- SaveFinished is SaveResult for the most frequent result: the attempt has finished, sets no timer and says nothing to others, and
+-- nothing waits for its process. An item to which that does not apply is missing from the answer, as one whose token has moved on is:
+-- SaveResult tells which.
+-- name: SaveFinished :many
+WITH f AS MATERIALIZED (
+  SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
+         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]),
+                    unnest(@fencing_tokens::bigint[]), unnest(@aux_states::bytea[]), unnest(@metadatas::text[]),
+                    unnest(@event_counts::int[]), unnest(@responses::bytea[]))
+         AS t(ord, namespace, process_id, task_id, fencing_token, aux_state, metadata, event_count, response)
+    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+   CROSS JOIN LATERAL (SELECT p.ctid FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id
+                          AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL LIMIT 1) p
+    LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
+                          AND (s.waits_for IN ('process', 'place') OR s.waits_for::text = 'time' AND s.scheduled_time <= statement_timestamp()) LIMIT 1) w ON true
+   WHERE w.found IS NULL),
+up AS (
+  UPDATE processes p SET
+         aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),
+         last_event_id = p.last_event_id + f.event_count, status = 'RUNNING',
+         previous_status = CASE p.status WHEN 'INIT' THEN p.status ELSE p.previous_status END,
+         status_changed_time = CASE p.status WHEN 'INIT' THEN statement_timestamp() ELSE p.status_changed_time END
+    FROM (SELECT f.process_ctid, f.aux_state, f.metadata, f.event_count FROM f OFFSET 0) f
+   WHERE p.ctid = f.process_ctid),
+ev AS (
+  INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+    FROM ROWS FROM (unnest(@event_ords::int[]), unnest(@event_namespaces::text[]), unnest(@event_process_ids::text[]), unnest(@event_ids::bigint[]),
+                    unnest(@event_task_ids::bigint[]), unnest(@event_attempts::int[]), unnest(@event_timestamps::timestamptz[]),
+                    unnest(@event_metadatas::text[]), unnest(@event_payloads::bytea[]))
+         AS e(ord, namespace, process_id, event_id, task_id, attempt, ts, metadata, payload)
+   WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
+tk AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response)
+  SELECT namespace, process_id, task_id, task_type, 'FINISHED', attempt, priority, fencing_token, scheduled_time, running_time,
+         statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, response
+    FROM f),
+dl AS (
+  DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f)))
+SELECT f.ord::int AS ord, statement_timestamp()::timestamptz AS now FROM f;

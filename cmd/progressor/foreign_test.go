@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// The peers of these tests are other people's programs, in other languages. Where one cannot be had the test is skipped, and says which.
+
+// output runs a command in a directory and returns what it printed. A command that fails fails the test.
+func output(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// offline tells whether what a package manager printed says that its registry cannot be reached.
+func offline(out []byte) bool {
+	for _, sign := range []string{
+		"ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", // npm
+		"no such host", "connection refused", "i/o timeout", "network is unreachable", "module lookup disabled", // go
+	} {
+		if strings.Contains(string(out), sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// fetched runs a command that needs a registry, and skips the test where there is none.
+func fetched(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); errors.Is(err, exec.ErrNotFound) {
+		t.Skipf("there is no %s", name)
+	}
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if offline(out) {
+			t.Skipf("%s reaches no registry: %s", name, out)
+		}
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// examples/node, against an engine, over each protocol.
+func TestNodeClient(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs packages")
+	}
+	for _, name := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("there is no %s", name)
+		}
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() // node_modules and what is generated stay out of the tree
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "examples", "node"))); err != nil {
+		t.Fatal(err)
+	}
+	fetched(t, dir, "npm", "ci", "--no-audit", "--no-fund")
+	buf := filepath.Join(t.TempDir(), "buf")
+	fetched(t, root, "go", "build", "-modfile=tools/go.mod", "-o", buf, "github.com/bufbuild/buf/cmd/buf")
+	output(t, dir, buf, "generate", filepath.Join(root, "proto"))
+
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+	for _, protocol := range []string{"connect", "grpc", "grpc-web"} {
+		if out := output(t, dir, "node", "shop.js", d.url, protocol); !strings.HasPrefix(out, protocol+": 25 of 25 methods") {
+			t.Errorf("%s: %s", protocol, out)
+		}
+	}
+	d.stop(t)
+}
+
+// A lock file that says where a package was downloaded ties everybody to that registry.
+func TestNodeLockNamesNoRegistry(t *testing.T) {
+	text, err := os.ReadFile("../../examples/node/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"integrity"`) || strings.Contains(string(text), `"resolved"`) || strings.Contains(string(text), "://") {
+		t.Error("package-lock.json has download addresses, or no digests: make it by npm install beside .npmrc")
+	}
+}
+
+// grpcurl knows nothing of the contract but what reflection tells it. docs/api.md shows these calls.
+func TestGrpcurl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds grpcurl")
+	}
+	grpcurl := filepath.Join(t.TempDir(), "grpcurl")
+	fetched(t, "../..", "go", "build", "-modfile=tools/grpcurl/go.mod", "-o", grpcurl, "github.com/fullstorydev/grpcurl/cmd/grpcurl")
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+	d.client.ok(t, "namespace", "put", "echo", "--builtin", "echo")
+	address := strings.TrimPrefix(d.url, "http://")
+	ask := func(args ...string) string {
+		t.Helper()
+		return output(t, ".", grpcurl, append([]string{"-plaintext"}, args...)...)
+	}
+	wantLines(t, ask(address, "list"), "grpc.health.v1.Health", "progressor.v1.InsightService", "progressor.v1.NamespaceService", "progressor.v1.ProcessService")
+	wantLines(t, ask(address, "describe", "progressor.v1.ProcessService.Call"), "rpc Call ( .progressor.v1.CallRequest ) returns ( .progressor.v1.CallResponse );")
+	wantLines(t, ask(address, "describe", "progressor.v1.Rejection"), "string reason = 1;")
+	wantLines(t, ask("-d", `{"service":"progressor.v1.ProcessService"}`, address, "grpc.health.v1.Health/Check"), `"status": "SERVING"`)
+	wantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1","args":"b25l","metadata":{"tenant":"acme"}}`, address, "progressor.v1.ProcessService/Start"),
+		`"processId": "order-1"`, `"response": "b25l"`)
+	wantLines(t, ask("-d", `{"namespace":"echo","filter":"metadata.tenant = acme"}`, address, "progressor.v1.ProcessService/ListProcesses"),
+		`"processId": "order-1"`, `"status": "PROCESS_STATUS_RUNNING"`)
+	d.client.ok(t, "cancel", "echo", "order-1", "--grace", "0s")
+	wantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1"}`, address, "progressor.v1.ProcessService/WatchProcess"),
+		`"payload": "b25l"`, `"status": "PROCESS_STATUS_CANCELLED"`)
+
+	// An error's detail is read by reflection too.
+	cmd := exec.CommandContext(t.Context(), grpcurl, "-plaintext", "-d", `{"namespace":"echo","process_id":"nobody"}`, address, "progressor.v1.ProcessService/GetProcess")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("an unknown process is no error:\n%s", out)
+	}
+	wantLines(t, string(out), "Code: NotFound", "Message: process not found: echo/nobody", `"reason": "REASON_PROCESS_NOT_FOUND"`, `"processId": "nobody"`)
+	d.stop(t)
+}

@@ -1,0 +1,165 @@
+// Orders of the demo shop, from Node: every method of ProcessService, NamespaceService and InsightService against a running engine,
+// with clients that protoc-gen-es makes of the contract.
+//
+//   node shop.js [URL [connect | grpc | grpc-web]]
+
+import assert from "node:assert/strict";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
+import { InsightService } from "./gen/progressor/v1/admin_pb.js";
+import { HistoryMode, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
+import {
+  ErrorDetail_Reason, ErrorDetailSchema, HistoryRange_Direction, ProcessService, ProcessStatus, TaskStatus, TaskType, Wait,
+} from "./gen/progressor/v1/process_pb.js";
+
+const [baseUrl = "http://127.0.0.1:8080", protocol = "connect"] = process.argv.slice(2);
+const transports = { connect: createConnectTransport, grpc: createGrpcTransport, "grpc-web": createGrpcWebTransport };
+assert.ok(transports[protocol], `protocol ${protocol}: want ${Object.keys(transports).join(", ")}`);
+
+// An interceptor sees every request: this one notes which methods were called.
+const called = new Set();
+const note = (next) => (request) => {
+  called.add(`${request.service.typeName}.${request.method.name}`);
+  return next(request);
+};
+const transport = transports[protocol]({ baseUrl, httpVersion: protocol === "grpc" ? "2" : "1.1", interceptors: [note] });
+const processes = createClient(ProcessService, transport);
+const namespaces = createClient(NamespaceService, transport);
+const insight = createClient(InsightService, transport);
+
+// Payloads are bytes; the demo's are JSON.
+const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
+const decode = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
+
+// refused expects an error and gives its ErrorDetail: decide by its reason, never by the message.
+async function refused(code, request) {
+  const error = await request.then(
+    () => assert.fail(`want ${Code[code]}, got an answer`),
+    (thrown) => ConnectError.from(thrown),
+  );
+  assert.equal(Code[error.code], Code[code], error.message);
+  return error.findDetails(ErrorDetailSchema)[0];
+}
+
+const namespace = `node-${protocol}-${Date.now().toString(36)}`; // a new one each time
+const order = (processId) => ({ namespace, processId });
+const items = [{ sku: "tea", quantity: 2 }];
+
+async function tryNamespaces() {
+  const put = await namespaces.putNamespace({
+    namespace: {
+      namespace, processor: { transport: { case: "builtin", value: { name: "orders" } } },
+      stepTimeout: durationFromMs(10_000), historyMode: HistoryMode.FULL,
+    },
+  });
+  assert.equal(put.namespace.stepTimeout.seconds, 10n); // 64-bit integers are BigInt
+  const got = await namespaces.getNamespace({ namespace });
+  assert.equal(got.namespace.processor.transport.value.name, "orders");
+  const all = await namespaces.listNamespaces({});
+  assert.ok(all.namespaces.some((one) => one.namespace === namespace));
+  const detail = await refused(Code.NotFound, namespaces.getNamespace({ namespace: "nowhere" }));
+  assert.equal(detail.reason, ErrorDetail_Reason.NAMESPACE_NOT_FOUND);
+}
+
+async function tryAnOrder() {
+  const start = { ...order("order-1"), args: encode({ order: "A-1", customer: "ada", items }), metadata: { tenant: "acme" }, idempotencyKey: "new" };
+  const started = await processes.start(start);
+  assert.equal(decode(started.response).total, 200);
+  assert.deepEqual(await processes.start(start), started); // the same request has the same answer
+
+  const no = await refused(Code.FailedPrecondition, processes.call({ ...order("order-1"), args: encode({ pay: 1 }) }));
+  assert.equal(no.reason, ErrorDetail_Reason.TASK_REJECTED);
+  const exists = await refused(Code.AlreadyExists, processes.start({ ...start, idempotencyKey: "" }));
+  assert.equal(exists.reason, ErrorDetail_Reason.PROCESS_EXISTS);
+
+  // A watch tells events and statuses as they come, and ends with the process.
+  const seen = [];
+  const watch = (async () => {
+    for await (const { update } of processes.watchProcess(order("order-1"))) {
+      seen.push(update.case === "event" ? decode(update.value.payload).type : ProcessStatus[update.value.status]);
+    }
+  })();
+  const paid = await processes.call({ ...order("order-1"), args: encode({ pay: 200 }), idempotencyKey: "pay" });
+  assert.equal(decode(paid.response).state, "paid");
+  await watch; // a second later it is shipped
+  assert.equal(seen[0], "reserved");
+  assert.equal(seen.at(-1), "COMPLETED");
+  assert.ok(seen.includes("shipped"), seen.join());
+
+  const { process: shipped } = await processes.getProcess({ ...order("order-1"), range: { limit: 1, direction: HistoryRange_Direction.BACKWARD } });
+  assert.equal(shipped.status, ProcessStatus.COMPLETED);
+  assert.equal(decode(shipped.history[0].payload).type, "shipped");
+  const { tasks } = await processes.traceProcess(order("order-1"));
+  assert.deepEqual(tasks.filter((task) => task.status === TaskStatus.FINISHED).map((task) => TaskType[task.type]), ["INIT", "CALL", "CALL", "TIMEOUT"]);
+}
+
+async function tryRepairs() {
+  for (const id of ["order-2", "order-3"]) {
+    await processes.start({ ...order(id), args: encode({ order: id, items: [{ sku: "broken" }] }) });
+    const failed = await refused(Code.Aborted, processes.call({ ...order(id), args: encode({ pay: 100 }) }));
+    assert.equal(failed.reason, ErrorDetail_Reason.TASK_FAILED);
+    assert.equal(failed.processStatus, ProcessStatus.ERROR);
+  }
+  const { groups } = await insight.listErrors({ namespace });
+  assert.equal(groups[0].count, 2n);
+  const broken = await processes.listProcesses({ namespace, filter: groups[0].filter, orderBy: "process_id" });
+  assert.deepEqual(broken.processes.map((one) => one.processId), ["order-2", "order-3"]);
+  const why = await insight.explainProcess(order("order-2"));
+  assert.match(why.unblock, /repair/);
+
+  await processes.repair({ ...order("order-2"), how: { case: "simple", value: {} } });
+  const repaired = await processes.repair({ ...order("order-3"), how: { case: "processor", value: { args: encode({ replace: true }) } } });
+  assert.equal(decode(repaired.response).items[0].sku, "replacement");
+}
+
+async function tryOperators() {
+  // What is sent to a paused namespace is stored, and runs when it goes on.
+  await namespaces.pauseNamespace({ namespace });
+  await processes.call({ ...order("order-3"), args: encode({ status: true }), wait: Wait.ACCEPTED, idempotencyKey: "later" });
+  const waiting = await processes.awaitTask({ ...order("order-3"), key: { case: "idempotencyKey", value: "later" }, timeout: durationFromMs(0) });
+  assert.equal(waiting.task.status, TaskStatus.WAITING);
+  await namespaces.resumeNamespace({ namespace });
+  const ended = await processes.awaitTask({ ...order("order-3"), key: { case: "taskId", value: waiting.task.taskId }, timeout: durationFromMs(10_000) });
+  assert.equal(ended.task.status, TaskStatus.FINISHED);
+
+  const held = await processes.suspendProcess({ ...order("order-3"), reason: "a look at it" });
+  assert.equal(held.process.status, ProcessStatus.SUSPENDED);
+  const status = await refused(Code.FailedPrecondition, processes.call({ ...order("order-3"), args: encode({ status: true }) }));
+  assert.equal(status.reason, ErrorDetail_Reason.PROCESS_STATUS);
+  const goesOn = await processes.resumeProcess(order("order-3"));
+  assert.equal(goesOn.process.status, ProcessStatus.RUNNING);
+  await processes.cancelProcess({ ...order("order-3"), reason: "enough", grace: durationFromMs(0) });
+  await processes.removeProcess(order("order-2"));
+  const gone = await refused(Code.NotFound, processes.getProcess(order("order-2")));
+  assert.equal(gone.reason, ErrorDetail_Reason.PROCESS_NOT_FOUND);
+
+  const put = await processes.putProcess({
+    ...order("imported"), status: ProcessStatus.ERROR, detail: "moved here",
+    history: [{ eventId: 1n, payload: encode({ type: "moved" }), metadata: { format_version: 1 } }],
+  });
+  assert.equal(put.process.lastEventId, 1n);
+}
+
+async function tryInsight() {
+  const { countByStatus } = await insight.countProcesses({ namespace });
+  assert.deepEqual({ completed: countByStatus.completed, cancelled: countByStatus.cancelled, error: countByStatus.error },
+    { completed: 1n, cancelled: 1n, error: 1n });
+  const overview = await insight.getOverview({ namespace });
+  assert.ok(overview.nodes.length > 0);
+  const { nodes } = await insight.listNodes({});
+  assert.equal(nodes.length, overview.nodes.length);
+  await refused(Code.NotFound, insight.drainNode({ nodeId: "999999999" })); // one that is there would take nothing more
+  const { entries } = await insight.listAudit({ namespace });
+  assert.ok(entries.some((entry) => entry.method === "CancelProcess" && entry.subject === "order-3"));
+}
+
+await tryNamespaces();
+await tryAnOrder();
+await tryRepairs();
+await tryOperators();
+await tryInsight();
+
+const methods = [ProcessService, NamespaceService, InsightService].flatMap((service) => service.methods.map((method) => `${service.typeName}.${method.name}`));
+assert.deepEqual(methods.filter((method) => !called.has(method)), [], "methods that were not tried");
+console.log(`${protocol}: ${methods.length} of ${methods.length} methods of 3 services answer as they should`);

@@ -21,10 +21,11 @@ const (
 
 // Client speaks to one engine, or to a load balancer in front of several. It is safe for concurrent use.
 type Client struct {
-	// Process, Namespace and Insight are the generated clients: one method, one request, no retries.
+	// Process, Namespace, Insight and Bulk are the generated clients: one method, one request, no retries.
 	Process   progressorv1connect.ProcessServiceClient
 	Namespace progressorv1connect.NamespaceServiceClient
 	Insight   progressorv1connect.InsightServiceClient
+	Bulk      progressorv1connect.BulkServiceClient
 
 	retry    Retry
 	autoKeys bool
@@ -48,6 +49,7 @@ func New(baseURL string, opts ...Option) *Client {
 		Process:   progressorv1connect.NewProcessServiceClient(httpClient, baseURL, connectOptions...),
 		Namespace: progressorv1connect.NewNamespaceServiceClient(httpClient, baseURL, connectOptions...),
 		Insight:   progressorv1connect.NewInsightServiceClient(httpClient, baseURL, connectOptions...),
+		Bulk:      progressorv1connect.NewBulkServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,
 	}

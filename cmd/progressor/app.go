@@ -46,6 +46,8 @@ type commands struct {
 	Cancel  cancelCmd  `cmd:"" group:"process" help:"Ask a process to end; past the grace the engine ends it."`
 	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
+	Bulk bulkCmd `cmd:"" group:"process" help:"Do something to all processes that match a filter."`
+
 	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`
 	Audit     auditCmd     `cmd:"" group:"process" help:"List what operators have done."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`

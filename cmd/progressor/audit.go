@@ -16,7 +16,7 @@ type auditCmd struct {
 
 func (auditCmd) Help() string {
 	return `Audit lists what operators have done, the newest first: repairs without the processor, suspensions, cancels, removals, imports,
-changes of namespaces, drains. It is kept for 90 days.
+changes of namespaces, drains, bulks. It is kept for 90 days.
 
 A filter is as that of list, over actor, method and subject (= and !=) and time (= != < <= > >=).
 

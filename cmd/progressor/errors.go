@@ -172,6 +172,9 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	case progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND:
 		return "progressor namespace list"
 	case progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
+		if strings.HasPrefix(d.GetProcessId(), "~bulk/") {
+			return "progressor bulk list " + shellWord(d.GetNamespace())
+		}
 		return "progressor list " + shellWord(d.GetNamespace())
 	case progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND:
 		return "progressor trace " + process

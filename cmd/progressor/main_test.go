@@ -25,18 +25,20 @@ type result struct {
 
 // program runs command lines with an environment and an input of their own.
 type program struct {
-	env   map[string]string
-	stdin string
+	env      map[string]string
+	stdin    string
+	terminal bool
 }
 
 func (p program) run(t *testing.T, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	m := Main{
-		Stdin:   strings.NewReader(p.stdin),
-		Stdout:  &stdout,
-		Stderr:  &stderr,
-		Signals: make(chan os.Signal),
+		Stdin:    strings.NewReader(p.stdin),
+		Stdout:   &stdout,
+		Stderr:   &stderr,
+		Signals:  make(chan os.Signal),
+		Terminal: p.terminal,
 		Getenv: func(name string) (string, bool) {
 			v, ok := p.env[name]
 			return v, ok
@@ -61,6 +63,7 @@ type fakeEngine struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	progressorv1connect.UnimplementedNamespaceServiceHandler
 	progressorv1connect.UnimplementedInsightServiceHandler
+	progressorv1connect.UnimplementedBulkServiceHandler
 
 	err     error // of the next requests
 	last    any
@@ -69,6 +72,7 @@ type fakeEngine struct {
 	tasks   []*progressorv1.Task
 	updates []*progressorv1.WatchProcessResponse
 	insight any // the answer of InsightService
+	bulks   []*progressorv1.Bulk
 }
 
 // serveFake returns a program whose engine is f.
@@ -78,6 +82,7 @@ func serveFake(t *testing.T, f *fakeEngine) program {
 	mux.Handle(progressorv1connect.NewProcessServiceHandler(f))
 	mux.Handle(progressorv1connect.NewNamespaceServiceHandler(f))
 	mux.Handle(progressorv1connect.NewInsightServiceHandler(f))
+	mux.Handle(progressorv1connect.NewBulkServiceHandler(f))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return program{env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}

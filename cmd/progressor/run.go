@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/demo"
@@ -65,11 +66,13 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	bulks := bulk.New(eng)
+	eng.Add(bulks.Kind())
 	if err := n.prepare(ctx, eng); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
+		Engine: eng, Bulks: bulks, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -50,6 +51,8 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	bulks := bulk.New(e)
+	e.Add(bulks.Kind())
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -59,7 +62,7 @@ func newWorld(t *testing.T) *world {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	w.url = listen(t, NewHandler(Config{Engine: e, Registerer: registry, Gatherer: registry, Version: "test"}))
+	w.url = listen(t, NewHandler(Config{Engine: e, Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test"}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
 	_, err = namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "n",

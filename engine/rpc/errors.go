@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
@@ -175,8 +176,11 @@ func scopeOf(request any) (namespace, processID string) {
 	}:
 		namespace = r.GetNamespace().GetNamespace()
 	}
-	if r, ok := request.(interface{ GetProcessId() string }); ok {
+	switch r := request.(type) {
+	case interface{ GetProcessId() string }:
 		processID = r.GetProcessId()
+	case interface{ GetBulkId() string }:
+		processID = bulk.ProcessID(r.GetBulkId())
 	}
 	return namespace, processID
 }

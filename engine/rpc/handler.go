@@ -1,4 +1,4 @@
-// Package rpc is the engine's front door: ProcessService, NamespaceService and InsightService over Connect, gRPC,
+// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService and BulkService over Connect, gRPC,
 // gRPC-Web and plain JSON, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and
 // turns the engine's errors into codes; it decides nothing.
 package rpc
@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
@@ -32,6 +33,7 @@ const (
 // Config is what the handler is made of.
 type Config struct {
 	Engine     *engine.Engine
+	Bulks      *bulk.Bulks           // nil: BulkService is not implemented here
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // of the handler's own metrics; nil: none
 	Gatherer   prometheus.Gatherer   // of /metrics; nil: no such page
@@ -41,6 +43,7 @@ type Config struct {
 // services are the services that the handler serves.
 var services = []string{
 	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
+	progressorv1connect.BulkServiceName,
 }
 
 // NewHandler serves the services and, beside them:
@@ -53,7 +56,11 @@ var services = []string{
 // compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
-	h, err := newHandler(cfg, served{&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}}, e.Ready)
+	s := served{&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{}}
+	if cfg.Bulks != nil {
+		s.bulk = &bulks{bulks: cfg.Bulks}
+	}
+	h, err := newHandler(cfg, s, e.Ready)
 	if err != nil {
 		panic(fmt.Sprintf("rpc: %v", err))
 	}
@@ -65,6 +72,7 @@ type served struct {
 	process   progressorv1connect.ProcessServiceHandler
 	namespace progressorv1connect.NamespaceServiceHandler
 	insight   progressorv1connect.InsightServiceHandler
+	bulk      progressorv1connect.BulkServiceHandler
 }
 
 // newHandler mounts the given services: tests give their own.
@@ -93,6 +101,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewProcessServiceHandler(s.process, options))
 	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
 	mount(progressorv1connect.NewInsightServiceHandler(s.insight, options))
+	mount(progressorv1connect.NewBulkServiceHandler(s.bulk, options))
 	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))

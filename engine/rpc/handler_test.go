@@ -23,7 +23,7 @@ import (
 )
 
 // open are the methods that an empty request is a request to; behind them is nothing here.
-var open = map[string]bool{"CountProcesses": true, "GetOverview": true, "ListErrors": true, "ListAudit": true}
+var open = map[string]bool{"CountProcesses": true, "GetOverview": true, "ListErrors": true, "ListAudit": true, "ListBulks": true}
 
 func TestEveryMethodIsServed(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,10 @@ type site struct {
 
 // scripted serves ProcessService as a test says, and nothing else.
 func scripted(p progressorv1connect.ProcessServiceHandler) served {
-	return served{p, progressorv1connect.UnimplementedNamespaceServiceHandler{}, progressorv1connect.UnimplementedInsightServiceHandler{}}
+	return served{
+		p, progressorv1connect.UnimplementedNamespaceServiceHandler{}, progressorv1connect.UnimplementedInsightServiceHandler{},
+		progressorv1connect.UnimplementedBulkServiceHandler{},
+	}
 }
 
 func newSite(t *testing.T, p progressorv1connect.ProcessServiceHandler) *site {

@@ -27,8 +27,9 @@ type Step struct {
 func Walk(ctx context.Context, store *storage.Store, namespace string, filter Filter, from Cursor, limit int) (found []Step, next Cursor, more bool, err error) {
 	l := &list{
 		query: Query{Namespace: namespace, Filter: filter}, order: orders[OrderOldest], reach: usual, size: min(limit, MaxPageSize),
-		last: position{from.CreatedTime, from.ProcessID}, lean: true,
+		lean: true,
 	}
+	l.last = l.order.start(filter, position{from.CreatedTime, from.ProcessID})
 	if err := store.Read(ctx, "walk processes", l.read); err != nil {
 		return nil, from, false, err
 	}

@@ -1273,21 +1273,30 @@ func (x *ListAuditResponse) GetNextPageToken() string {
 }
 
 type Bulk struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	BulkId        string                 `protobuf:"bytes,2,opt,name=bulk_id,json=bulkId,proto3" json:"bulk_id,omitempty"`
-	Filter        string                 `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	Verb          BulkVerb               `protobuf:"varint,4,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
-	Rate          float64                `protobuf:"fixed64,5,opt,name=rate,proto3" json:"rate,omitempty"` // processes a second; 0: 100
-	Matched       int64                  `protobuf:"varint,6,opt,name=matched,proto3" json:"matched,omitempty"`
-	Done          int64                  `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
-	Failed        int64                  `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
-	Failures      []*BulkFailure         `protobuf:"bytes,9,rep,name=failures,proto3" json:"failures,omitempty"` // the newest 100
-	Status        ProcessStatus          `protobuf:"varint,10,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
-	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	Reason        string                 `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Namespace        string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	BulkId           string                 `protobuf:"bytes,2,opt,name=bulk_id,json=bulkId,proto3" json:"bulk_id,omitempty"`
+	Filter           string                 `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	Verb             BulkVerb               `protobuf:"varint,4,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
+	Rate             float64                `protobuf:"fixed64,5,opt,name=rate,proto3" json:"rate,omitempty"`      // processes a second; 0: 100
+	Matched          int64                  `protobuf:"varint,6,opt,name=matched,proto3" json:"matched,omitempty"` // so far: done, failed and skipped, and those that are tried again
+	Done             int64                  `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
+	Failed           int64                  `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
+	Failures         []*BulkFailure         `protobuf:"bytes,9,rep,name=failures,proto3" json:"failures,omitempty"`                                // the newest 100, the newest first; only GetBulk has them
+	Status           ProcessStatus          `protobuf:"varint,10,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"` // COMPLETED at the end, CANCELLED after CancelBulk
+	CreatedTime      *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
+	Reason           string                 `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
+	Skipped          int64                  `protobuf:"varint,13,opt,name=skipped,proto3" json:"skipped,omitempty"`                                            // their status did not allow the verb, or they had gone meanwhile
+	Expected         int64                  `protobuf:"varint,14,opt,name=expected,proto3" json:"expected,omitempty"`                                          // how many matched before the start, counted for at most a second
+	ExpectedMore     bool                   `protobuf:"varint,15,opt,name=expected_more,json=expectedMore,proto3" json:"expected_more,omitempty"`              // there were more than were counted
+	Position         string                 `protobuf:"bytes,16,opt,name=position,proto3" json:"position,omitempty"`                                           // process_id of the last one that was looked at: the oldest are first
+	Actor            string                 `protobuf:"bytes,17,opt,name=actor,proto3" json:"actor,omitempty"`                                                 // who started it; "" where the engine does not authenticate
+	FinishedTime     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`               // when it came to its end
+	Detail           string                 `protobuf:"bytes,19,opt,name=detail,proto3" json:"detail,omitempty"`                                               // of ERROR: why
+	DryRun           bool                   `protobuf:"varint,20,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                                // nothing was stored: there is no bulk_id
+	SampleProcessIds []string               `protobuf:"bytes,21,rep,name=sample_process_ids,json=sampleProcessIds,proto3" json:"sample_process_ids,omitempty"` // of a dry run: the oldest 20 that match
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Bulk) Reset() {
@@ -1404,6 +1413,69 @@ func (x *Bulk) GetReason() string {
 	return ""
 }
 
+func (x *Bulk) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Bulk) GetExpected() int64 {
+	if x != nil {
+		return x.Expected
+	}
+	return 0
+}
+
+func (x *Bulk) GetExpectedMore() bool {
+	if x != nil {
+		return x.ExpectedMore
+	}
+	return false
+}
+
+func (x *Bulk) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+func (x *Bulk) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Bulk) GetFinishedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedTime
+	}
+	return nil
+}
+
+func (x *Bulk) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Bulk) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *Bulk) GetSampleProcessIds() []string {
+	if x != nil {
+		return x.SampleProcessIds
+	}
+	return nil
+}
+
 type BulkFailure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProcessId     string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
@@ -1457,14 +1529,16 @@ func (x *BulkFailure) GetError() string {
 }
 
 type StartBulkRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Namespace      string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Filter         string                 `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	Verb           BulkVerb               `protobuf:"varint,3,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
-	Rate           float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
-	DryRun         bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // counts, and changes nothing
-	Reason         string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	IdempotencyKey string                 `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// As that of ListProcesses, and not empty: all plain processes are process_id = "*". Others, the engine's own among them, never match.
+	Filter string   `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	Verb   BulkVerb `protobuf:"varint,3,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
+	// Processes a second, 0.001 to 10,000; 0: 100.
+	Rate           float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	DryRun         bool    `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // counts for at most five seconds, and changes nothing
+	Reason         string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	IdempotencyKey string  `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2001,7 +2075,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"p\n" +
 	"\x11ListAuditResponse\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.progressor.v1.AuditEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa1\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x05\n" +
 	"\x04Bulk\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
 	"\abulk_id\x18\x02 \x01(\tR\x06bulkId\x12\x16\n" +
@@ -2015,7 +2089,16 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x06status\x18\n" +
 	" \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x06status\x12=\n" +
 	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x12\x16\n" +
-	"\x06reason\x18\f \x01(\tR\x06reason\"B\n" +
+	"\x06reason\x18\f \x01(\tR\x06reason\x12\x18\n" +
+	"\askipped\x18\r \x01(\x03R\askipped\x12\x1a\n" +
+	"\bexpected\x18\x0e \x01(\x03R\bexpected\x12#\n" +
+	"\rexpected_more\x18\x0f \x01(\bR\fexpectedMore\x12\x1a\n" +
+	"\bposition\x18\x10 \x01(\tR\bposition\x12\x14\n" +
+	"\x05actor\x18\x11 \x01(\tR\x05actor\x12?\n" +
+	"\rfinished_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x16\n" +
+	"\x06detail\x18\x13 \x01(\tR\x06detail\x12\x17\n" +
+	"\adry_run\x18\x14 \x01(\bR\x06dryRun\x12,\n" +
+	"\x12sample_process_ids\x18\x15 \x03(\tR\x10sampleProcessIds\"B\n" +
 	"\vBulkFailure\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x14\n" +
@@ -2167,39 +2250,40 @@ var file_progressor_v1_admin_proto_depIdxs = []int32{
 	21, // 24: progressor.v1.Bulk.failures:type_name -> progressor.v1.BulkFailure
 	38, // 25: progressor.v1.Bulk.status:type_name -> progressor.v1.ProcessStatus
 	34, // 26: progressor.v1.Bulk.created_time:type_name -> google.protobuf.Timestamp
-	1,  // 27: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
-	20, // 28: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	20, // 29: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	20, // 30: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
-	20, // 31: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	36, // 32: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
-	3,  // 33: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
-	5,  // 34: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
-	7,  // 35: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
-	9,  // 36: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
-	13, // 37: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
-	15, // 38: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
-	18, // 39: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
-	22, // 40: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
-	24, // 41: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
-	26, // 42: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
-	28, // 43: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
-	4,  // 44: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
-	6,  // 45: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
-	8,  // 46: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
-	10, // 47: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
-	14, // 48: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
-	16, // 49: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
-	19, // 50: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
-	23, // 51: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
-	25, // 52: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
-	27, // 53: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
-	29, // 54: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
-	44, // [44:55] is the sub-list for method output_type
-	33, // [33:44] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	34, // 27: progressor.v1.Bulk.finished_time:type_name -> google.protobuf.Timestamp
+	1,  // 28: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
+	20, // 29: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	20, // 30: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	20, // 31: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
+	20, // 32: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	36, // 33: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
+	3,  // 34: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
+	5,  // 35: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
+	7,  // 36: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
+	9,  // 37: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
+	13, // 38: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
+	15, // 39: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
+	18, // 40: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
+	22, // 41: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
+	24, // 42: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
+	26, // 43: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
+	28, // 44: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
+	4,  // 45: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
+	6,  // 46: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
+	8,  // 47: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
+	10, // 48: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
+	14, // 49: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
+	16, // 50: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
+	19, // 51: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
+	23, // 52: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
+	25, // 53: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
+	27, // 54: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
+	29, // 55: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
+	45, // [45:56] is the sub-list for method output_type
+	34, // [34:45] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_admin_proto_init() }

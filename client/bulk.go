@@ -1,0 +1,47 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// StartBulk begins a bulk. Keys are as in Start.
+func (c *Client) StartBulk(ctx context.Context, req *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
+	if c.autoKeys && req.GetIdempotencyKey() == "" && !req.GetDryRun() {
+		req = proto.CloneOf(req)
+		req.IdempotencyKey = uuid.NewString()
+	}
+	return repeat(ctx, c.retry, req.GetIdempotencyKey() != "" || req.GetDryRun(), func() (*progressorv1.StartBulkResponse, error) {
+		return c.Bulk.StartBulk(ctx, req)
+	})
+}
+
+// AwaitBulk asks for a bulk again and again until it does not go on by itself any more: it is at its end, or in ERROR. seen gets every
+// answer. When ctx ends first, AwaitBulk returns its error.
+func (c *Client) AwaitBulk(ctx context.Context, req *progressorv1.GetBulkRequest, every time.Duration, seen func(*progressorv1.Bulk)) (*progressorv1.Bulk, error) {
+	for {
+		resp, err := repeat(ctx, c.retry, true, func() (*progressorv1.GetBulkResponse, error) { return c.Bulk.GetBulk(ctx, req) })
+		if err != nil {
+			return nil, err
+		}
+		seen(resp.GetBulk())
+		switch resp.GetBulk().GetStatus() {
+		case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED, progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED,
+			progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
+			return resp.GetBulk(), nil
+		default:
+		}
+		timer := time.NewTimer(every)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}

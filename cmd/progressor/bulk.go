@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type bulkCmd struct {
+	Start  bulkStartCmd  `cmd:"" help:"Do something to all processes that match a filter."`
+	Get    bulkGetCmd    `cmd:"" help:"Show how far a bulk has come, and its newest failures."`
+	List   bulkListCmd   `cmd:"" help:"List bulks."`
+	Cancel bulkCancelCmd `cmd:"" help:"End a bulk; what it has done stays done."`
+}
+
+// bulkVerbs are the verbs as they are called where they are done to one process.
+var bulkVerbs = map[string]progressorv1.BulkVerb{
+	"repair":  progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR,
+	"suspend": progressorv1.BulkVerb_BULK_VERB_SUSPEND,
+	"resume":  progressorv1.BulkVerb_BULK_VERB_RESUME,
+	"cancel":  progressorv1.BulkVerb_BULK_VERB_CANCEL,
+	"remove":  progressorv1.BulkVerb_BULK_VERB_REMOVE,
+}
+
+type bulkStartCmd struct {
+	Action string `arg:"" enum:"repair,suspend,resume,cancel,remove" help:"repair (simple), suspend, resume, cancel or remove."`
+	NS     string `arg:"" name:"ns" help:"Namespace."`
+	Match  string `arg:"" name:"filter" help:"Which processes, such as 'status = ERROR'. All: 'process_id = \"*\"'. See docs/api.md."`
+
+	clientFlags
+	DryRun         bool    `help:"Count what matches, show the oldest, and change nothing."`
+	Rate           float64 `placeholder:"N" help:"At most so many processes a second, 0.001 to 10000. Default: 100."`
+	Reason         string  `placeholder:"TEXT" help:"Why: noted with the bulk, and with each process that is suspended or cancelled."`
+	Wait           bool    `help:"Wait for the end; on a terminal with a bar that shows how far it is. Ctrl-C ends the wait, not the bulk."`
+	IdempotencyKey string  `short:"k" placeholder:"KEY" help:"The same request with the same key is the same bulk. Default: a random one for all tries of this command."`
+}
+
+func (bulkStartCmd) Help() string {
+	return `Start does something to all processes of a namespace that match a filter: what the command of the same name does to one. It
+goes on in the engine, on whatever node is alive, from the oldest process to those that were there when it started, a page
+at a time. A process whose status does not allow the action is skipped.
+
+    progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
+    progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait
+    progressor bulk start cancel demo 'metadata.tenant = acme AND status != COMPLETED' --rate 20
+    progressor bulk start remove demo 'status = COMPLETED AND created_time < "2026-01-01T00:00:00Z"' --rate 1000`
+}
+
+func (c *bulkStartCmd) Run(a *app) error {
+	if c.DryRun && c.Wait {
+		return usageError(errors.New("want one of --dry-run and --wait: a dry run is at its end when it answers"))
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().StartBulk(ctx, &progressorv1.StartBulkRequest{
+		Namespace: c.NS, Filter: c.Match, Verb: bulkVerbs[c.Action], Rate: c.Rate, DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: c.IdempotencyKey,
+	})
+	if err != nil {
+		return err
+	}
+	b := resp.GetBulk()
+	switch {
+	case c.Wait:
+		return c.wait(a, b)
+	case c.json():
+		return printMessage(a.Stdout, resp)
+	case c.DryRun:
+		return printDryRun(a, c.Action, b)
+	}
+	if err := printBulk(a, b); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Stdout, "\nhow far it is: progressor bulk get %s %s\n", shellWord(b.GetNamespace()), b.GetBulkId())
+	return err
+}
+
+// wait follows a bulk to its end and tells by the exit code how it went.
+func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	bar := newBulkBar(a)
+	end, err := c.client().AwaitBulk(ctx, &progressorv1.GetBulkRequest{Namespace: b.GetNamespace(), BulkId: b.GetBulkId()}, bulkPoll, bar.show)
+	bar.end()
+	if errors.Is(err, context.Canceled) {
+		return &codedError{
+			code: exitInterrupted, err: errors.New("the wait was interrupted: the bulk goes on"),
+			next: fmt.Sprintf("progressor bulk get (or cancel) %s %s", shellWord(b.GetNamespace()), b.GetBulkId()),
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		err = printMessage(a.Stdout, &progressorv1.GetBulkResponse{Bulk: end})
+	} else {
+		err = printBulk(a, end)
+	}
+	switch {
+	case err != nil:
+		return err
+	case end.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
+		return &codedError{code: exitTaskFailed, err: fmt.Errorf("the bulk is %s, and not all processes that match were met", shortEnum(end.GetStatus()))}
+	case end.GetFailed() > 0:
+		return &codedError{code: exitFailed, err: fmt.Errorf("%s processes failed", thousands(end.GetFailed()))}
+	}
+	return nil
+}
+
+func printDryRun(a *app, action string, b *progressorv1.Bulk) error {
+	matches := thousands(b.GetMatched())
+	if b.GetExpectedMore() {
+		matches = "more than " + matches
+	}
+	refused := ""
+	if b.GetSkipped() > 0 {
+		refused = fmt.Sprintf("%s of them: %s is not allowed in their status", thousands(b.GetSkipped()), action)
+	}
+	if err := printFields(a.Stdout, field{"would", action}, field{"matches", matches}, field{"would skip", refused}); err != nil {
+		return err
+	}
+	if len(b.GetSampleProcessIds()) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Stdout, "\nthe oldest")
+	for _, id := range b.GetSampleProcessIds() {
+		fmt.Fprintln(a.Stdout, oneLine(id))
+	}
+	return nil
+}
+
+func printBulk(a *app, b *progressorv1.Bulk) error {
+	err := printFields(a.Stdout,
+		field{"bulk", oneLine(b.GetNamespace() + " " + b.GetBulkId())},
+		field{"action", bulkAction(b.GetVerb())},
+		field{"filter", oneLine(b.GetFilter())},
+		field{"reason", oneLine(b.GetReason())},
+		field{"rate", strconv.FormatFloat(b.GetRate(), 'g', -1, 64) + "/s"},
+		field{"status", shortEnum(b.GetStatus())},
+		field{"detail", oneLine(b.GetDetail())},
+		field{"expected", expected(b)},
+		field{"matched", thousands(b.GetMatched())},
+		field{"done", thousands(b.GetDone())},
+		field{"skipped", thousands(b.GetSkipped())},
+		field{"failed", thousands(b.GetFailed())},
+		field{"stands at", oneLine(b.GetPosition())},
+		field{"started", showTime(b.GetCreatedTime())},
+		field{"started by", oneLine(b.GetActor())},
+		field{"ended", showTime(b.GetFinishedTime())},
+	)
+	if err != nil || len(b.GetFailures()) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.Stdout, "\nnewest failures")
+	var rows []table.Row
+	for _, f := range b.GetFailures() {
+		rows = append(rows, table.Row{oneLine(f.GetProcessId()), oneLine(f.GetError())})
+	}
+	if err := printRows(a.Stdout, table.Row{"process", "error"}, rows); err != nil {
+		return err
+	}
+	if b.GetFailed() > int64(len(b.GetFailures())) {
+		_, err = fmt.Fprintf(a.Stdout, "\nall of them: progressor get %s %s\n", shellWord(b.GetNamespace()), shellWord("~bulk/"+b.GetBulkId()))
+	}
+	return err
+}
+
+// bulkAction is how the command line calls a verb.
+func bulkAction(v progressorv1.BulkVerb) string {
+	for name, verb := range bulkVerbs {
+		if verb == v {
+			return name
+		}
+	}
+	return strings.ToLower(shortEnum(v))
+}
+
+func expected(b *progressorv1.Bulk) string {
+	if b.GetExpectedMore() {
+		return "more than " + thousands(b.GetExpected())
+	}
+	return thousands(b.GetExpected())
+}
+
+// thousands writes a number with a comma after every third digit.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for k := len(s) - 3; k > 0; k -= 3 {
+		s = s[:k] + "," + s[k:]
+	}
+	return s
+}
+
+// bulkArgs name a bulk.
+type bulkArgs struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" name:"bulk" help:"Its id, as bulk start and bulk list show it."`
+}
+
+type bulkGetCmd struct {
+	bulkArgs
+	clientFlags
+}
+
+func (bulkGetCmd) Help() string {
+	return `Get shows what a bulk was asked for, how far it has come, and its newest 100 failures. More of these are the events of its
+process, ~bulk/ID.
+
+    progressor bulk get demo 019aa6f2-7f3c-7c11-8d2e-0b9a4f6f2a10
+    progressor get demo '~bulk/019aa6f2-7f3c-7c11-8d2e-0b9a4f6f2a10' --offset 100 --limit 100`
+}
+
+func (c *bulkGetCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Bulk.GetBulk(ctx, &progressorv1.GetBulkRequest{Namespace: c.NS, BulkId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printBulk(a, resp.GetBulk())
+}
+
+type bulkCancelCmd struct {
+	bulkArgs
+	clientFlags
+}
+
+func (bulkCancelCmd) Help() string {
+	return `Cancel ends a bulk when it has done the page that it is at, within about a second. What it has done stays done.
+
+    progressor bulk cancel demo 019aa6f2-7f3c-7c11-8d2e-0b9a4f6f2a10`
+}
+
+func (c *bulkCancelCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Bulk.CancelBulk(ctx, &progressorv1.CancelBulkRequest{Namespace: c.NS, BulkId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printBulk(a, resp.GetBulk())
+}
+
+type bulkListCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+
+	clientFlags
+	pageFlags `set:"rows=Bulks"`
+}
+
+func (bulkListCmd) Help() string {
+	return `List shows bulks, the newest of a namespace first.
+
+    progressor bulk list
+    progressor bulk list demo --all -o json`
+}
+
+func (c *bulkListCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListBulksResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().Bulk.ListBulks(ctx, &progressorv1.ListBulksRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+		all.Bulks = append(all.Bulks, page.GetBulks()...)
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	all.NextPageToken = more
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, b := range all.GetBulks() {
+		rows = append(rows, table.Row{
+			b.GetNamespace(), b.GetBulkId(), bulkAction(b.GetVerb()), shortEnum(b.GetStatus()), showTime(b.GetCreatedTime()), expected(b),
+			thousands(b.GetDone()), thousands(b.GetSkipped()), thousands(b.GetFailed()), oneLine(b.GetFilter()), oneLine(b.GetReason()),
+		})
+	}
+	header := table.Row{"namespace", "bulk", "action", "status", "started", "expected", "done", "skipped", "failed", "filter", "reason"}
+	if err := printRows(a.Stdout, header, rows); err != nil {
+		return err
+	}
+	return printMore(a, more)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+func (f *fakeEngine) StartBulk(_ context.Context, req *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
+	return answer(f, req, &progressorv1.StartBulkResponse{Bulk: f.bulks[0]})
+}
+
+// GetBulk goes through the answers, and stays at the last.
+func (f *fakeEngine) GetBulk(_ context.Context, req *progressorv1.GetBulkRequest) (*progressorv1.GetBulkResponse, error) {
+	b := f.bulks[0]
+	if len(f.bulks) > 1 {
+		f.bulks = f.bulks[1:]
+	}
+	return answer(f, req, &progressorv1.GetBulkResponse{Bulk: b})
+}
+
+func (f *fakeEngine) ListBulks(_ context.Context, req *progressorv1.ListBulksRequest) (*progressorv1.ListBulksResponse, error) {
+	return answer(f, req, &progressorv1.ListBulksResponse{Bulks: f.bulks, NextPageToken: "demo:more"})
+}
+
+func (f *fakeEngine) CancelBulk(_ context.Context, req *progressorv1.CancelBulkRequest) (*progressorv1.CancelBulkResponse, error) {
+	return answer(f, req, &progressorv1.CancelBulkResponse{Bulk: f.bulks[0]})
+}
+
+// aBulk is a bulk that has met so many processes of 12,000.
+func aBulk(status progressorv1.ProcessStatus, matched int64) *progressorv1.Bulk {
+	return &progressorv1.Bulk{
+		Namespace: "demo", BulkId: "b-1", Filter: "status = ERROR", Verb: progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR, Rate: 100, Status: status,
+		Matched: matched, Done: matched, Expected: 12_000, Reason: "the books\nare back", Position: "order-7", Actor: "kim",
+		CreatedTime: timestamppb.New(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
+	}
+}
+
+const (
+	bulkRuns = progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
+	bulkEnds = progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
+)
+
+func TestBulkStart(t *testing.T) {
+	f := &fakeEngine{bulks: []*progressorv1.Bulk{aBulk(bulkRuns, 0)}}
+	p := serveFake(t, f)
+	out := p.ok(t, "bulk", "start", "repair", "demo", "status = ERROR", "--rate", "12.5", "--reason", "why", "-k", "key")
+	wantRequest(t, f.last, &progressorv1.StartBulkRequest{
+		Namespace: "demo", Filter: "status = ERROR", Verb: progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR, Rate: 12.5, Reason: "why", IdempotencyKey: "key",
+	})
+	wantLines(t, out, "bulk demo b-1", "action repair", "filter status = ERROR", `reason the books\nare back`, "rate 100/s", "status RUNNING",
+		"expected 12,000", "done 0", "stands at order-7", "started by kim", "how far it is: progressor bulk get demo b-1")
+	for action, verb := range bulkVerbs {
+		p.ok(t, "bulk", "start", action, "demo", "status = ERROR")
+		if r := f.last.(*progressorv1.StartBulkRequest); r.GetVerb() != verb || r.GetIdempotencyKey() == "" {
+			t.Errorf("%s: %v", action, r)
+		}
+	}
+	for _, args := range [][]string{
+		{"bulk", "start", "repair", "demo"}, {"bulk", "start", "burn", "demo", "status = ERROR"},
+		{"bulk", "start", "repair", "demo", "status = ERROR", "--dry-run", "--wait"},
+	} {
+		if r := p.run(t, args...); r.code != exitUsage {
+			t.Errorf("%q: code %d: %s", args, r.code, r.stderr)
+		}
+	}
+}
+
+func TestBulkDryRun(t *testing.T) {
+	b := &progressorv1.Bulk{DryRun: true, Matched: 1234567, Skipped: 1000, ExpectedMore: true, SampleProcessIds: []string{"order-1", "order\n2"}}
+	f := &fakeEngine{bulks: []*progressorv1.Bulk{b}}
+	p := serveFake(t, f)
+	out := p.ok(t, "bulk", "start", "cancel", "demo", "status = ERROR", "--dry-run")
+	wantLines(t, out, "would cancel", "matches more than 1,234,567", "would skip 1,000 of them: cancel is not allowed in their status", "the oldest", "order-1", `order\n2`)
+	if r := f.last.(*progressorv1.StartBulkRequest); !r.GetDryRun() || r.GetIdempotencyKey() != "" {
+		t.Errorf("%v", r)
+	}
+	if out := p.ok(t, "bulk", "start", "cancel", "demo", "status = ERROR", "--dry-run", "-o", "json"); !strings.Contains(out, `"dryRun": true`) {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestBulkWait(t *testing.T) {
+	failed := aBulk(bulkEnds, 12_000)
+	failed.Failed, failed.Failures = 2, []*progressorv1.BulkFailure{{ProcessId: "order-9", Error: "held\nby another"}}
+	for _, tt := range []struct {
+		end  *progressorv1.Bulk
+		code int
+	}{
+		{aBulk(bulkEnds, 12_000), exitOK}, {failed, exitFailed},
+		{aBulk(progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED, 600), exitTaskFailed}, {aBulk(progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, 600), exitTaskFailed},
+	} {
+		f := &fakeEngine{bulks: []*progressorv1.Bulk{aBulk(bulkRuns, 0), aBulk(bulkRuns, 600), tt.end}}
+		p := serveFake(t, f)
+		p.terminal = true
+		r := p.run(t, "bulk", "start", "repair", "demo", "status = ERROR", "--wait")
+		if r.code != tt.code {
+			t.Errorf("%v: code %d: %s", tt.end, r.code, r.stderr)
+		}
+		wantLines(t, r.stdout, "status "+shortEnum(tt.end.GetStatus()))
+		if !strings.Contains(r.stderr, "\r\x1b[K[") || !strings.Contains(r.stderr, "600 of 12,000") {
+			t.Errorf("the bar: %q", r.stderr)
+		}
+	}
+	f := &fakeEngine{bulks: []*progressorv1.Bulk{failed}}
+	p := serveFake(t, f)
+	r := p.run(t, "bulk", "start", "repair", "demo", "status = ERROR", "--wait", "-o", "json")
+	if r.code != exitFailed || strings.Contains(r.stderr, "\r") || !strings.Contains(r.stdout, `"failed": "2"`) {
+		t.Errorf("%d %q %s", r.code, r.stderr, r.stdout)
+	}
+	wantLines(t, p.ok(t, "bulk", "get", "demo", "b-1"), "failed 2", "newest failures", `order-9 held\nby another`, "all of them: progressor get demo '~bulk/b-1'")
+}
+
+func TestBulkGetListCancel(t *testing.T) {
+	f := &fakeEngine{bulks: []*progressorv1.Bulk{aBulk(bulkRuns, 600)}}
+	p := serveFake(t, f)
+	wantLines(t, p.ok(t, "bulk", "get", "demo", "b-1"), "matched 600")
+	wantRequest(t, f.last, &progressorv1.GetBulkRequest{Namespace: "demo", BulkId: "b-1"})
+	wantLines(t, p.ok(t, "bulk", "cancel", "demo", "b-1"), "status RUNNING")
+	wantRequest(t, f.last, &progressorv1.CancelBulkRequest{Namespace: "demo", BulkId: "b-1"})
+	wantLines(t, p.ok(t, "bulk", "list", "demo", "--page-size", "7"), "NAMESPACE BULK ACTION STATUS STARTED EXPECTED DONE SKIPPED FAILED FILTER REASON",
+		`demo b-1 repair RUNNING 2026-11-20T12:00:00.000Z 12,000 600 0 0 status = ERROR the books\nare back`, "more: --page-token demo:more, or --all")
+	wantRequest(t, f.last, &progressorv1.ListBulksRequest{Namespace: "demo", PageSize: 7})
+	for _, command := range [][]string{{"get", "demo", "b-1"}, {"cancel", "demo", "b-1"}, {"list"}} {
+		if out := p.ok(t, append(append([]string{"bulk"}, command...), "-o", "json")...); !strings.Contains(out, `"bulkId": "b-1"`) {
+			t.Errorf("%s: %s", command, out)
+		}
+	}
+	f.err = engineError(connect.CodeNotFound, "process not found: demo/~bulk/b-2", &progressorv1.ErrorDetail{
+		Reason: progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, Namespace: "demo", ProcessId: "~bulk/b-2",
+	})
+	if r := p.run(t, "bulk", "get", "demo", "b-2"); r.code != exitNotFound || !strings.Contains(r.stderr, "progressor bulk list demo") {
+		t.Errorf("%d %s", r.code, r.stderr)
+	}
+}
+
+func TestBarLine(t *testing.T) {
+	of := func(status progressorv1.ProcessStatus, matched int64, change func(*progressorv1.Bulk)) *progressorv1.Bulk {
+		b := aBulk(status, matched)
+		change(b)
+		return b
+	}
+	none := func(*progressorv1.Bulk) {}
+	for want, b := range map[string]*progressorv1.Bulk{
+		"[........................] 0 of 12,000":                                 of(bulkRuns, 0, none),
+		"[######..................] 3,000 of 12,000, 300/s, 30s left":            of(bulkRuns, 3_000, none),
+		"[########################] 12,000":                                      of(bulkEnds, 12_000, none),
+		"[########################] 0":                                           of(bulkEnds, 0, none),
+		"[############............] 6,000 of more than 12,000, 2 skipped":        of(bulkRuns, 6_000, func(b *progressorv1.Bulk) { b.ExpectedMore, b.Skipped = true, 2 }),
+		"[########################] 13,000 of 13,000, 1 failed, 1300/s, 0s left": of(bulkRuns, 13_000, func(b *progressorv1.Bulk) { b.Failed = 1 }),
+	} {
+		if got := barLine(b, b.GetMatched(), 10*time.Second); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	// bulkPoll is how often a bulk is asked how far it is.
+	bulkPoll = 500 * time.Millisecond
+	// bulkBarWidth is how many characters the bar itself has; with its numbers a line has less than 80.
+	bulkBarWidth = 24
+)
+
+// bulkBar shows on a terminal how far a bulk is, on one line that it writes again and again. Elsewhere it shows nothing.
+type bulkBar struct {
+	w     io.Writer // nil: no terminal
+	began time.Time
+	first int64 // how many were matched then
+	shown bool
+}
+
+func newBulkBar(a *app) *bulkBar {
+	b := &bulkBar{}
+	if a.Terminal {
+		b.w = a.Stderr
+	}
+	return b
+}
+
+func (b *bulkBar) show(now *progressorv1.Bulk) {
+	if b.w == nil {
+		return
+	}
+	if b.began.IsZero() {
+		b.began, b.first = time.Now(), now.GetMatched()
+	}
+	fmt.Fprint(b.w, "\r\x1b[K"+barLine(now, now.GetMatched()-b.first, time.Since(b.began)))
+	b.shown = true
+}
+
+// end leaves the last line as it is.
+func (b *bulkBar) end() {
+	if b.shown {
+		fmt.Fprintln(b.w)
+	}
+}
+
+// barLine is the line of a bulk that has met so many processes in so long.
+func barLine(b *progressorv1.Bulk, met int64, took time.Duration) string {
+	matched, whole := b.GetMatched(), max(b.GetExpected(), b.GetMatched())
+	ended := b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
+	part := 0.0
+	if whole > 0 {
+		part = float64(matched) / float64(whole)
+	}
+	if ended {
+		part = 1
+	}
+	full := int(part * bulkBarWidth)
+	line := "[" + strings.Repeat("#", full) + strings.Repeat(".", bulkBarWidth-full) + "] " + thousands(matched)
+	switch {
+	case ended:
+	case b.GetExpectedMore():
+		line += " of more than " + thousands(b.GetExpected())
+	default:
+		line += " of " + thousands(whole)
+	}
+	if b.GetSkipped() > 0 {
+		line += ", " + thousands(b.GetSkipped()) + " skipped"
+	}
+	if b.GetFailed() > 0 {
+		line += ", " + thousands(b.GetFailed()) + " failed"
+	}
+	if rate := float64(met) / took.Seconds(); rate > 0 && !ended && !b.GetExpectedMore() {
+		left := time.Duration(float64(whole-matched) / rate * float64(time.Second))
+		line += fmt.Sprintf(", %.0f/s, %s left", rate, left.Round(time.Second))
+	}
+	return line
+}

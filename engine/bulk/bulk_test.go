@@ -1,0 +1,333 @@
+package bulk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+const (
+	repair  = progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR
+	suspend = progressorv1.BulkVerb_BULK_VERB_SUSPEND
+	resume  = progressorv1.BulkVerb_BULK_VERB_RESUME
+	cancel  = progressorv1.BulkVerb_BULK_VERB_CANCEL
+	remove  = progressorv1.BulkVerb_BULK_VERB_REMOVE
+)
+
+// Every verb does to each process what it does to one alone, each noted under the name of who ordered it, and leaves those alone whose
+// status does not allow it, and the engine's own.
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		verb          progressorv1.BulkVerb
+		done, skipped int64
+		want, method  string
+		noted         int
+	}{
+		{repair, 2, 9, "COMPLETED 1, RUNNING 6, SUSPENDED 4", "Repair", 2},
+		{suspend, 8, 3, "COMPLETED 1, ERROR 2, SUSPENDED 8", "SuspendProcess", 4},
+		{resume, 8, 3, "COMPLETED 1, ERROR 2, RUNNING 8", "ResumeProcess", 4},
+		{cancel, 10, 1, "CANCELLED 10, COMPLETED 1", "CancelProcess", 10},
+		{remove, 11, 0, "", "RemoveProcess", 11},
+	} {
+		t.Run(tt.verb.String(), func(t *testing.T) {
+			t.Parallel()
+			n := start(t, storagetest.DSN(t))
+			n.have(t, "", ids("runs", 4)...)
+			n.have(t, "", ids("held", 4)...)
+			n.have(t, "fail", ids("broken", 2)...)
+			n.have(t, "complete", "done")
+			for _, id := range ids("held", 4) {
+				if _, err := n.SuspendProcess(t.Context(), key(id), "", process.Actor{Name: "lee"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := n.Engine.Start(t.Context(), engine.StartParams{Key: key("a-job"), Kind: "job", Accepted: true}); err != nil {
+				t.Fatal(err)
+			}
+			b := n.begun(t, request(tt.verb, `process_id = "*"`))
+			if b.GetExpected() != 11 || b.GetExpectedMore() || b.GetVerb() != tt.verb || b.GetActor() != "kim" || b.GetReason() != "a test" || b.GetRate() != 10_000 {
+				t.Errorf("started: %v", b)
+			}
+			b = n.ended(t, b)
+			if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED || b.GetDone() != tt.done || b.GetSkipped() != tt.skipped || b.GetFailed() != 0 {
+				t.Errorf("ended: %v", b)
+			}
+			eventually(t, "the processes are "+tt.want, func() bool { return n.statuses(t) == tt.want })
+			noted := n.count(t, `SELECT count(*) FROM audit WHERE method = $1 AND actor = 'kim' AND source = '10.0.0.7:4711'
+				AND details->>'via' = $2`, tt.method, "~bulk/"+b.GetBulkId())
+			if noted != tt.noted {
+				t.Errorf("%d orders are noted, want %d", noted, tt.noted)
+			}
+			if got := n.count(t, `SELECT count(*) FROM audit WHERE method = 'StartBulk' AND actor = 'kim' AND details->>'filter' = 'process_id = "*"'
+				AND details->>'reason' = 'a test'`); got != 1 {
+				t.Errorf("the bulk is noted %d times", got)
+			}
+			if got := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'a-job' AND status IN ('INIT', 'RUNNING')"); got != 1 {
+				t.Error("a process of another kind was touched")
+			}
+		})
+	}
+}
+
+// A filter that names processes of the engine finds none of them.
+func TestOwnProcessesAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	first := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
+	for _, filter := range []string{`process_id = "~bulk/*"`, `process_id = "~bulk/` + first.GetBulkId() + `"`, "kind = bulk", "kind != x"} {
+		b := n.ended(t, n.begun(t, request(remove, filter)))
+		if b.GetMatched() != 0 || b.GetExpected() != 0 {
+			t.Errorf("%s: %v", filter, b)
+		}
+	}
+	n.get(t, first.GetBulkId())
+}
+
+// A dry run counts, and tells the oldest, and how many would refuse the verb; it stores nothing.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "fail", ids("broken", 3)...)
+	for _, id := range ids("runs", 25) {
+		n.have(t, "", id)
+	}
+	before := n.count(t, "SELECT count(*) FROM processes")
+	r := request(repair, `process_id = "runs-*" OR process_id = "broken-*"`)
+	r.DryRun = true
+	b := n.begun(t, r)
+	if !b.GetDryRun() || b.GetBulkId() != "" || b.GetMatched() != 28 || b.GetSkipped() != 25 || b.GetExpectedMore() || b.GetDone() != 0 {
+		t.Errorf("%v", b)
+	}
+	if got := b.GetSampleProcessIds(); len(got) != 20 || !slices.Equal(got[3:], ids("runs", 17)) {
+		t.Errorf("samples: %q", got)
+	}
+	if n.count(t, "SELECT count(*) FROM processes") != before || n.count(t, "SELECT count(*) FROM audit") != 0 {
+		t.Error("something was stored")
+	}
+}
+
+// Counting has an end, and says that there is more.
+func TestCountIsBounded(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn)
+	n.have(t, "", ids("p", 1001)...)
+	r := request(suspend, "status = RUNNING")
+	r.DryRun = true
+	if b := n.begun(t, r); b.GetMatched() != 1001 || b.GetExpectedMore() {
+		t.Errorf("%v", b)
+	}
+	n.Hurry()
+	if b := n.begun(t, r); b.GetMatched() != 1000 || !b.GetExpectedMore() {
+		t.Errorf("%v", b)
+	}
+	r.DryRun = false
+	if b := n.ended(t, n.begun(t, r)); b.GetExpected() != 1000 || !b.GetExpectedMore() || b.GetDone() != 1001 {
+		t.Errorf("%v", b)
+	}
+}
+
+// What is wrong with a request is told by the name of its field, and nothing is stored.
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for field, requests := range map[string][]*progressorv1.StartBulkRequest{
+		"filter": {
+			request(cancel, ""), request(cancel, "  "), request(cancel, "status ="), request(cancel, "status = GONE"), request(cancel, "taste = sweet"),
+			request(cancel, "status = ERROR OR"), request(cancel, "a\x00b"),
+		},
+		"verb": {request(0, "status = ERROR"), request(99, "status = ERROR")},
+		"rate": {rated(-1), rated(math.NaN()), rated(math.Inf(1)), rated(0.0001), rated(10_001)},
+	} {
+		for _, r := range requests {
+			for _, r.DryRun = range []bool{false, true} {
+				_, err := n.Bulks.Start(t.Context(), r, kim)
+				if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != field {
+					t.Errorf("%v: %v", r, err)
+				}
+			}
+		}
+	}
+	r := request(cancel, "status = ERROR")
+	r.Namespace = "nobodys"
+	if _, err := n.Bulks.Start(t.Context(), r, kim); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Errorf("%v", err)
+	}
+	if got := n.count(t, "SELECT count(*) FROM processes"); got != 0 {
+		t.Errorf("%d processes are there", got)
+	}
+}
+
+func rated(rate float64) *progressorv1.StartBulkRequest {
+	r := request(cancel, "status = ERROR")
+	r.Rate = rate
+	return r
+}
+
+// The same request with the same key is the same bulk, also when the key has been forgotten; another request is refused.
+func TestStartedTwice(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 5)...)
+	r := request(suspend, "status = RUNNING")
+	r.IdempotencyKey = "k"
+	first := n.ended(t, n.begun(t, r))
+	other := proto.CloneOf(r)
+	other.Filter = "status = ERROR"
+	for _, when := range []string{"soon", "later"} {
+		b, err := n.Bulks.Start(t.Context(), r, process.Actor{Name: "kim", Source: "10.0.0.7:4712"})
+		if err != nil || b.GetBulkId() != first.GetBulkId() || b.GetDone() != 5 {
+			t.Errorf("%s: %v, %v", when, b, err)
+		}
+		if b, err := n.Bulks.Start(t.Context(), other, kim); !errors.Is(err, process.ErrIdempotencyMismatch) {
+			t.Errorf("another request %s: %v, %v", when, b, err)
+		}
+		if _, err := n.db.Exec(t.Context(), "DELETE FROM requests"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'StartBulk'"); got != 1 {
+		t.Errorf("noted %d times", got)
+	}
+}
+
+// Bulks are listed from all namespaces, in pages, the newest first in each.
+func TestList(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "a")
+	n.put(t, "empty")
+	n.put(t, "z")
+	var want []string
+	for _, namespace := range []string{"a", "ns", "z"} {
+		var of []string
+		for range 3 {
+			r := request(suspend, "status = RUNNING")
+			r.Namespace = namespace
+			of = append([]string{namespace + " " + n.begun(t, r).GetBulkId()}, of...)
+		}
+		want = append(want, of...)
+	}
+	for _, size := range []int32{0, 1, 2, 3, 4} {
+		var got []string
+		for token, pages := "", 0; pages == 0 || token != ""; pages++ {
+			page, next, err := n.List(t.Context(), "", size, token)
+			if err != nil || pages > 30 {
+				t.Fatalf("page %d: %v", pages, err)
+			}
+			for _, b := range page {
+				got = append(got, b.GetNamespace()+" "+b.GetBulkId())
+			}
+			token = next
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("pages of %d: got %q, want %q", size, got, want)
+		}
+	}
+	page, next, err := n.List(t.Context(), "ns", 2, "")
+	if err != nil || len(page) != 2 || next == "" {
+		t.Fatalf("%v, %q, %v", page, next, err)
+	}
+	for _, token := range []string{"x", "a:", "z" + next[2:], "ns:x"} {
+		_, _, err := n.List(t.Context(), "ns", 2, token)
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "page_token" {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+}
+
+// What is no bulk is not found as one.
+func TestNoBulk(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	if _, err := n.Engine.Start(t.Context(), engine.StartParams{Key: key("~bulk/odd"), Accepted: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"odd", "nobody"} {
+		if b, err := n.Get(t.Context(), "ns", id); !errors.Is(err, process.ErrProcessNotFound) {
+			t.Errorf("get %s: %v, %v", id, b, err)
+		}
+		if b, err := n.Cancel(t.Context(), "ns", id, kim); !errors.Is(err, process.ErrProcessNotFound) {
+			t.Errorf("cancel %s: %v, %v", id, b, err)
+		}
+	}
+}
+
+// A process whose verb meets a fault is tried again, a few times, and then told by an event. So many are kept, the others counted.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), func(b *bulks) { b.Impatient(); b.KeepFailures(2) })
+	n.have(t, "", ids("p", 20)...)
+	held, err := n.db.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(context.Background()) }()
+	if _, err := held.Exec(t.Context(), "SELECT FROM processes WHERE process_id IN ('p-00003', 'p-00011', 'p-00017') FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	b := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
+	if b.GetMatched() != 20 || b.GetDone() != 17 || b.GetFailed() != 3 || len(b.GetFailures()) != 2 {
+		t.Fatalf("%v", b)
+	}
+	for _, f := range b.GetFailures() {
+		if !slices.Contains([]string{"p-00003", "p-00011", "p-00017"}, f.GetProcessId()) || !strings.Contains(f.GetError(), "not available") {
+			t.Errorf("%v", f)
+		}
+	}
+	limit := int32(1)
+	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), &progressorv1.HistoryRange{Limit: &limit}, 0)
+	if err != nil || len(p.GetHistory()) != 1 || p.GetLastEventId() != 2 || !strings.Contains(string(p.GetHistory()[0].GetPayload()), `"process_id":"p-000`) {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// A fault that passes leaves no trace.
+func TestFaultThatPasses(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 5)...)
+	held, err := n.db.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Exec(t.Context(), "SELECT FROM processes WHERE process_id = 'p-00002' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	b := n.begun(t, request(suspend, "status = RUNNING"))
+	eventually(t, "the others are done", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
+	if err := held.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b = n.ended(t, b); b.GetDone() != 5 || b.GetFailed() != 0 || len(b.GetFailures()) != 0 {
+		t.Errorf("%v", b)
+	}
+}
+
+// Ten thousand processes, whatever pages they make, are met once each.
+func TestTenThousand(t *testing.T) {
+	t.Parallel()
+	const many = 10_000
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", many)...)
+	b := n.begun(t, request(suspend, "status = RUNNING"))
+	b = n.ended(t, b)
+	if b.GetDone() != many || b.GetMatched() != many || b.GetExpected() != many || n.statuses(t) != fmt.Sprintf("SUSPENDED %d", many) {
+		t.Errorf("%v; %s", b, n.statuses(t))
+	}
+	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != many {
+		t.Errorf("%d orders are noted", got)
+	}
+}

@@ -1,0 +1,55 @@
+package bulk
+
+import (
+	"context"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
+)
+
+// counted is how many processes match, and which are the first.
+type counted struct {
+	matched int64
+	refused int64 // of them, those whose status does not allow the verb
+	more    bool  // the time was over before all were counted
+	samples []string
+}
+
+// samples is how many process ids a dry run tells.
+const samples = 20
+
+// count walks over what matches, for so long.
+func (b *Bulks) count(ctx context.Context, namespace string, filter search.Filter, v progressorv1.BulkVerb, limit time.Duration) (counted, error) {
+	var c counted
+	var at search.Cursor
+	began := time.Now()
+	for c.more = true; c.more; {
+		found, next, more, err := b.engine.WalkProcesses(ctx, namespace, filter, at, search.MaxPageSize)
+		if err != nil {
+			return c, err
+		}
+		c.matched += int64(len(found))
+		for _, s := range found {
+			if len(c.samples) < samples {
+				c.samples = append(c.samples, s.ProcessID)
+			}
+			if !verbs[v].allows(s.Status) {
+				c.refused++
+			}
+		}
+		at, c.more = next, more
+		if time.Since(began) > limit {
+			break
+		}
+	}
+	return c, nil
+}
+
+// dryRun is what a bulk would be.
+func (c counted) dryRun(namespace string, o *order) *progressorv1.Bulk {
+	return &progressorv1.Bulk{
+		Namespace: namespace, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate, Reason: o.Reason, Actor: o.Actor, DryRun: true,
+		Matched: c.matched, Skipped: c.refused, Expected: c.matched, ExpectedMore: c.more, SampleProcessIds: c.samples,
+	}
+}

@@ -1,0 +1,206 @@
+package bulk_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+const patience = time.Minute
+
+// eventually waits until cond holds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !cond() {
+		select {
+		case <-look.C:
+		case <-end.C:
+			if cond() {
+				return
+			}
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// kim is who gives orders here.
+var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
+
+// node is an engine of a test that runs bulks.
+type node struct {
+	*engine.Engine
+	*bulk.Bulks
+	store *storage.Store
+	db    *pgxpool.Pool
+	stop  func()
+}
+
+// start runs an engine with the namespace "ns", whose processor echoes, fails for the args "fail" and completes for "complete".
+func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
+	t.Helper()
+	ctx := context.Background()
+	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(ctx, engine.Config{
+		Store: store, Builtins: map[string]processor.Processor{"p": processor.Func(obey)}, Logger: slog.New(slog.DiscardHandler),
+		DrainTimeout: 5 * time.Second, ZombieAfter: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{Engine: e, Bulks: bulk.New(e), store: store, db: storagetest.Connect(t, dsn)}
+	for _, f := range change {
+		f(n.Bulks)
+	}
+	e.Add(n.Kind())
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- e.Run(running) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		store.Close()
+	})
+	t.Cleanup(n.stop)
+	n.put(t, "ns")
+	return n
+}
+
+func (n *node) put(t testing.TB, name string) {
+	t.Helper()
+	_, err := n.PutNamespace(context.Background(), &progressorv1.Namespace{Namespace: name, Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	switch string(r.GetArgs()) {
+	case "fail":
+		return nil, processor.Fail("broken", "as told")
+	case "complete":
+		return processor.Result().Complete().Done()
+	}
+	return processor.Result().Done()
+}
+
+func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }
+
+// have starts processes, side by side.
+func (n *node) have(t testing.TB, args string, ids ...string) {
+	t.Helper()
+	var group sync.WaitGroup
+	places := make(chan struct{}, 100)
+	for _, id := range ids {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			_, err := n.Engine.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte(args), Timeout: patience})
+			if err != nil && args != "fail" {
+				t.Errorf("start %s: %v", id, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// ids are prefix-00001, …
+func ids(prefix string, n int) []string {
+	list := make([]string, n)
+	for k := range list {
+		list[k] = fmt.Sprintf("%s-%05d", prefix, k+1)
+	}
+	return list
+}
+
+// request is an order to do a verb to what matches.
+func request(verb progressorv1.BulkVerb, filter string) *progressorv1.StartBulkRequest {
+	return &progressorv1.StartBulkRequest{Namespace: "ns", Verb: verb, Filter: filter, Rate: 10_000, Reason: "a test"}
+}
+
+func (n *node) begun(t testing.TB, r *progressorv1.StartBulkRequest) *progressorv1.Bulk {
+	t.Helper()
+	b, err := n.Bulks.Start(context.Background(), r, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (n *node) get(t testing.TB, id string) *progressorv1.Bulk {
+	t.Helper()
+	b, err := n.Get(context.Background(), "ns", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// ended waits for the end of a bulk.
+func (n *node) ended(t testing.TB, b *progressorv1.Bulk) *progressorv1.Bulk {
+	t.Helper()
+	eventually(t, "the bulk is at its end", func() bool {
+		b = n.get(t, b.GetBulkId())
+		return b.GetFinishedTime() != nil
+	})
+	if b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED && b.GetMatched() != b.GetDone()+b.GetFailed()+b.GetSkipped() {
+		t.Errorf("the numbers do not add up: %v", b)
+	}
+	return b
+}
+
+// count is the one number that a query gives.
+func (n *node) count(t testing.TB, sql string, args ...any) int {
+	t.Helper()
+	var k int
+	if err := n.db.QueryRow(context.Background(), sql, args...).Scan(&k); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// statuses counts the plain processes by status.
+func (n *node) statuses(t testing.TB) string {
+	t.Helper()
+	rows, err := n.db.Query(context.Background(), `SELECT status || ' ' || count(*) FROM processes
+		WHERE kind = '' AND removed_time IS NULL GROUP BY status ORDER BY status::text`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,171 @@
+package bulk
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
+)
+
+// order is what was asked for: the metadata of the bulk's process.
+type order struct {
+	Verb         progressorv1.BulkVerb `json:"-"`
+	VerbName     string                `json:"verb"`
+	Filter       string                `json:"filter"`
+	Rate         float64               `json:"rate"` // never 0
+	Reason       string                `json:"reason,omitempty"`
+	Actor        string                `json:"actor,omitempty"`
+	Source       string                `json:"source,omitempty"`
+	Expected     int64                 `json:"expected"`
+	ExpectedMore bool                  `json:"expected_more,omitempty"`
+}
+
+// The rates that a bulk can have, in processes a second.
+const (
+	DefaultRate = 100
+	minRate     = 0.001
+	maxRate     = 10_000
+)
+
+// check completes an order, and gives its filter, or says by its field what is wrong.
+func (o *order) check() (search.Filter, error) {
+	if _, ok := verbs[o.Verb]; !ok {
+		return search.Filter{}, &process.InvalidError{Field: "verb", Message: "want one of SIMPLE_REPAIR, SUSPEND, RESUME, CANCEL and REMOVE"}
+	}
+	o.VerbName = o.verbName()
+	if o.Rate == 0 {
+		o.Rate = DefaultRate
+	}
+	if !(o.Rate >= minRate && o.Rate <= maxRate) {
+		return search.Filter{}, &process.InvalidError{Field: "rate", Message: fmt.Sprintf("must be 0 (which is %d), or from %g to %d processes a second", DefaultRate, minRate, maxRate)}
+	}
+	filter, err := search.Parse(o.Filter)
+	if err == nil && filter.String() == "" {
+		err = &process.InvalidError{Field: "filter", Message: `must not be empty: say process_id = "*" if all processes of the namespace are meant`}
+	}
+	return filter, err
+}
+
+// args tell this request from another one.
+func (o *order) args() []byte {
+	text, _ := json.Marshal([]any{o.VerbName, o.Filter, o.Rate, o.Reason}) // texts and a finite number
+	return text
+}
+
+func (o *order) verbName() string {
+	return strings.ToLower(strings.TrimPrefix(o.Verb.String(), "BULK_VERB_"))
+}
+
+// orderOf reads the order of a bulk's process.
+func orderOf(p *progressorv1.Process) (order, error) {
+	var o order
+	text, err := p.GetMetadata().MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	o.Verb = progressorv1.BulkVerb(progressorv1.BulkVerb_value["BULK_VERB_"+strings.ToUpper(o.VerbName)])
+	if _, known := verbs[o.Verb]; err == nil && !known {
+		err = fmt.Errorf("there is no verb %q", o.VerbName)
+	}
+	if err != nil {
+		return o, fmt.Errorf("the order of %s cannot be read: %w", p.GetProcessId(), err)
+	}
+	return o, nil
+}
+
+// plain holds for the processes that a bulk may touch: those of users. The verbs of ProcessService are refused for the engine's own, too.
+var plain = parsed(`kind = "" AND NOT process_id = "~*"`)
+
+func parsed(text string) search.Filter {
+	f, err := search.Parse(text)
+	if err != nil {
+		panic(err) // a fault of this file
+	}
+	return f
+}
+
+// matching is the whole filter of a bulk: what comes after it began is not its business, and it comes to its end however many come.
+func (o *order) matching(began time.Time) (search.Filter, error) {
+	f, err := search.Parse(o.Filter)
+	if err != nil {
+		return f, err
+	}
+	return f.And(plain).And(parsed(`created_time <= "` + began.UTC().Format(time.RFC3339Nano) + `"`)), nil
+}
+
+// progress is how far a bulk has come: the state of its process.
+type progress struct {
+	Cursor  search.Cursor `json:"cursor"`
+	Matched int64         `json:"matched"`
+	Done    int64         `json:"done"`
+	Skipped int64         `json:"skipped"`
+	Failed  int64         `json:"failed"`
+	Again   []again       `json:"again,omitempty"` // to be tried once more
+}
+
+// again is a process whose verb met a fault that may pass.
+type again struct {
+	ProcessID string `json:"process_id"`
+	Tries     int    `json:"tries"`
+}
+
+func progressOf(p *progressorv1.Process) (progress, error) {
+	var now progress
+	if len(p.GetAuxState()) == 0 {
+		return now, nil // its first task has not run
+	}
+	if err := json.Unmarshal(p.GetAuxState(), &now); err != nil {
+		return now, fmt.Errorf("the state of %s cannot be read: %w", p.GetProcessId(), err)
+	}
+	return now, nil
+}
+
+// failure is an event of a bulk.
+type failure struct {
+	ProcessID string `json:"process_id"`
+	Error     string `json:"error"`
+}
+
+// message is a bulk as clients see it. Its process comes with its events backwards, or with none.
+func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
+	if p.GetKind() != kind {
+		return nil, fmt.Errorf("%s is no bulk: %w", p.GetProcessId(), process.ErrProcessNotFound)
+	}
+	o, err := orderOf(p)
+	if err != nil {
+		return nil, err
+	}
+	now, err := progressOf(p)
+	if err != nil {
+		return nil, err
+	}
+	m := &progressorv1.Bulk{
+		Namespace: p.GetNamespace(), BulkId: strings.TrimPrefix(p.GetProcessId(), prefix), Filter: o.Filter, Verb: o.Verb, Rate: o.Rate,
+		Matched: now.Matched, Done: now.Done, Failed: now.Failed, Skipped: now.Skipped, Status: p.GetStatus(), Detail: p.GetDetail(),
+		CreatedTime: p.GetCreatedTime(), Reason: o.Reason, Expected: o.Expected, ExpectedMore: o.ExpectedMore,
+		Position: now.Cursor.ProcessID, Actor: o.Actor, FinishedTime: finished(p),
+	}
+	for _, e := range p.GetHistory() {
+		var f failure
+		if err := json.Unmarshal(e.GetPayload(), &f); err != nil {
+			return nil, fmt.Errorf("event %d of %s cannot be read: %w", e.GetEventId(), p.GetProcessId(), err)
+		}
+		m.Failures = append(m.Failures, &progressorv1.BulkFailure{ProcessId: f.ProcessID, Error: f.Error})
+	}
+	return m, nil
+}
+
+func finished(p *progressorv1.Process) *timestamppb.Timestamp {
+	switch p.GetStatus() {
+	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED, progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
+		return p.GetStatusChangedTime()
+	default:
+		return nil
+	}
+}

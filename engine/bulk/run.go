@@ -1,0 +1,211 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// limits bound what a bulk does at a time.
+type limits struct {
+	page       int           // processes of a page
+	pageTime   time.Duration // after which a page begins with no more of them: a cancel waits for its end
+	side       int           // processes at a time
+	pause      time.Duration // before processes are tried again that met a fault
+	tries      int           // of one process
+	events     int64         // failures that are kept, so that a request for all events is not refused
+	expectTime time.Duration // for which Start counts
+	dryRunTime time.Duration // for which a dry run counts
+}
+
+// Sixteen side by side share their commits, and are a small part of what one flush takes.
+var usual = limits{
+	page: 500, pageTime: time.Second, side: 16, pause: time.Second, tries: 10, events: 5_000,
+	expectTime: time.Second, dryRunTime: 5 * time.Second,
+}
+
+// maxErrorBytes bounds the text of a failure: with 5,000 of them a history stays below 8 MiB.
+const maxErrorBytes = 500
+
+// process runs a task of a bulk.
+func (b *Bulks) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	switch r.GetType() {
+	case progressorv1.TaskType_TASK_TYPE_INIT:
+		return processor.Result().SetTimerAfter(0).Done()
+	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+		return b.page(ctx, r)
+	case progressorv1.TaskType_TASK_TYPE_CANCEL:
+		return processor.Result().Done() // nothing is under way: a page runs to its end
+	default:
+		return nil, processor.Fail(processor.ReasonNotHandled, "a bulk takes no %s", r.GetType()).NonRetryable()
+	}
+}
+
+// page does the next processes.
+func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	p := r.GetProcess()
+	o, err := orderOf(p)
+	if err != nil {
+		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
+	}
+	now, err := progressOf(p)
+	if err != nil {
+		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
+	}
+	filter, err := o.matching(p.GetCreatedTime().AsTime())
+	if err != nil {
+		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
+	}
+	w := &work{
+		bulks: b, order: &o, progress: now, namespace: p.GetNamespace(), told: p.GetLastEventId(), began: time.Now(), result: processor.Result(),
+		by: process.Actor{Name: o.Actor, Source: o.Source, Via: p.GetProcessId()},
+	}
+	w.over = w.began.Add(min(b.limits.pageTime, time.Until(r.GetDeadline().AsTime())/3))
+	finished, err := w.run(ctx, filter)
+	switch {
+	case errors.Is(err, process.ErrDraining):
+		w.stopped = true // another node goes on
+	case err != nil:
+		return nil, err
+	}
+	w.result.JSONAuxState(&w.progress)
+	if finished {
+		return w.result.Complete().Done()
+	}
+	return w.result.SetTimerAfter(w.wait()).Done()
+}
+
+// work is one page.
+type work struct {
+	bulks     *Bulks
+	order     *order
+	progress  progress
+	namespace string
+	by        process.Actor
+	told      int64 // failures that are events
+	result    *processor.ResultBuilder
+	began     time.Time
+	over      time.Time // when no more processes are begun with
+	acted     int       // processes that the verb was done to
+	stopped   bool      // the node drains
+}
+
+// run does the verb to the processes that are to be tried again, then to the next ones. finished: there are none any more.
+func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, err error) {
+	waiting := w.progress.Again
+	room := w.size() - len(waiting)
+	w.progress.Again = nil
+	did := w.all(ctx, waiting)
+	w.progress.Again = append(w.progress.Again, waiting[did:]...)
+	if room <= 0 || w.ends() {
+		return false, nil
+	}
+	found, next, more, err := w.bulks.engine.WalkProcesses(ctx, w.namespace, filter, w.progress.Cursor, room)
+	if err != nil {
+		return false, w.keep(err)
+	}
+	fresh := make([]again, len(found))
+	for n, s := range found {
+		fresh[n] = again{ProcessID: s.ProcessID}
+	}
+	did = w.all(ctx, fresh)
+	w.progress.Matched += int64(did)
+	if did < len(fresh) {
+		w.progress.Cursor = found[did-1].Cursor
+		return false, nil
+	}
+	w.progress.Cursor = next
+	return !more && len(w.progress.Again) == 0, nil
+}
+
+// keep hides an error of the walk where something of the page is to be stored: the next page meets it first.
+func (w *work) keep(err error) error {
+	if w.acted > 0 && !errors.Is(err, process.ErrDraining) {
+		return nil
+	}
+	return err
+}
+
+// size is how many processes the rate allows in a second, or in the time of a page.
+func (w *work) size() int {
+	return min(w.bulks.limits.page, max(int(math.Ceil(w.order.Rate*w.bulks.limits.pageTime.Seconds())), 1))
+}
+
+func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
+
+// all does the verb to a list, some side by side, until the page is over, and tells to how many: to some at least, where there are any.
+func (w *work) all(ctx context.Context, list []again) (did int) {
+	for did < len(list) && (did == 0 || !w.ends()) {
+		side := list[did:min(did+w.bulks.limits.side, len(list))]
+		errs := make([]error, len(side))
+		var group sync.WaitGroup
+		for n, a := range side {
+			group.Go(func() {
+				key := process.Key{Namespace: w.namespace, ProcessID: a.ProcessID}
+				errs[n] = verbs[w.order.Verb].do(ctx, w.bulks.engine, key, w.order.Reason, w.by)
+			})
+		}
+		group.Wait()
+		for n, a := range side {
+			w.account(a, errs[n])
+		}
+		did += len(side)
+	}
+	return did
+}
+
+// account notes what became of one process.
+func (w *work) account(a again, err error) {
+	var status *process.WrongStatusError
+	w.acted++
+	switch {
+	case err == nil:
+		w.progress.Done++
+	case errors.Is(err, process.ErrProcessNotFound), errors.As(err, &status):
+		w.progress.Skipped++
+	case errors.Is(err, process.ErrDraining):
+		w.stopped = true
+		w.progress.Again = append(w.progress.Again, a)
+	case passes(err) && a.Tries+1 < w.bulks.limits.tries:
+		a.Tries++
+		w.progress.Again = append(w.progress.Again, a)
+	default:
+		w.progress.Failed++
+		w.tell(a.ProcessID, err)
+	}
+}
+
+// passes tells whether a fault may be over when the process is tried again.
+func passes(err error) bool {
+	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// tell makes an event of a failure, if there are not too many.
+func (w *work) tell(id string, err error) {
+	if w.told >= w.bulks.limits.events {
+		return
+	}
+	w.told++
+	text := err.Error()
+	w.result.JSONEvent(failure{ProcessID: id, Error: wire.Plain(text[:min(len(text), maxErrorBytes)])})
+}
+
+// wait is the time until the next page: what the rate asks for beyond what this one took.
+func (w *work) wait() time.Duration {
+	if w.stopped {
+		return 0
+	}
+	wait := time.Duration(float64(w.acted)/w.order.Rate*float64(time.Second)) - time.Since(w.began)
+	if len(w.progress.Again) > 0 {
+		wait = max(wait, w.bulks.limits.pause)
+	}
+	return max(wait, 0)
+}

@@ -1,0 +1,213 @@
+package bulk_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+type bulks = bulk.Bulks
+
+// paged is a bulk whose pages hold so many processes, one a second.
+func paged(verb progressorv1.BulkVerb, filter string, size float64) *progressorv1.StartBulkRequest {
+	r := request(verb, filter)
+	r.Rate = size
+	return r
+}
+
+// begins waits until a bulk has done its first page.
+func (n *node) begins(t testing.TB, b *progressorv1.Bulk) {
+	t.Helper()
+	eventually(t, "the first page is done", func() bool { return n.get(t, b.GetBulkId()).GetMatched() > 0 })
+}
+
+// A bulk does no more processes a second than its rate allows: its pages are a second apart.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 6)...)
+	b := n.ended(t, n.begun(t, paged(suspend, "status = RUNNING", 2)))
+	if b.GetDone() != 6 {
+		t.Errorf("%v", b)
+	}
+	if pages := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'"); pages < 3 {
+		t.Errorf("%d pages", pages)
+	}
+	took := n.count(t, "SELECT (extract(epoch FROM max(running_time) - min(running_time)) * 1000)::int FROM tasks WHERE task_type = 'TIMEOUT'")
+	if took < 1990 {
+		t.Errorf("the third page began %d ms after the first, at 2 processes a second", took)
+	}
+}
+
+// Cancelled in the middle a bulk ends with the page that it is at.
+func TestCancelInTheMiddle(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 60)...)
+	b := n.begun(t, paged(suspend, "status = RUNNING", 5))
+	n.begins(t, b)
+	if c, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), process.Actor{Name: "lee"}); err != nil || c.GetBulkId() != b.GetBulkId() {
+		t.Fatalf("%v, %v", c, err)
+	}
+	b = n.ended(t, b)
+	if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED || b.GetDone() >= 60 || b.GetDone() < 5 {
+		t.Errorf("%v", b)
+	}
+	if got := n.count(t, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); got != int(b.GetDone()) {
+		t.Errorf("%d processes are suspended, and %d are told", got, b.GetDone())
+	}
+	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CancelProcess' AND actor = 'lee' AND subject = $1", "~bulk/"+b.GetBulkId()); got != 1 {
+		t.Errorf("the cancel is noted %d times", got)
+	}
+	if _, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), kim); err == nil {
+		t.Error("it can be cancelled at its end")
+	}
+}
+
+// A bulk goes on where the one node that ran it dies or stops, from the page that was not stored.
+func TestAnotherNodeGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"killed", "stopped"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			dsn := storagetest.DSN(t)
+			a := start(t, dsn)
+			a.have(t, "", ids("p", 600)...)
+			b := a.begun(t, paged(suspend, "status = RUNNING", 100))
+			a.begins(t, b)
+			if how == "killed" {
+				a.store.Close() // nothing is given back, and its row stays
+			}
+			other := start(t, dsn)
+			if how == "stopped" {
+				a.stop()
+			}
+			done := other.get(t, b.GetBulkId()).GetDone()
+			b = other.ended(t, b)
+			if done == 600 {
+				t.Error("the first node did everything")
+			}
+			if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED || b.GetFailed() != 0 || other.statuses(t) != "SUSPENDED 600" {
+				t.Errorf("%v; %s", b, other.statuses(t))
+			}
+			if got := other.count(t, "SELECT count(DISTINCT subject) FROM audit WHERE method = 'SuspendProcess'"); got != 600 {
+				t.Errorf("%d orders are noted", got)
+			}
+		})
+	}
+}
+
+// A page that was done and not stored is done again, which changes nothing: no process twice, no order noted twice.
+func TestPageTwice(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 10)...)
+	r := request(suspend, `process_id = "p-*"`)
+	b := n.ended(t, n.begun(t, r))
+	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), &progressorv1.HistoryRange{Limit: new(int32)}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p.AuxState = nil // as it was before its first page
+		if !n.turn(t, p) {
+			t.Error("the page is not the last")
+		}
+	}
+	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != 10 || n.statuses(t) != "SUSPENDED 10" {
+		t.Errorf("%d orders are noted; %s", got, n.statuses(t))
+	}
+}
+
+// Processes that change, come or go between two pages: each is judged as it is when the bulk comes to it, and none that came later. The
+// namespace is paused, and the test itself runs the pages.
+func TestChangesWhileItWalks(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	all := ids("p", 40)
+	for _, id := range all { // one after the other: their order is that of the pages
+		n.have(t, "", id)
+	}
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	b := n.begun(t, paged(suspend, "status = RUNNING OR status = INIT", 10))
+	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.turn(t, p) || n.statuses(t) != "RUNNING 30, SUSPENDED 10" {
+		t.Fatalf("after a page: %s", n.statuses(t))
+	}
+	lee := process.Actor{Name: "lee"}
+	for _, k := range []int{10, 19, 20, 29} { // at both sides of the ends of pages
+		if _, err := n.SuspendProcess(t.Context(), key(all[k]), "", lee); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, k := range []int{5, 18, 21, 39} {
+		if err := n.RemoveProcess(t.Context(), key(all[k]), lee); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.ResumeProcess(t.Context(), key(all[3]), lee); err != nil { // behind the walk
+		t.Fatal(err)
+	}
+	for _, id := range append(ids("new", 15), all[21]) {
+		if _, err := n.Engine.Start(t.Context(), engine.StartParams{Key: key(id), Accepted: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pages := 1; !n.turn(t, p); pages++ {
+		if pages > 5 {
+			t.Fatal("it does not come to its end")
+		}
+	}
+	if got := n.statuses(t); got != "INIT 16, RUNNING 1, SUSPENDED 35" {
+		t.Errorf("at the end: %s", got)
+	}
+	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess' AND actor = 'kim'"); got != 33 {
+		t.Errorf("%d were suspended by the bulk", got)
+	}
+}
+
+// turn runs a page of a bulk and keeps what it leaves in p; true: it was the last.
+func (n *node) turn(t testing.TB, p *progressorv1.Process) (last bool) {
+	t.Helper()
+	resp, err := n.Page(context.Background(), &progressorv1.ProcessRequest{
+		Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p, Deadline: timestamppb.New(time.Now().Add(time.Minute)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.AuxState = resp.GetResult().GetAuxState()
+	return resp.GetResult().GetComplete() != nil
+}
+
+// A bulk does nothing while its namespace is paused.
+func TestPausedNamespace(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 4)...)
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	b := n.begun(t, request(suspend, "status = RUNNING"))
+	if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_INIT || b.GetExpected() != 4 || b.GetMatched() != 0 {
+		t.Errorf("%v", b)
+	}
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", false); err != nil {
+		t.Fatal(err)
+	}
+	if b = n.ended(t, b); b.GetDone() != 4 {
+		t.Errorf("%v", b)
+	}
+}

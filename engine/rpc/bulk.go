@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/engine/bulk"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// bulks serves BulkService.
+type bulks struct {
+	progressorv1connect.UnimplementedBulkServiceHandler
+	bulks *bulk.Bulks
+}
+
+// StartBulk begins to do a verb to all processes that match a filter, or counts them.
+func (s *bulks) StartBulk(ctx context.Context, r *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
+	b, err := s.bulks.Start(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.StartBulkResponse{Bulk: b}, nil
+}
+
+// GetBulk tells how far a bulk has come, with its newest failures.
+func (s *bulks) GetBulk(ctx context.Context, r *progressorv1.GetBulkRequest) (*progressorv1.GetBulkResponse, error) {
+	b, err := s.bulks.Get(ctx, r.GetNamespace(), r.GetBulkId())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.GetBulkResponse{Bulk: b}, nil
+}
+
+// ListBulks reads a page of the bulks of a namespace, or of all.
+func (s *bulks) ListBulks(ctx context.Context, r *progressorv1.ListBulksRequest) (*progressorv1.ListBulksResponse, error) {
+	list, next, err := s.bulks.List(ctx, r.GetNamespace(), r.GetPageSize(), r.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListBulksResponse{Bulks: list, NextPageToken: next}, nil
+}
+
+// CancelBulk asks a bulk to end.
+func (s *bulks) CancelBulk(ctx context.Context, r *progressorv1.CancelBulkRequest) (*progressorv1.CancelBulkResponse, error) {
+	b, err := s.bulks.Cancel(ctx, r.GetNamespace(), r.GetBulkId(), actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CancelBulkResponse{Bulk: b}, nil
+}

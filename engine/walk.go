@@ -1,0 +1,19 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/storage/search"
+)
+
+// WalkProcesses finds the next processes of a namespace that match, the oldest first: see search.Walk.
+func (e *Engine) WalkProcesses(ctx context.Context, namespace string, filter search.Filter, from search.Cursor, limit int) ([]search.Step, search.Cursor, bool, error) {
+	if err := e.admit(); err != nil {
+		return nil, from, false, err
+	}
+	defer e.leave()
+	if _, err := e.namespace(ctx, namespace); err != nil {
+		return nil, from, false, err
+	}
+	return search.Walk(ctx, e.store, namespace, filter, from, limit)
+}

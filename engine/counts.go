@@ -14,10 +14,8 @@ func (e *Engine) CountProcesses(ctx context.Context, namespace string) (map[stri
 		return nil, err
 	}
 	defer e.leave()
-	if namespace != "" {
-		if _, err := e.namespace(ctx, namespace); err != nil {
-			return nil, err
-		}
+	if _, err := e.namesOf(ctx, namespace); err != nil {
+		return nil, err
 	}
 	counted, err := e.store.CountProcesses(ctx, namespace)
 	if err != nil {

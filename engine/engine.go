@@ -69,8 +69,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 // Run takes and does tasks until ctx ends, or an operator asks the node to drain (it takes nothing new then, and waits for ctx). At
-// the end it drains: it takes nothing new, lets what runs come to its end, gives back what
-// has not after DrainTimeout, and returns nil.
+// the end it drains: it takes nothing new, lets what runs come to its end, gives back what has not after DrainTimeout, and returns nil.
 func (e *Engine) Run(ctx context.Context) error {
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()

@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/search"
 )
 
 const (
@@ -57,18 +58,12 @@ func (g *errorGroup) add(b *storage.Broken) {
 	g.common = g.common[:n]
 }
 
-var filterText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`)
-
 // filter finds the processes of the group in a list.
 func (g *errorGroup) filter() string {
-	text := filterText.Replace(g.common)
-	switch {
-	case g.whole && text != "":
-		return `status = ERROR AND detail = "` + text + `"`
-	case text != "":
-		return `status = ERROR AND detail = "` + text + `*"`
+	if g.common == "" {
+		return "status = ERROR"
 	}
-	return "status = ERROR"
+	return "status = ERROR AND detail = " + search.Quote(g.common, !g.whole)
 }
 
 // groupErrors groups processes in ERROR, the newest of which comes first, by their fingerprints. The largest group comes first.
@@ -148,19 +143,4 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 	last := groups[pageSize-1]
 	next, err := json.Marshal(errorsToken{Count: last.GetCount(), Fingerprint: last.GetFingerprint()})
 	return groups, base64.RawURLEncoding.EncodeToString(next), err
-}
-
-// namesOf are the names of one namespace, which has to be there, or of all that this node knows.
-func (e *Engine) namesOf(ctx context.Context, namespace string) ([]string, error) {
-	if namespace != "" {
-		_, err := e.namespace(ctx, namespace)
-		return []string{namespace}, err
-	}
-	all := e.registry.all()
-	names := make([]string, 0, len(all))
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
 }

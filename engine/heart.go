@@ -54,7 +54,7 @@ func (h *heart) runOnce(ctx context.Context) {
 		return
 	}
 	e.log.Warn("heartbeat failed", "since", e.sinceBeat().Round(time.Millisecond), "error", err)
-	if e.sinceBeat() > e.cfg.ZombieAfter*2/3 {
+	if !e.inTouch() {
 		if n := e.attempts.cancelAll(errNoHeartbeat); n > 0 {
 			e.log.Warn("attempts given up: the database has not heard from this node", "attempts", n)
 		}

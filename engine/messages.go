@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -156,24 +154,18 @@ func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	defer cancel()
 	targets, err := e.store.SearchMessages(limit, messageAge, messageBatch)
 	if err != nil {
-		if ctx.Err() == nil {
-			e.metrics.scanErrors.WithLabelValues("messages").Inc()
-			e.log.Warn("scan failed", "what", "messages", "error", err)
-		}
+		e.scanFailed(ctx, "messages", err)
 		return false, err
 	}
-	var group errgroup.Group
+	var group sync.WaitGroup
 	var delivered atomic.Int64
 	for _, k := range targets {
 		if d.take(k) {
-			group.Go(func() error {
-				delivered.Add(int64(d.run(k)))
-				return nil
-			})
+			group.Go(func() { delivered.Add(int64(d.run(k))) })
 		}
 	}
-	err = group.Wait()
-	return delivered.Load() > 0, err
+	group.Wait()
+	return delivered.Load() > 0, nil
 }
 
 // finish waits for the deliveries of a node that stops; what they do not reach is another node's.

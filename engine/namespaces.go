@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +67,15 @@ func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error)
 	return e.registry.all()[name], nil
 }
 
+// namesOf are the names of one namespace, which has to be there, or of all that this node knows.
+func (e *Engine) namesOf(ctx context.Context, namespace string) ([]string, error) {
+	if namespace != "" {
+		_, err := e.namespace(ctx, namespace)
+		return []string{namespace}, err
+	}
+	return slices.Sorted(maps.Keys(e.registry.all())), nil
+}
+
 // reloadNamespaces reads what other nodes have put. What was read before this node put a namespace is older than that, and left
 // to the next pass.
 func (e *Engine) reloadNamespaces(ctx context.Context) error {
@@ -96,9 +107,7 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	old := e.registry.all()
 	changed := false
 	next := make(map[string]*namespace, len(old)+len(rows))
-	for name, ns := range old {
-		next[name] = ns
-	}
+	maps.Copy(next, old)
 	for _, row := range rows {
 		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && bytes.Equal(ns.config, row.Config) {
 			continue

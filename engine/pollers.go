@@ -104,6 +104,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	e.metrics.callsScanned(began)
 	if err != nil {
 		e.scanFailed(ctx, "calls", err)
+		e.doubtClaims()
 	}
 	got := rooms.start(claims)
 	for n, room := range rooms.rooms {
@@ -179,7 +180,6 @@ func (e *Engine) scanFailed(ctx context.Context, what string, err error) {
 		e.metrics.scanErrors.WithLabelValues(what).Inc()
 		e.log.Warn("scan failed", "what", what, "error", err)
 	}
-	e.doubtClaims()
 }
 
 // timerPoller claims tasks whose time has come. It keeps the time of the next one in memory: of timers that this node has set it
@@ -276,6 +276,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	e.metrics.timersScanned(began)
 	if err != nil {
 		e.scanFailed(ctx, "timers", err)
+		e.doubtClaims()
 		p.failures++
 		p.alarm(min(pauseAfter(p.failures), e.cfg.ScanInterval))
 	} else {

@@ -82,7 +82,7 @@ func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
 	w.byTask[ref.TaskID] = append(w.byTask[ref.TaskID], wt)
 	w.order = append(w.order, wt)
 	if len(w.order) == 1 {
-		w.signal()
+		signal(w.kick)
 	}
 	return wt
 }
@@ -124,14 +124,7 @@ func (w *waiters) recheck(key process.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stale[key] = struct{}{}
-	w.signal()
-}
-
-func (w *waiters) signal() {
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
+	signal(w.kick)
 }
 
 // count is how many clients wait.

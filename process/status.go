@@ -49,11 +49,6 @@ func (t TaskType) RetriedOnFailure() bool {
 	return t == TaskTimeout || t == TaskNotify || t == TaskRemove || t == TaskCancel
 }
 
-// Rejectable tells whether a processor may answer a task of this type with a rejection.
-func (t TaskType) Rejectable() bool {
-	return t == TaskInit || t == TaskCall || t == TaskRepair || t == TaskNotify
-}
-
 // TaskStatus is the status of a task. Its values are the labels of the SQL type task_status.
 type TaskStatus string
 

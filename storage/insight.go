@@ -26,8 +26,7 @@ type Explained struct {
 // not beat.
 func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter time.Duration) (Explained, error) {
 	var e Explained
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) (err error) {
+	err := s.Read(ctx, "explain "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		e = Explained{}
 		if e.Process, err = s.q.GetProcess(ctx, tx, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID}); err != nil {
 			return err
@@ -38,7 +37,7 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 		return s.readTasks(ctx, tx, key, zombieAfter, &e.State)
 	})
 	if err != nil {
-		return e, noRow(mapped("explain "+key.String(), err), process.ErrProcessNotFound)
+		return e, noRow(err, process.ErrProcessNotFound)
 	}
 	p := &e.Process
 	e.State.Process = explain.Process{Key: key, Status: p.Status, CreatedTime: p.CreatedTime, StatusChanged: p.StatusChangedTime}

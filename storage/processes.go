@@ -28,8 +28,7 @@ type View struct {
 // read with the attempts: whoever looks at a process does not hold up those who run it.
 func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRange) (View, error) {
 	var v View
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) (err error) {
+	err := s.Read(ctx, "view process "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		v = View{}
 		v.Process, err = s.q.GetProcess(ctx, tx, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 		if err != nil {
@@ -49,10 +48,10 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 		v.Timers, err = s.q.GetTimers(ctx, tx, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 		return err
 	})
-	return v, noRow(mapped("view process "+key.String(), err), process.ErrProcessNotFound)
+	return v, noRow(err, process.ErrProcessNotFound)
 }
 
-// Read runs a transaction that only reads, on a connection that no attempt waits for. op names it in errors.
+// Read runs a transaction that only reads, all of one moment, on a connection that no attempt waits for. op names it in errors.
 func (s *Store) Read(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return mapped(op, pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) error { return read(ctx, tx) }))

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -29,15 +30,8 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 	if c.Metadata, err = JSON(r.GetMetadata()); err != nil {
 		return err
 	}
-	for _, e := range r.GetEvents() {
-		event := storage.NewEvent{Payload: e.GetPayload()}
-		if event.Metadata, err = JSON(e.GetMetadata()); err != nil {
-			return err
-		}
-		if e.GetTimestamp() != nil {
-			event.Timestamp = e.GetTimestamp().AsTime()
-		}
-		c.Events = append(c.Events, event)
+	if c.Events, err = newEvents(r.GetEvents()); err != nil {
+		return err
 	}
 	switch action := r.GetAction().(type) {
 	case *progressorv1.Result_SetTimer:
@@ -56,6 +50,26 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 	c.UnsetNames = r.GetUnsetNamedTimers()
 	c.Messages, err = messages(c.Key, r.GetCommands())
 	return err
+}
+
+func newEvents[E interface {
+	GetPayload() []byte
+	GetMetadata() *structpb.Struct
+	GetTimestamp() *timestamppb.Timestamp
+}](events []E) ([]storage.NewEvent, error) {
+	var list []storage.NewEvent
+	for _, e := range events {
+		event := storage.NewEvent{Payload: e.GetPayload()}
+		var err error
+		if event.Metadata, err = JSON(e.GetMetadata()); err != nil {
+			return nil, err
+		}
+		if e.GetTimestamp() != nil {
+			event.Timestamp = e.GetTimestamp().AsTime()
+		}
+		list = append(list, event)
+	}
+	return list, nil
 }
 
 func timer(t *progressorv1.SetTimer) storage.SetTimer {
@@ -166,15 +180,8 @@ func Import(r *progressorv1.PutProcessRequest) (storage.Import, error) {
 	if in.Metadata, err = JSON(r.GetMetadata()); err != nil {
 		return in, err
 	}
-	for _, e := range r.GetHistory() {
-		event := storage.NewEvent{Payload: e.GetPayload()}
-		if event.Metadata, err = JSON(e.GetMetadata()); err != nil {
-			return in, err
-		}
-		if e.GetTimestamp() != nil {
-			event.Timestamp = e.GetTimestamp().AsTime()
-		}
-		in.Events = append(in.Events, event)
+	if in.Events, err = newEvents(r.GetHistory()); err != nil {
+		return in, err
 	}
 	for _, t := range r.GetTimers() {
 		at := time.Unix(0, 0)

@@ -28,14 +28,13 @@ func (getCmd) Help() string {
 
 func (c *getCmd) Run(a *app) error {
 	req := &progressorv1.GetProcessRequest{Namespace: c.NS, ProcessId: c.ID, Range: c.historyRange()}
-	ctx, cancel := a.request()
-	defer cancel()
+	bounded := a.request
 	if c.AwaitInit > 0 {
-		cancel()
-		ctx, cancel = a.interruptible()
-		defer cancel()
+		bounded = a.interruptible
 		req.AwaitInit = durationpb.New(c.AwaitInit)
 	}
+	ctx, cancel := bounded()
+	defer cancel()
 	resp, err := c.client().Process.GetProcess(ctx, req)
 	if err != nil {
 		return err

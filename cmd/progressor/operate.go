@@ -91,3 +91,29 @@ func (c *resumeCmd) Run(a *app) error {
 	}
 	return printProcess(a, resp.GetProcess())
 }
+
+type removeCmd struct {
+	processArgs
+	clientFlags
+}
+
+func (removeCmd) Help() string {
+	return `Remove deletes a process with all its tasks and events, in any status. It cannot be undone: a copy by
+get -o json can be put again.
+
+    progressor get demo order-1 -o json > order-1.json
+    progressor remove demo order-1`
+}
+
+func (c *removeCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Process.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: c.NS, ProcessId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printFields(a.Stdout, field{"process", oneLine(c.NS + "/" + c.ID)}, field{"status", "removed"})
+}

@@ -130,29 +130,3 @@ func putRequestFrom(text []byte) (*progressorv1.PutProcessRequest, error) {
 	}
 	return req, nil
 }
-
-type removeCmd struct {
-	processArgs
-	clientFlags
-}
-
-func (removeCmd) Help() string {
-	return `Remove deletes a process with all its tasks and events, in any status. It cannot be undone: a copy by
-get -o json can be put again.
-
-    progressor get demo order-1 -o json > order-1.json
-    progressor remove demo order-1`
-}
-
-func (c *removeCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Process.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: c.NS, ProcessId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printFields(a.Stdout, field{"process", oneLine(c.NS + "/" + c.ID)}, field{"status", "removed"})
-}

@@ -114,7 +114,7 @@ func (c *comparison) print(b *strings.Builder) {
 		if plainKey(key) {
 			b.WriteString(key)
 		} else {
-			printText(b, key, false)
+			b.WriteString(Quote(key, false))
 		}
 	}
 	if c.operator == has {
@@ -124,11 +124,11 @@ func (c *comparison) print(b *strings.Builder) {
 	}
 	switch v := c.value; v.kind {
 	case isText, isPrefix:
-		printText(b, v.text, v.kind == isPrefix)
+		b.WriteString(Quote(v.text, v.kind == isPrefix))
 	case isStatus:
 		b.WriteString(string(v.status))
 	case isTime:
-		printText(b, v.time.Format(time.RFC3339Nano), false)
+		b.WriteString(Quote(v.time.Format(time.RFC3339Nano), false))
 	case isInteger:
 		b.WriteString(strconv.FormatInt(v.number, 10))
 	case isNumber:
@@ -142,13 +142,12 @@ func (c *comparison) print(b *strings.Builder) {
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`)
 
-func printText(b *strings.Builder, text string, prefix bool) {
-	b.WriteByte('"')
-	_, _ = escape.WriteString(b, text) // a Builder takes all
+// Quote writes a text as a filter takes it. prefix: with a * behind it, for all that begins so.
+func Quote(text string, prefix bool) string {
 	if prefix {
-		b.WriteByte('*')
+		return `"` + escape.Replace(text) + `*"`
 	}
-	b.WriteByte('"')
+	return `"` + escape.Replace(text) + `"`
 }
 
 // json is the value as it stands in metadata.

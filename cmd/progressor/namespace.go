@@ -38,7 +38,7 @@ type namespacePutCmd struct {
 	ZombiePolicy string            `placeholder:"retry|error" help:"What becomes of a task whose node died. Default: retry."`
 	MaxAttempts  *int32            `placeholder:"N" help:"Attempts of a timer or notification that fails. Default: 3."`
 	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
-	Retention    *time.Duration    `placeholder:"DURATION" help:"How long processes at their end are kept. Default: for ever. Stored; this release removes nothing by itself."`
+	Retention    *time.Duration    `placeholder:"DURATION" help:"How long processes at their end are kept before they are removed. Default: for ever."`
 }
 
 func (namespacePutCmd) Help() string {

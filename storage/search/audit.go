@@ -62,12 +62,7 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		s := auditStatement(q.Namespace, filter, before, window, size)
-		found, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
-		if err != nil {
-			return err
-		}
-		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[auditRow])
+		rows, err = query[auditRow](ctx, tx, auditStatement(q.Namespace, filter, before, window, size))
 		return err
 	})
 	if err != nil {

@@ -177,7 +177,7 @@ func (l *list) goesOn() bool { return l.more && len(l.found) < l.size && l.bytes
 func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
 	room := l.size - len(l.found)
 	began := time.Now()
-	rows, err := query(ctx, tx, scanStatement(l.columns(), l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
+	rows, err := query[row](ctx, tx, scanStatement(l.columns(), l.query, l.order, l.last, window, room, l.reach.bytes-l.bytes))
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (l *list) take(rows []row, window, room int) {
 
 // fromIndex makes the page of the rows that an index gives, if these are few enough.
 func (l *list) fromIndex(ctx context.Context, tx pgx.Tx, s *statement, start position) (done bool, err error) {
-	rows, err := query(ctx, tx, s)
+	rows, err := query[row](ctx, tx, s)
 	if err != nil {
 		return false, err
 	}
@@ -232,10 +232,10 @@ func (o *order) position(r *row) position {
 }
 
 // query runs a statement with a plan made for its values: the same text with others may want another index.
-func query(ctx context.Context, tx pgx.Tx, s *statement) ([]row, error) {
+func query[Row any](ctx context.Context, tx pgx.Tx, s *statement) ([]Row, error) {
 	rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[row])
+	return pgx.CollectRows(rows, pgx.RowToStructByNameLax[Row])
 }

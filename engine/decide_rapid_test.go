@@ -167,49 +167,49 @@ func drawnValue() *rapid.Generator[*structpb.Value] {
 func TestDecideIsTotalAndPure(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		end := drawnEnd.Draw(t, "end")
-		before := proto.CloneOf(end.response)
-		first, second := decide(end), decide(end)
-		if !proto.Equal(before, end.response) && !hasNaN(end.response) {
-			t.Fatal("the processor's answer was changed")
-		}
-		if !sameCompletion(first.completion, second.completion) {
-			t.Fatalf("two decisions about one attempt:\n%+v\n%+v", first.completion, second.completion)
-		}
-		c := first.completion
-		switch c.Outcome {
-		case storage.Finished, storage.Completed:
-			if c.TaskType == process.TaskCancel {
-				t.Fatalf("a CANCEL task has the outcome %q", c.Outcome)
-			}
-		case storage.Cancelled:
-			if c.TaskType != process.TaskCancel || c.Timer != nil || c.UnsetTimers || len(c.NamedTimers)+len(c.UnsetNames) > 0 {
-				t.Fatalf("a %s is cancelled with %+v", c.TaskType, c)
-			}
-		case storage.Failed, storage.Retry, storage.Rejected, storage.Removed:
-		default:
-			t.Fatalf("outcome %q", c.Outcome)
-		}
-		if c.LastEventID != end.claim.LastEventID || c.FencingToken != end.claim.FencingToken || c.TaskID != end.claim.TaskID {
-			t.Fatalf("events would follow %d, under token %d", c.LastEventID, c.FencingToken)
-		}
-		checkFailure(t, end, first)
-		for _, text := range [][]byte{c.Failure, c.Rejection, c.Metadata} {
-			if len(text) > 0 && (!json.Valid(text) || strings.Contains(string(text), `\u0000`)) {
-				t.Fatalf("not for a column of PostgreSQL: %s", text)
-			}
-		}
-		// What is stored can be read again.
-		if _, err := wire.Failure(c.Failure); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := wire.Rejection(c.Rejection); err != nil {
-			t.Fatal(err)
-		}
+		checkDecision(t, drawnEnd.Draw(t, "end"))
 	})
 }
 
-func checkFailure(t *rapid.T, end attemptEnd, d decision) {
+func checkDecision(t tester, end attemptEnd) {
+	before := proto.CloneOf(end.response)
+	first, second := decide(end), decide(end)
+	if !proto.Equal(before, end.response) && !hasNaN(end.response) {
+		t.Fatal("the processor's answer was changed")
+	}
+	if !sameCompletion(first.completion, second.completion) {
+		t.Fatalf("two decisions about one attempt:\n%+v\n%+v", first.completion, second.completion)
+	}
+	c := first.completion
+	switch c.Outcome {
+	case storage.Finished, storage.Completed:
+		if c.TaskType == process.TaskCancel {
+			t.Fatalf("a CANCEL task has the outcome %q", c.Outcome)
+		}
+	case storage.Cancelled:
+		if c.TaskType != process.TaskCancel || c.Timer != nil || c.UnsetTimers || len(c.NamedTimers)+len(c.UnsetNames) > 0 {
+			t.Fatalf("a %s is cancelled with %+v", c.TaskType, c)
+		}
+	case storage.Failed, storage.Retry, storage.Rejected, storage.Removed:
+	default:
+		t.Fatalf("outcome %q", c.Outcome)
+	}
+	if c.LastEventID != end.claim.LastEventID || c.FencingToken != end.claim.FencingToken || c.TaskID != end.claim.TaskID {
+		t.Fatalf("events would follow %d, under token %d", c.LastEventID, c.FencingToken)
+	}
+	checkFailure(t, end, first)
+	checkRefusal(t, end)
+	checkStorable(t, c)
+	// What is stored can be read again.
+	if _, err := wire.Failure(c.Failure); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wire.Rejection(c.Rejection); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkFailure(t tester, end attemptEnd, d decision) {
 	c := d.completion
 	if c.Outcome == storage.Retry {
 		if !end.claim.TaskType.RetriedOnFailure() {

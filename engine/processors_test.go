@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,6 +44,13 @@ func TestBadProcessors(t *testing.T) {
 		"no JSON": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{
 			Result: &progressorv1.Result{AuxState: []byte("x"), Metadata: unset},
 		}}), process.ReasonBadResponse},
+		"NUL in a timer's name": {answers(processor.Result().AuxState([]byte("x")).SetNamedTimerAfter("a\x00b", time.Hour)), process.ReasonBadResponse},
+		"NUL in an unset name":  {answers(processor.Result().AuxState([]byte("x")).UnsetNamedTimer("a\x00b")), process.ReasonBadResponse},
+		"deep":                  {answers(processor.Result().AuxState([]byte("x")).Metadata(deepObject(4000))), process.ReasonBadResponse},
+		"fails deep": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			details, err := structpb.NewValue(deepObject(4900))
+			return nil, &processor.FailureError{Failure: &progressorv1.Failure{Reason: fmt.Sprint(err), Details: details}}
+		}, process.ReasonBadResponse},
 		"too large": {answers(processor.Result().Response(make([]byte, 2<<20))), process.ReasonBadResponse},
 		"commands":  {answers(processor.Result().Notify("", "~q", nil)), process.ReasonBadResponse},
 		"lost": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -70,6 +78,15 @@ func TestBadProcessors(t *testing.T) {
 			n.started(t, "q")
 		})
 	}
+}
+
+// deepObject holds a list in a list in a list.
+func deepObject(depth int) map[string]any {
+	var v any = true
+	for range depth {
+		v = []any{v}
+	}
+	return map[string]any{"a": v}
 }
 
 func answersWith(r *progressorv1.ProcessResponse) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

@@ -9,6 +9,7 @@ const (
 	MaxIdempotencyKeyBytes = 256
 	MaxPayloadBytes        = 1 << 20 // args, an event's payload, aux_state, response and context, each
 	MaxMetadataBytes       = 64 << 10
+	MaxJSONDepth           = 100      // objects and lists, one in another
 	MaxMessageBytes        = 16 << 20 // one message, decoded
 	MaxResultEvents        = 1000
 	MaxResultBytes         = 8 << 20

@@ -28,6 +28,8 @@ func Check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error
 	case *progressorv1.ProcessResponse_Failure:
 		if size := proto.Size(outcome.Failure); size > process.MaxPayloadBytes {
 			err = tooLarge("failure", size, process.MaxPayloadBytes)
+		} else if details := outcome.Failure.GetDetails(); details != nil {
+			err = checkJSON("failure.details", details, 0)
 		}
 	default:
 		err = invalid("outcome", "the answer has neither a result nor a rejection nor a failure")
@@ -56,8 +58,8 @@ func checkResult(result *progressorv1.Result) *process.InvalidError {
 	if err := checkBytes("result.response", result.GetResponse()); err != nil {
 		return err
 	}
-	if size := proto.Size(result.GetMetadata()); size > process.MaxMetadataBytes {
-		return tooLarge("result.metadata", size, process.MaxMetadataBytes)
+	if err := checkMetadata("result.metadata", result.GetMetadata()); err != nil {
+		return err
 	}
 	if err := checkTimers(result); err != nil {
 		return err
@@ -69,8 +71,8 @@ func checkEvent(field string, event *progressorv1.NewEvent) *process.InvalidErro
 	if err := checkBytes(field+".payload", event.GetPayload()); err != nil {
 		return err
 	}
-	if size := proto.Size(event.GetMetadata()); size > process.MaxMetadataBytes {
-		return tooLarge(field+".metadata", size, process.MaxMetadataBytes)
+	if err := checkMetadata(field+".metadata", event.GetMetadata()); err != nil {
+		return err
 	}
 	return checkTime(field+".timestamp", event.GetTimestamp())
 }
@@ -96,6 +98,8 @@ func checkTimers(result *progressorv1.Result) *process.InvalidError {
 			return invalid(field+".name", "a named timer needs a name")
 		case len(name) > process.MaxProcessIDBytes:
 			return tooLarge(field+".name", len(name), process.MaxProcessIDBytes)
+		case !storable(name):
+			return invalid(field+".name", "it is not UTF-8, or has a NUL in it")
 		case seen[name]:
 			return invalid(field+".name", "timer %q is set twice", name)
 		default:
@@ -105,9 +109,17 @@ func checkTimers(result *progressorv1.Result) *process.InvalidError {
 			return err
 		}
 	}
+	if n := len(result.GetUnsetNamedTimers()); n > process.MaxTimers {
+		return invalid("result.unset_named_timers", "%d names, at most %d", n, process.MaxTimers)
+	}
 	for i, name := range result.GetUnsetNamedTimers() {
-		if name == "" || seen[name] {
-			return invalid(fmt.Sprintf("result.unset_named_timers[%d]", i), "timer %q is set by the same result, or has no name", name)
+		switch field := fmt.Sprintf("result.unset_named_timers[%d]", i); {
+		case name == "" || seen[name]:
+			return invalid(field, "timer %q is set by the same result, or has no name", name)
+		case len(name) > process.MaxProcessIDBytes:
+			return tooLarge(field, len(name), process.MaxProcessIDBytes)
+		case !storable(name):
+			return invalid(field, "it is not UTF-8, or has a NUL in it")
 		}
 	}
 	return nil

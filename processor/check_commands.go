@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -46,8 +44,8 @@ func checkStart(field string, c *progressorv1.StartCommand) *process.InvalidErro
 	if err := checkTarget(field, c.GetNamespace(), c.GetProcessId()); err != nil {
 		return err
 	}
-	if size := proto.Size(c.GetMetadata()); size > process.MaxMetadataBytes {
-		return tooLarge(field+".metadata", size, process.MaxMetadataBytes)
+	if err := checkMetadata(field+".metadata", c.GetMetadata()); err != nil {
+		return err
 	}
 	if err := checkTime(field+".start_time", c.GetStartTime()); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/process"
@@ -268,6 +269,15 @@ func TestCheck(t *testing.T) {
 	startCommand := func(c *progressorv1.StartCommand) *progressorv1.Command {
 		return &progressorv1.Command{Command: &progressorv1.Command_Start{Start: c}}
 	}
+	object := func(name string, v *structpb.Value) *structpb.Struct {
+		return &structpb.Struct{Fields: map[string]*structpb.Value{name: v}}
+	}
+	nested := func(depth int, v *structpb.Value) *structpb.Value {
+		for range depth {
+			v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}})
+		}
+		return v
+	}
 	notify := func(id string) *progressorv1.Command { return command(&progressorv1.NotifyCommand{ProcessId: id}) }
 	results := map[string]struct {
 		result *progressorv1.Result
@@ -288,6 +298,16 @@ func TestCheck(t *testing.T) {
 		"long duration":  {set(after(durationpb.New(process.MaxDuration + 1))), "result.set_timer.after"},
 		"no name":        {&progressorv1.Result{NamedTimers: []*progressorv1.SetTimer{named("")}}, "result.named_timers[0].name"},
 		"twice":          {&progressorv1.Result{NamedTimers: repeat(2, named("x"))}, "result.named_timers[1].name"},
+		"name's NUL":     {&progressorv1.Result{NamedTimers: repeat(1, named("a\x00b"))}, "result.named_timers[0].name"},
+		"name is broken": {&progressorv1.Result{NamedTimers: repeat(1, named("\xff"))}, "result.named_timers[0].name"},
+		"unset's NUL":    {&progressorv1.Result{UnsetNamedTimers: []string{"x", "a\x00b"}}, "result.unset_named_timers[1]"},
+		"long unset":     {&progressorv1.Result{UnsetNamedTimers: []string{strings.Repeat("x", 257)}}, "result.unset_named_timers[0]"},
+		"many unsets":    {&progressorv1.Result{UnsetNamedTimers: repeat(process.MaxTimers+1, "x")}, "result.unset_named_timers"},
+		"metadata":       {&progressorv1.Result{Metadata: object("a", structpb.NewStringValue(string(big)))}, "result.metadata"},
+		"no number":      {&progressorv1.Result{Metadata: object("a", structpb.NewNumberValue(math.NaN()))}, "result.metadata.a"},
+		"no value":       {&progressorv1.Result{Events: repeat(1, &progressorv1.NewEvent{Metadata: object("a", nested(2, &structpb.Value{}))})}, "result.events[0].metadata.a[0][0]"},
+		"deep":           {&progressorv1.Result{Metadata: object("a", nested(101, structpb.NewNullValue()))}, "result.metadata.a" + strings.Repeat("[0]", 100)},
+		"not so deep":    {&progressorv1.Result{Metadata: object("a", nested(100, structpb.NewNullValue()))}, ""},
 		"set and unset":  {&progressorv1.Result{NamedTimers: repeat(1, named("x")), UnsetNamedTimers: []string{"x"}}, "result.unset_named_timers[0]"},
 		"commands":       {&progressorv1.Result{Commands: repeat(process.MaxCommands+1, notify("x"))}, "result.commands"},
 		"command":        {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{})}, "result.commands[0]"},
@@ -326,6 +346,10 @@ func TestCheck(t *testing.T) {
 	failure := &progressorv1.Failure{Message: string(big)}
 	if processor.Check(taskCall, &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
 		t.Error("a huge failure passes")
+	}
+	failure = &progressorv1.Failure{Details: nested(102, structpb.NewNullValue())}
+	if processor.Check(taskCall, &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
+		t.Error("a failure with deep details passes")
 	}
 }
 

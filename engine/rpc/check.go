@@ -23,7 +23,7 @@ const (
 
 // maxJSONDepth is how deep the objects and lists of a JSON value may be nested: what lies deeper would only fail later,
 // in the database, and take other requests of the same transaction with it.
-const maxJSONDepth = 100
+const maxJSONDepth = process.MaxJSONDepth
 
 // maxTimestamp is the first second of the year 10000.
 const maxTimestamp = 253402300800

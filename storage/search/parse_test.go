@@ -152,6 +152,7 @@ func FuzzPageToken(f *testing.F) {
 	f.Add(token(q, OrderCreated, orders[OrderCreated].begin()))
 	f.Add(token(q, OrderID, position{id: "p"}))
 	f.Add("AQ")
+	f.Add("\n" + token(q, OrderID, position{id: "p"}) + "\r")
 	f.Fuzz(func(t *testing.T, text string) {
 		for name := range orders {
 			p, err := positionOf(text, q, name)

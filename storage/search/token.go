@@ -38,7 +38,8 @@ func token(q Query, order string, p position) string {
 // positionOf reads a token. What no list of this query has given is refused.
 func positionOf(text string, q Query, order string) (position, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) < headBytes || raw[0] != tokenVersion {
+	// The decoder passes over the ends of lines.
+	if err != nil || len(raw) < headBytes || raw[0] != tokenVersion || strings.ContainsAny(text, "\r\n") {
 		return position{}, &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
 	}
 	if string(raw[1:1+signBytes]) != string(sign(q, order)) {

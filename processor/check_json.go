@@ -1,0 +1,54 @@
+package processor
+
+import (
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// checkMetadata looks at a JSON object: its size, and what checkJSON looks for.
+func checkMetadata(field string, metadata *structpb.Struct) *process.InvalidError {
+	if metadata == nil {
+		return nil
+	}
+	if size := proto.Size(metadata); size > process.MaxMetadataBytes {
+		return tooLarge(field, size, process.MaxMetadataBytes)
+	}
+	return checkJSON(field, structpb.NewStructValue(metadata), 0)
+}
+
+// checkJSON looks for what JSON cannot say, and for what is nested deeper than a client's value may be. Of several faults always the
+// same one is told: a failure is the same each time, and the members of an object have no order.
+func checkJSON(field string, v *structpb.Value, depth int) *process.InvalidError {
+	if holds := v.GetStructValue() != nil || v.GetListValue() != nil; holds && depth > process.MaxJSONDepth {
+		message := fmt.Sprintf("nested deeper than %d objects and lists", process.MaxJSONDepth)
+		return &process.InvalidError{Field: field, Message: message, TooLarge: true}
+	}
+	var first *process.InvalidError
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_NullValue, *structpb.Value_BoolValue, *structpb.Value_StringValue:
+	case *structpb.Value_NumberValue:
+		if math.IsNaN(kind.NumberValue) || math.IsInf(kind.NumberValue, 0) {
+			return invalid(field, "JSON has no %v", kind.NumberValue)
+		}
+	case *structpb.Value_StructValue:
+		for name, member := range kind.StructValue.GetFields() {
+			if err := checkJSON(field+"."+plain(name), member, depth+1); err != nil && (first == nil || err.Field < first.Field) {
+				first = err
+			}
+		}
+	case *structpb.Value_ListValue:
+		for i, element := range kind.ListValue.GetValues() {
+			if err := checkJSON(fmt.Sprintf("%s[%d]", field, i), element, depth+1); err != nil {
+				return err
+			}
+		}
+	default:
+		return invalid(field, "not a JSON value: it is none of null, number, string, bool, object and list")
+	}
+	return first
+}

@@ -6,6 +6,7 @@ const (
 	prepareInit  = "storage/internal/dbsqlc/prepare_init.sql.go"
 	searchTimers = "storage/internal/dbsqlc/search_timers.sql.go"
 	zombies      = "storage/internal/dbsqlc/collect_zombies.sql.go"
+	messages     = "storage/internal/dbsqlc/messages.sql.go"
 )
 
 var mutants = []mutant{
@@ -175,6 +176,21 @@ var mutants = []mutant{
 		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
 		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "AND s.waits_for <> 'constraint' AND", planted: "AND s.waits_for = 'place' AND",
 		packages: "./storage ./engine", run: "Suspend|Orders",
+	},
+	{
+		name: "late-result-speaks", breaks: "a result that is refused sends no message",
+		file: messages, old: "AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid", planted: "",
+		packages: "./storage", run: "Speak|Message|Child",
+	},
+	{
+		name: "message-kept", breaks: "what was held for a suspended process is delivered when it goes on",
+		file: messages, old: "AND m.process_id = x.process_id AND m.held", planted: "AND m.process_id = x.process_id AND false",
+		packages: "./storage", run: "Message|Command|Held|Child",
+	},
+	{
+		name: "message-overtakes", breaks: "messages of one process to another arrive in their order",
+		file: messages, old: "ORDER BY m.namespace, m.process_id, m.message_id) o),", planted: "ORDER BY m.namespace, m.process_id, m.message_id DESC) o),",
+		packages: "./storage ./engine", run: "Message|Command|Order",
 	},
 	{
 		name: "init-twice", breaks: "one process for one id",

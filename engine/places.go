@@ -9,6 +9,10 @@ import (
 // placeWait is how long a fresh request waits in memory for a place before it is refused.
 const placeWait = 100 * time.Millisecond
 
+// vainFor is how long it is remembered that a request has waited in vain. Overload lasts: a second of it forgotten lets a thousand more
+// wait for nothing.
+const vainFor = 10 * time.Second
+
 // places bounds how many tasks of a namespace run on this node at a time. Fresh requests wait first in, first out; a task that is
 // stored and waits for a place goes before all of them: while the pollers are owed a place, none is given to a fresh request.
 type places struct {
@@ -18,6 +22,10 @@ type places struct {
 	owed    bool // a place is the call poller's before any fresh request's: stored tasks wait, or may wait
 	missed  bool // the timer poller found less room than it could use
 	waiting []chan struct{}
+
+	vain           time.Time // when a request has last waited in vain
+	window         time.Time // when the count of handed began
+	handed, before int       // places that went to those who waited, in this window and in the one before
 
 	wakeCalls, wakeTimers func() // a place is free that is owed, or was missed
 }
@@ -39,7 +47,7 @@ func (p *places) take(ctx context.Context) bool {
 		return true
 	}
 	p.mu.Lock()
-	if len(p.waiting) >= p.max {
+	if len(p.waiting) >= p.room(time.Now()) {
 		p.mu.Unlock()
 		return false
 	}
@@ -60,16 +68,42 @@ func (p *places) take(ctx context.Context) bool {
 	for n, t := range p.waiting {
 		if t == turn {
 			p.waiting = append(p.waiting[:n], p.waiting[n+1:]...)
+			if ctx.Err() == nil {
+				p.vain = time.Now()
+			}
 			return false
 		}
 	}
 	return true // it was handed over at the same moment
 }
 
+// room is how many may wait at a time. Where a request has waited in vain, these are as many as get a place in half of that time: who
+// comes behind them would be refused too, and is told so at once. The caller holds the lock.
+func (p *places) room(now time.Time) int {
+	if now.Sub(p.vain) > vainFor {
+		return p.max
+	}
+	p.count(now, 0)
+	return min(p.max, max(p.handed, p.before, 2)/2)
+}
+
+// count notes that n places went to those who waited.
+func (p *places) count(now time.Time, n int) {
+	if since := now.Sub(p.window); since >= placeWait {
+		p.before = p.handed
+		if since >= 2*placeWait {
+			p.before = 0
+		}
+		p.handed, p.window = 0, now
+	}
+	p.handed += n
+}
+
 // hand gives free places to those who wait, if they may have them. The caller holds the lock.
 func (p *places) hand() {
 	for p.taken < p.max && len(p.waiting) > 0 && !p.owed {
 		p.taken++
+		p.count(time.Now(), 1)
 		close(p.waiting[0])
 		p.waiting = p.waiting[1:]
 	}

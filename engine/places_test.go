@@ -96,6 +96,47 @@ func TestPlacesRefuse(t *testing.T) {
 	})
 }
 
+// Where a request has waited in vain, no more wait than are served in time; the others are refused at once.
+func TestPlacesRefuseAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := newPlaces(20)
+		for range 20 {
+			p.tryTake()
+		}
+		// come has so many come at once, and tells how many of them wait.
+		come := func(n int) (waiting int) {
+			_, before := p.inUse()
+			for range n {
+				go p.take(context.Background())
+			}
+			synctest.Wait()
+			_, after := p.inUse()
+			return after - before
+		}
+		if n := come(20); n != 20 {
+			t.Errorf("%d of the first 20 wait", n)
+		}
+		for range 12 {
+			p.release()
+		}
+		synctest.Wait()
+		time.Sleep(placeWait) // eight wait in vain
+		if n := come(20); n != 6 {
+			t.Errorf("%d wait, where 12 were served in 100 ms", n)
+		}
+		time.Sleep(2 * placeWait)
+		if n := come(20); n != 1 {
+			t.Errorf("%d wait, where none was served", n)
+		}
+		time.Sleep(placeWait + vainFor + 1)
+		if n := come(20); n != 20 {
+			t.Errorf("%d of 20 wait long after the last one who did in vain", n)
+		}
+		time.Sleep(placeWait)
+	})
+}
+
 // A stored task goes before every fresh request.
 func TestPlacesOwed(t *testing.T) {
 	t.Parallel()

@@ -92,6 +92,28 @@ func TestWorkloadsWithProcessesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// At twice the peak the engine does what it can and refuses the rest; how much, and how quickly, only a real run says.
+func TestOverload(t *testing.T) {
+	report := runShort(t, "--workloads=overload")
+	if len(report.Rows) != 1 {
+		t.Fatalf("%d rows, want 1", len(report.Rows))
+	}
+	row := report.Rows[0]
+	if row.Operations == 0 || row.Ratio == nil || row.Clients != 20 || row.Checked["task_in_one_place"] == 0 {
+		t.Errorf("nothing was measured: %+v", row)
+	}
+	figures := map[string]float64{}
+	for _, f := range row.Figures {
+		figures[f.Name] = f.Value
+	}
+	if figures["peak"] == 0 || figures["offered"] == 0 || figures["done"] == 0 || figures["leases lost and results refused"] != 0 {
+		t.Errorf("figures %v", figures)
+	}
+	if _, told := figures["latency normal again after"]; !told {
+		t.Errorf("nothing about the time after it: %v", figures)
+	}
+}
+
 func TestBaseline(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	c := parse(t, append([]string{"--dsn", dsn}, short...)...)

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // variant is one case: a workload under one set of conditions.
@@ -59,6 +60,7 @@ var workloads = []workload{
 	{"idle", onceVariant, (*runner).idle},
 	{"memory", onceVariant, (*runner).memory},
 	{"search", onceVariant, (*runner).search},
+	{"overload", overloadVariants, (*runner).overload},
 }
 
 func workloadNames() []string {
@@ -150,6 +152,11 @@ func rpcVariants(c *Command, name string) []variant {
 
 func flatVariants(c *Command, name string) []variant {
 	return []variant{{name, c.FlatClients, false, historyNone, false}}
+}
+
+// overloadVariants is the largest number of clients: the peak is what they reach.
+func overloadVariants(c *Command, name string) []variant {
+	return []variant{{name, slices.Max(c.Clients), false, historyNone, false}}
 }
 
 func onceVariant(_ *Command, name string) []variant {

@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// flood is an open loop: operations begin at a rate, whatever has become of those before. It is what clients do to an engine that
+// cannot keep up: they do not wait for each other.
+type flood struct {
+	rate     float64 // operations a second
+	duration time.Duration
+	do       func(ctx context.Context, c *client) error
+}
+
+// flooded is what came of a flood. Operations that ended after it are acknowledged, but not done in its time.
+type flooded struct {
+	offered      int64
+	elapsed      time.Duration
+	done         histogram
+	refused      histogram
+	acknowledged int64
+}
+
+// floodTick is the time between two looks at how many operations are due.
+const floodTick = time.Millisecond
+
+// run offers operations and waits for the last of them. The first error that is not "overloaded" ends it.
+func (f flood) run(ctx context.Context) (*flooded, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &flooded{}
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	var free []*client // of operations that have ended: one is too large to be made for each
+	begin := time.Now()
+	end := begin.Add(f.duration)
+	one := func(c *client) {
+		began := time.Now()
+		err := f.do(ctx, c)
+		ended := time.Now()
+		mu.Lock()
+		defer mu.Unlock()
+		free = append(free, c)
+		switch {
+		case err == nil:
+			w.acknowledged++
+			if !ended.After(end) {
+				w.done.add(ended.Sub(began))
+			}
+		case errors.Is(err, process.ErrOverloaded):
+			w.refused.add(ended.Sub(began))
+		default:
+			cancel(err)
+		}
+	}
+	take := func() *client {
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(free); n > 0 {
+			c := free[n-1]
+			free = free[:n-1]
+			return c
+		}
+		return &client{number: int(w.offered), random: rand.New(rand.NewPCG(uint64(w.offered), 0x9E3779B97F4A7C15))}
+	}
+	ticker := time.NewTicker(floodTick)
+	defer ticker.Stop()
+	for now := begin; now.Before(end) && ctx.Err() == nil; now = <-ticker.C {
+		for due := int64(f.rate * now.Sub(begin).Seconds()); w.offered < due; w.offered++ {
+			c := take()
+			running.Go(func() { one(c) })
+		}
+	}
+	w.elapsed = time.Since(begin)
+	running.Wait()
+	return w, context.Cause(ctx)
+}

@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// calm is how long the latency after an overload is watched: a figure that is more says that it was not normal again.
+const calm = 30 * time.Second
+
+// overload measures calls at twice the rate that the engine can do: what it does of them, how quickly it refuses the rest, whether it
+// loses what it holds, and how soon it is as it was.
+func (r *runner) overload(ctx context.Context, v variant) error {
+	row := v.row(subjectEngine)
+	err := r.onEngine(ctx, v.history, processor.BenchNoop(), row, func(d *scratch, s *site) (acknowledged, error) {
+		o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
+		if err := o.fill(ctx, d, 0); err != nil {
+			return nil, err
+		}
+		if err := r.settle(ctx, d.analyze); err != nil {
+			return nil, err
+		}
+		calls, err := r.storm(ctx, o, row)
+		return acknowledged{process.TaskInit: int64(o.processes), process.TaskCall: calls}, err
+	})
+	r.report.Rows = append(r.report.Rows, row)
+	return err
+}
+
+// storm finds the peak, offers half of it, twice of it, and half of it again.
+func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int64, err error) {
+	duration := r.command.Duration
+	m := r.meterOf(o.site)
+	r.step("overload: the peak")
+	top, err := load{clients: o.variant.clients, warmup: r.command.Warmup, duration: duration, do: o.call}.run(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	peak := float64(top.latencies.n) / top.elapsed.Seconds()
+	row.figure("peak", peak, "1/s")
+	normal := flood{rate: peak / 2, duration: duration, do: o.call}
+	r.step("overload: half of the peak")
+	before, err := normal.run(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r.step("overload: twice the peak")
+	lostBefore, err := lost(o.site.registry)
+	if err != nil {
+		return 0, err
+	}
+	if err := m.begin(ctx); err != nil {
+		return 0, err
+	}
+	storm, err := flood{rate: 2 * peak, duration: duration, do: o.call}.run(ctx)
+	if err != nil {
+		return 0, err
+	}
+	ended := time.Now()
+	spent, err := m.end(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r.step("overload: after it")
+	again, after, err := r.calmDown(ctx, normal, before, ended)
+	if err != nil {
+		return 0, err
+	}
+	lostAfter, err := lost(o.site.registry)
+	if err != nil {
+		return 0, err
+	}
+	row.Refused = int64(storm.refused.n)
+	row.fill(int64(storm.done.n), storm.elapsed, &storm.done, spent)
+	row.Ratio, row.RatioTo = new(row.OpsPerSecond/peak), "the peak"
+	row.figure("offered", float64(storm.offered)/storm.elapsed.Seconds(), "1/s")
+	row.figure("done", 100*row.OpsPerSecond/peak, "% of the peak")
+	row.figure("refused, p50", millis(storm.refused.quantile(0.50)), "ms")
+	row.figure("refused, p99", millis(storm.refused.quantile(0.99)), "ms")
+	row.figure("leases lost and results refused", lostAfter-lostBefore, "")
+	row.figure("latency at half of the peak before, p99", millis(before.done.quantile(0.99)), "ms")
+	row.figure("latency normal again after", again.Seconds(), "s")
+	return top.acknowledged + before.acknowledged + storm.acknowledged + after, nil
+}
+
+// calmDown offers what is normal, second by second, until one is as it was before (nothing is refused, and the 99th percentile is at
+// most half more), or for as long as calm.
+func (r *runner) calmDown(ctx context.Context, normal flood, before *flooded, ended time.Time) (again time.Duration, calls int64, err error) {
+	limit := before.done.quantile(0.99) * 3 / 2
+	normal.duration = min(normal.duration, time.Second)
+	for {
+		again = time.Since(ended)
+		second, err := normal.run(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		calls += second.acknowledged
+		if second.refused.n == 0 && second.done.quantile(0.99) <= limit || again > calm {
+			return again, calls, nil
+		}
+	}
+}
+
+// lost counts what an engine loses that cannot keep its leases: tasks that were taken from it, results that came too late.
+func lost(registry *prometheus.Registry) (n float64, err error) {
+	families, err := registry.Gather()
+	for _, family := range families {
+		switch family.GetName() {
+		case "progressor_zombies_total", "progressor_stale_results_total":
+			for _, metric := range family.GetMetric() {
+				n += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return n, err
+}

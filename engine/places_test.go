@@ -106,6 +106,7 @@ func TestPlacesRefuseAtOnce(t *testing.T) {
 		}
 		// come has so many come at once, and tells how many of them wait.
 		come := func(n int) (waiting int) {
+			synctest.Wait() // those whose time is up at this very moment have gone
 			_, before := p.inUse()
 			for range n {
 				go p.take(context.Background())

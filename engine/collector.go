@@ -17,13 +17,16 @@ type collector struct {
 	passes int
 	// unknown are tokens of this node that the last pass saw and nobody ran: seen twice, they are adopted.
 	unknown map[int64]struct{}
+	// expiring: the last pass had no time for all processes whose retention is over. expiry is how long a pass has for them.
+	expiring bool
+	expiry   time.Duration
 
 	mu     sync.Mutex
 	saving map[int64]struct{} // tokens of zombies that are being saved: one may wait for a row that another session holds
 }
 
 func newCollector(e *Engine) *collector {
-	return &collector{engine: e, unknown: map[int64]struct{}{}, saving: map[int64]struct{}{}}
+	return &collector{engine: e, unknown: map[int64]struct{}{}, saving: map[int64]struct{}{}, expiry: purgeTime}
 }
 
 const (
@@ -72,7 +75,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	if c.passes%30 == 0 {
 		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forget(limit))
 	}
-	if c.passes%10 == 0 {
+	if c.passes%10 == 0 || c.expiring {
 		errs = append(errs, c.expire(limit))
 	}
 	return errors.Join(errs...)
@@ -170,6 +173,7 @@ func (c *collector) expire(ctx context.Context) error {
 		for name, n := range expired {
 			e.registry.all()[name].metrics.expired.Add(float64(n))
 		}
+	c.expiring = false
 		if _, err := e.store.PurgeRemoved(ctx); err != nil {
 			return err
 		}
@@ -180,7 +184,7 @@ func (c *collector) expire(ctx context.Context) error {
 
 // purge goes on with removals: what one transaction leaves of a long history, and what dead nodes have left.
 func (c *collector) purge(ctx context.Context) error {
-	for began := time.Now(); time.Since(began) < purgeTime; {
+	for began := time.Now(); time.Since(began) < c.expiry; {
 		if n, err := c.engine.store.PurgeRemoved(ctx); err != nil || n == 0 {
 			return err
 		}
@@ -189,6 +193,7 @@ func (c *collector) purge(ctx context.Context) error {
 	return nil
 }
 
+	c.expiring = true
 // adopt runs what stands in running for this node although nobody runs it, once it was seen so by two passes: a claim whose
 // answer is still on its way is not among them.
 func (c *collector) adopt(ctx context.Context, age time.Duration) error {

@@ -1,5 +1,7 @@
 package engine
 
+import "context"
+
 // Places tells how many places of a namespace are taken, and how many requests wait for one.
 func (e *Engine) Places(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].places.inUse()
@@ -19,3 +21,15 @@ func (e *Engine) Waiting() int { return e.waiters.count() }
 
 // Paused tells whether the node knows that a namespace is paused.
 func (e *Engine) Paused(namespace string) bool { return e.registry.all()[namespace].paused }
+
+// ExpireTwice has a collector look twice in a row, at first without time to remove anything.
+func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
+	c := newCollector(e)
+	c.passes, c.expiry = 9, 0
+	if err := c.runOnce(ctx); err != nil {
+		return err
+	}
+	between()
+	c.expiry = purgeTime
+	return c.runOnce(ctx)
+}

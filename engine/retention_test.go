@@ -36,3 +36,28 @@ func TestRetention(t *testing.T) {
 		t.Errorf("%v processes expired by the metric, want 1", got)
 	}
 }
+
+// A pass that had no time for all whose retention is over is followed by another one at once, not ten seconds later: a node removed
+// 160 a second at most, however many ended.
+func TestRetentionGoesOn(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{initTask: words, callTask: words})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", Retention: durationpb.New(time.Hour)})
+	n.started(t, "ends")
+	n.called(t, "ends", "complete")
+	if _, err := storagetest.Connect(t, dsn).Exec(t.Context(), "UPDATE processes SET attention_time = attention_time - interval '1 day', status_changed_time = status_changed_time - interval '1 day'"); err != nil {
+		t.Fatal(err)
+	}
+	err := n.ExpireTwice(t.Context(), func() {
+		if _, err := n.GetProcess(t.Context(), key("ends"), nil, 0); err != nil {
+			t.Errorf("after a pass without time: %v", err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.GetProcess(t.Context(), key("ends"), nil, 0); !errors.Is(err, process.ErrProcessNotFound) {
+		t.Errorf("after the next pass: %v", err)
+	}
+}

@@ -3,6 +3,8 @@ package main
 const (
 	saveResult   = "storage/internal/dbsqlc/save_result.sql.go"
 	prepareCall  = "storage/internal/dbsqlc/prepare_call.sql.go"
+	captureCall  = "storage/internal/dbsqlc/capture_call.sql.go"
+	saveFinished = "storage/internal/dbsqlc/save_finished.sql.go"
 	prepareInit  = "storage/internal/dbsqlc/prepare_init.sql.go"
 	searchTimers = "storage/internal/dbsqlc/search_timers.sql.go"
 	zombies      = "storage/internal/dbsqlc/collect_zombies.sql.go"
@@ -27,13 +29,28 @@ var mutants = []mutant{
 	},
 	{
 		name: "acts-unlocked", breaks: "nothing is done to a process that was not locked first",
-		file: prepareCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
+		file: captureCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
 		packages: "./storage", run: "InsertedBehind",
 	},
 	{
 		name: "lost-wake-up", breaks: "a result takes up the call that waits for its process",
 		file: saveResult, old: "AND s.waits_for IN ('process', 'place')", planted: "AND s.waits_for IN ('place')",
 		packages: "./storage", run: "Call|Order",
+	},
+	{
+		name: "quick-lost-wake-up", breaks: "the quick statement stores no result after which somebody waits",
+		file: saveFinished, old: "WHERE w.found IS NULL", planted: "WHERE true",
+		packages: "./storage", run: "Call|Order|Quick",
+	},
+	{
+		name: "quick-no-fence", breaks: "the quick statement, too, stores a result only under the token that holds the process",
+		file: saveFinished, old: "AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token", planted: "AND r.task_id = t.task_id",
+		packages: "./storage", run: "Token|Twin|Fence|Zombie",
+	},
+	{
+		name: "quick-call-jumps-the-queue", breaks: "the quick statement takes no place of a call that waits",
+		file: captureCall, old: "AND w.found IS NULL", planted: "",
+		packages: "./storage ./engine", run: "Order|Place|Stored|Quick",
 	},
 	{
 		name: "latest-call-first", breaks: "calls of one process run in the order in which they were stored",

@@ -159,13 +159,14 @@ func (c *collector) forget(ctx context.Context) error {
 // expire removes processes whose retention is over, in batches, for as long as the pass may last; the next pass goes on.
 func (c *collector) expire(ctx context.Context) error {
 	e := c.engine
+	c.expiring = false
 	retention := map[string]time.Duration{}
 	for name, ns := range e.registry.all() {
 		if ns.retention > 0 {
 			retention[name] = ns.retention
 		}
 	}
-	for began := time.Now(); time.Since(began) < purgeTime; {
+	for began := time.Now(); time.Since(began) < c.expiry; {
 		expired, err := e.store.Expire(ctx, retention)
 		if err != nil || len(expired) == 0 {
 			return err
@@ -173,18 +174,18 @@ func (c *collector) expire(ctx context.Context) error {
 		for name, n := range expired {
 			e.registry.all()[name].metrics.expired.Add(float64(n))
 		}
-	c.expiring = false
 		if _, err := e.store.PurgeRemoved(ctx); err != nil {
 			return err
 		}
 		e.removals.Store(true)
 	}
+	c.expiring = true
 	return nil
 }
 
 // purge goes on with removals: what one transaction leaves of a long history, and what dead nodes have left.
 func (c *collector) purge(ctx context.Context) error {
-	for began := time.Now(); time.Since(began) < c.expiry; {
+	for began := time.Now(); time.Since(began) < purgeTime; {
 		if n, err := c.engine.store.PurgeRemoved(ctx); err != nil || n == 0 {
 			return err
 		}
@@ -193,7 +194,6 @@ func (c *collector) purge(ctx context.Context) error {
 	return nil
 }
 
-	c.expiring = true
 // adopt runs what stands in running for this node although nobody runs it, once it was seen so by two passes: a claim whose
 // answer is still on its way is not among them.
 func (c *collector) adopt(ctx context.Context, age time.Duration) error {

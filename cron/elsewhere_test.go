@@ -151,6 +151,11 @@ func TestDaylightSaving(t *testing.T) {
 			t.Errorf("%s: %s:\ngot  %v\nwant %v", test.name, test.expression, got, test.want)
 		}
 	}
+	// The second of two hours with one name is found from within the first, also where the next such day is a year away.
+	rare := compile(t, Spec{Expressions: list("30 2/22 27 10 *"), Timezone: "Europe/Berlin"})
+	if next, _ := rare.Next(at("2024-10-27T02:40:00+02:00")); !next.Equal(at("2024-10-27T02:30:00+01:00")) {
+		t.Errorf("the second 02:30: got %s", next)
+	}
 	// @every counts seconds.
 	every := Spec{Expressions: list("@every 1h"), Timezone: "Europe/Berlin", Start: at("2024-03-31 00:30")}
 	want := list("Sun 2024-03-31 01:30:00 +01", "Sun 2024-03-31 03:30:00 +02", "Sun 2024-03-31 04:30:00 +02")

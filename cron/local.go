@@ -65,7 +65,7 @@ func weekdayOf(day int64) int { return int((day%7 + 7 + 4) % 7) }
 func (p *pattern) fill(m *month) {
 	m.days = 0
 	m.length = monthLength(m.year, m.number)
-	if p.fields.month&(1<<m.number) == 0 {
+	if p.month&(1<<m.number) == 0 {
 		return
 	}
 	first := weekdayOf(m.start)

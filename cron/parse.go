@@ -40,12 +40,6 @@ var descriptors = map[string]string{
 	"@DAILY": "0 0 * * *", "@MIDNIGHT": "0 0 * * *", "@HOURLY": "0 * * * *",
 }
 
-// The bounds of @every.
-const (
-	minEvery = time.Second
-	maxEvery = 100 * 365 * 24 * time.Hour
-)
-
 // word is a part of an expression between blanks.
 type word struct {
 	text string
@@ -119,7 +113,8 @@ func (p parser) parse(list []word) (Expression, error) {
 		fields[i] = strings.ToUpper(w.text)
 	}
 	e.text = prefix + strings.Join(fields, " ")
-	return e, p.fields(&e, list)
+	err := p.fields(&e, list)
+	return e, err
 }
 
 func (p parser) descriptor(e *Expression, list []word) error {
@@ -146,8 +141,8 @@ func (p parser) everyInterval(e *Expression, list []word) error {
 	switch {
 	case err != nil:
 		return p.fail("interval", list[1].at, "%q is not an interval such as 90s, 15m or 24h", list[1].text)
-	case every < minEvery || every > maxEvery:
-		return p.fail("interval", list[1].at, "%s is not 1s to %s", list[1].text, maxEvery)
+	case every < time.Second || every > MaxDuration:
+		return p.fail("interval", list[1].at, "%s is not 1s to %s", list[1].text, MaxDuration)
 	case every%time.Second != 0:
 		return p.fail("interval", list[1].at, "%s is not a whole number of seconds", list[1].text)
 	}
@@ -157,12 +152,12 @@ func (p parser) everyInterval(e *Expression, list []word) error {
 }
 
 func (p parser) fields(e *Expression, list []word) error {
-	switch n := len(list); {
-	case n == 5:
+	switch n := len(list); n {
+	case 5:
 		list = append([]word{{text: "0", at: 1}}, list...)
-	case n == 6:
+	case 6:
 		e.explicit = true
-	case n == 7:
+	case 7:
 		return p.fail("", list[6].at, "seven fields: there is no year; use start_time and end_time")
 	default:
 		return p.fail("", len(p.text)+1, "%d fields: write five (minute hour day month weekday), or six with seconds first", n)

@@ -179,11 +179,11 @@ func TestEveryTransition(t *testing.T) {
 			t.Fatal(err)
 		}
 		list := transitions(location)
-		if same := fmt.Sprint(len(list), list); len(list) == 0 || seen[same] {
+		same := fmt.Sprint(list)
+		if len(list) == 0 || seen[same] {
 			continue
-		} else {
-			seen[same] = true
 		}
+		seen[same] = true
 		for i, change := range list {
 			if testing.Short() && i < len(list)-2 {
 				continue
@@ -206,11 +206,11 @@ func compareAtTransition(t *testing.T, random *rand.Rand, name string, change ti
 	// An hour that the clock shows, or leaves out, around the change.
 	before := wallOf(change.Add(-time.Second), change.Location())
 	fixed.field[2] = value(before.Add(time.Duration(random.IntN(181)-60) * time.Minute).Hour())
-	real := fixed
-	real.field[1] = naiveField{{"*/20", func(_ naiveDay, v int) bool { return v%20 == 0 }}}
-	real.field[2] = naiveField{{"*/2", func(_ naiveDay, v int) bool { return v%2 == 0 }}}
+	stepped := fixed
+	stepped.field[1] = naiveField{{"*/20", func(_ naiveDay, v int) bool { return v%20 == 0 }}}
+	stepped.field[2] = naiveField{{"*/2", func(_ naiveDay, v int) bool { return v%2 == 0 }}}
 	found := 0
-	for _, n := range []naive{fixed, real} {
+	for _, n := range []naive{fixed, stepped} {
 		spec := Spec{Expressions: []string{n.text()}, Timezone: name,
 			Daylight: DaylightSaving{Gap: Gap(1 + random.IntN(2)), Overlap: Overlap(1 + random.IntN(3))}}
 		s, err := Compile(spec)

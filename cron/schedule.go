@@ -53,7 +53,7 @@ const (
 // The limits of a spec; the contract's.
 const (
 	MaxExpressions = 100
-	MaxJitter      = 100 * 365 * 24 * time.Hour
+	MaxDuration    = 100 * 365 * 24 * time.Hour
 )
 
 // SpecError says which field of a spec or a policy is wrong.
@@ -138,8 +138,8 @@ func (s *Schedule) check() error {
 		return wrong("spec.expressions", "%d, at most %d", n, MaxExpressions)
 	case len(spec.Exclude) > MaxExpressions:
 		return wrong("spec.exclude_expressions", "%d, at most %d", len(spec.Exclude), MaxExpressions)
-	case spec.Jitter < 0 || spec.Jitter > MaxJitter:
-		return wrong("spec.jitter", "%s is not 0s to %s", spec.Jitter, MaxJitter)
+	case spec.Jitter < 0 || spec.Jitter > MaxDuration:
+		return wrong("spec.jitter", "%s is not 0s to %s", spec.Jitter, MaxDuration)
 	case spec.MaxFires < 0:
 		return wrong("spec.max_fires", "%d is negative: 0 is no limit", spec.MaxFires)
 	case spec.Daylight.Gap < 0 || spec.Daylight.Gap > GapSkip:

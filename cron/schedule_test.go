@@ -2,6 +2,7 @@ package cron
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -186,9 +187,27 @@ func TestNextAndPrevAreStrict(t *testing.T) {
 	if last, ok := s.Next(at("9999-12-31 23:00")); ok {
 		t.Errorf("Next at the end of 9999: got %s, want none", last)
 	}
+	every := compile(t, Spec{Expressions: []string{"@every 90s"}, Start: at("2024-01-01 10:00")})
+	if first, ok := every.Prev(at("2024-01-01 10:00")); ok {
+		t.Errorf("Prev at the start of @every: got %s, want none", first)
+	}
 	if _, ok := s.Prev(at("1970-01-01")); ok {
 		t.Error("Prev at the start of 1970: want none")
 	}
+}
+
+// The segment of a zone that is kept is shared.
+func TestConcurrentUse(t *testing.T) {
+	s := compile(t, Spec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin"})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			if n := s.Count(at("2024-01-01"), at("2034-01-01"), 10_000); n != 3653 {
+				t.Errorf("%d fire times in ten years, want 3653", n)
+			}
+		})
+	}
+	group.Wait()
 }
 
 func TestJitter(t *testing.T) {

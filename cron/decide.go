@@ -1,0 +1,247 @@
+package cron
+
+import (
+	"fmt"
+	"time"
+)
+
+// Cron is what decides: a schedule and a policy that Validate found good. Its methods change nothing but answer with a Step.
+type Cron struct {
+	Key      string // namespace and id: what spreads the jitter
+	Schedule *Schedule
+	Policy   Policy
+}
+
+// maxDecided is how many rows a step makes at the most, and how many missed times have a row each; the older ones share one.
+// maxCounted is how many of those a step counts, 0.1 s of work, divided by the number of expressions. A step that is not
+// through has a Next of now.
+const (
+	maxDecided = 1000
+	maxCounted = 1_000_000
+)
+
+// decider works on one event.
+type decider struct {
+	Cron
+	now  time.Time
+	s    State
+	step Step
+	more bool // the step is not through
+}
+
+func (c Cron) begin(state State, now time.Time) *decider {
+	c.Policy = c.Policy.filled()
+	return &decider{Cron: c, now: now, s: state.clone()}
+}
+
+func (d *decider) finish() Step {
+	switch next, ok := d.nextFire(); {
+	case !ok:
+		d.step.Over = true
+	case d.s.Paused:
+	case d.more:
+		d.step.Next = d.now
+	default:
+		d.step.Next = d.Schedule.Due(d.Key, next)
+	}
+	d.step.State = d.s
+	return d.step
+}
+
+// spentFires tells that max_fires runs were started.
+func (d *decider) spentFires() bool {
+	limit := d.Schedule.spec.MaxFires
+	return limit > 0 && d.s.Runs >= limit
+}
+
+func (d *decider) nextFire() (time.Time, bool) {
+	if d.spentFires() {
+		return time.Time{}, false
+	}
+	for fire := range d.pending(time.Unix(lastInstant, 0)) {
+		return fire, true
+	}
+	return time.Time{}, false
+}
+
+// verdict is the decision on one fire.
+type verdict struct {
+	decision Decision
+	reason   string
+	cancel   bool // the run before, once this one starts
+	spend    bool // the failure of the run before
+	trial    bool // of an open circuit
+	buffered bool // queued for the end of the run before
+}
+
+// judge takes the rules in their order: overlap, failure, concurrency (semantics, section 4). It changes nothing.
+func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
+	v := d.overlap(overlap)
+	if v.decision != 0 {
+		return v
+	}
+	if failure := d.failure(manual); failure.decision != 0 {
+		return failure
+	} else if failure.trial {
+		v.trial = true
+	}
+	if overlap == OverlapActionParallel && d.overlaps() {
+		v.decision = Fired
+		return v
+	}
+	running := len(d.s.Running)
+	if v.cancel {
+		running-- // the run before gives its place
+	}
+	switch {
+	case running < int(d.Policy.MaxConcurrency):
+		v.decision = Fired
+	case d.Policy.Concurrency != ConcurrencyQueue:
+		v.decision, v.reason = SkippedConcurrency, fmt.Sprintf("%d of %d runs are running", running, d.Policy.MaxConcurrency)
+	case len(d.s.Queue) >= int(d.Policy.QueueLimit):
+		v.decision, v.reason = Dropped, fmt.Sprintf("%d of %d fires are waiting", len(d.s.Queue), d.Policy.QueueLimit)
+	default:
+		v.decision, v.reason = Queued, fmt.Sprintf("%d of %d runs are running", running, d.Policy.MaxConcurrency)
+	}
+	return v
+}
+
+// overlaps tells whether the run before is running. It is never one that was asked to cancel: the run for which that was
+// done took its place.
+func (d *decider) overlaps() bool { return d.s.Before != nil && d.s.Before.Status == Running }
+
+func (d *decider) overlap(action OverlapAction) verdict {
+	if action == OverlapActionParallel && len(d.s.Running) >= int(min(d.Policy.MaxOverlap, MaxRuns)) {
+		return verdict{decision: SkippedOverlap, reason: fmt.Sprintf("%d of %d overlapping runs are running", len(d.s.Running), d.Policy.MaxOverlap)}
+	}
+	if !d.overlaps() {
+		return verdict{}
+	}
+	running := "the run of " + text(d.s.Before.Fire) + " is running"
+	switch action {
+	case OverlapActionSkip:
+		return verdict{decision: SkippedOverlap, reason: running}
+	case OverlapActionCancelPrev:
+		return verdict{cancel: true, reason: "in place of the run of " + text(d.s.Before.Fire)}
+	case OverlapActionBufferOne:
+		if len(d.s.Queue) > 0 {
+			return verdict{decision: SkippedOverlap, reason: running + ", and the one of " + text(d.s.Queue[0].Fire) + " waits for its end"}
+		}
+		return verdict{decision: Queued, reason: running, buffered: true}
+	}
+	return verdict{}
+}
+
+// failure skips what a failed run skips. A person's order is not skipped: it is what brings a broken cron back.
+func (d *decider) failure(manual bool) verdict {
+	before := d.s.Before
+	failed := before != nil && before.Status.failed()
+	switch d.Policy.Failure {
+	case FailureSkip:
+		if failed && !before.Spent && !manual {
+			return verdict{decision: SkippedFailure, spend: true, reason: d.ended()}
+		}
+	case FailureBackoff:
+		if !failed || manual {
+			break
+		}
+		until := before.Ended.Add(d.Policy.RetryBackoff.interval(before.Attempt, d.Key, before.Ended))
+		if d.now.Before(until) {
+			return verdict{decision: SkippedFailure, reason: d.ended() + ", back-off until " + text(until)}
+		}
+	case FailureHalfOpen:
+		threshold := d.Policy.PauseAfterFailures
+		if threshold == 0 || d.s.Failures < threshold {
+			break
+		}
+		until := d.s.Trial.Add(d.Policy.RetryBackoff.interval(d.s.Failures-threshold+1, d.Key, d.s.Trial))
+		if d.now.Before(until) && !manual {
+			return verdict{decision: SkippedFailure, reason: fmt.Sprintf("%d failures in a row, next trial at %s", d.s.Failures, text(until))}
+		}
+		return verdict{trial: true}
+	}
+	return verdict{}
+}
+
+func (d *decider) ended() string {
+	return "the run of " + text(d.s.Before.Fire) + " ended " + d.s.Before.Status.String()
+}
+
+// attempt is the number of the run that starts now.
+func (d *decider) attempt() int32 {
+	retries := d.Policy.Failure == FailureRetry || d.Policy.Failure == FailureBackoff
+	before := d.s.Before
+	if !retries || before == nil || !before.Status.failed() {
+		return 1
+	}
+	if limit := d.Policy.MaxAttempts; limit > 0 && before.Attempt >= limit {
+		return 1
+	}
+	return before.Attempt + 1
+}
+
+// decide makes the row of one fire, and starts its run.
+func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
+	v := d.judge(overlap, manual)
+	row := Fire{Time: fire, Decision: v.decision, Reason: v.reason, Status: Skipped, Manual: manual, Count: 1}
+	if v.spend {
+		d.s.Before.Spent = true
+	}
+	switch v.decision {
+	case Fired:
+		row.Status = Running
+		if v.cancel {
+			d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)
+			d.forget(d.s.Before.Fire)
+		}
+		if v.trial {
+			d.s.Trial = d.now
+		}
+		row.Attempt = d.start(fire)
+		if row.Attempt > 1 {
+			row.Reason = fmt.Sprintf("attempt %d", row.Attempt)
+		}
+	case Queued:
+		row.Status = Scheduled
+		d.s.Queue = append(d.s.Queue, Wait{Fire: fire, Manual: manual, Buffered: v.buffered})
+	}
+	if !manual && (v.decision == Fired || v.decision == Queued) {
+		d.s.Runs++
+	}
+	d.step.Fires = append(d.step.Fires, row)
+}
+
+// start makes a run the run before of the next one.
+func (d *decider) start(fire time.Time) int32 {
+	attempt := d.attempt()
+	d.s.Running = append(d.s.Running, fire)
+	d.s.Before = &Run{Fire: fire, Attempt: attempt, Status: Running}
+	return attempt
+}
+
+// startQueued starts what waits, in order, as far as there are places. While the cron is paused only a person's orders start.
+func (d *decider) startQueued() {
+	for i := 0; i < len(d.s.Queue) && len(d.s.Running) < int(d.Policy.MaxConcurrency); {
+		wait := d.s.Queue[i]
+		if d.s.Paused && !wait.Manual {
+			i++
+			continue
+		}
+		if wait.Buffered && d.overlaps() {
+			return
+		}
+		d.s.Queue = append(d.s.Queue[:i], d.s.Queue[i+1:]...)
+		d.step.Starts = append(d.step.Starts, Start{Fire: wait.Fire, Attempt: d.start(wait.Fire)})
+	}
+}
+
+// forget takes a run out of those that count.
+func (d *decider) forget(fire time.Time) bool {
+	for i, running := range d.s.Running {
+		if running.Equal(fire) {
+			d.s.Running = append(d.s.Running[:i], d.s.Running[i+1:]...)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,341 @@
+package cron
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// everySecondAt is the cron of semantics section 4: every second, with its state as of 10:00:00.
+func everySecondAt(t *testing.T, policy Policy) (Cron, State) {
+	t.Helper()
+	if err := policy.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	s := compile(t, Spec{Expressions: []string{"* * * * * *"}})
+	return Cron{Key: "shop/report", Schedule: s, Policy: policy}, NewState(at("2026-03-01 10:00:00"))
+}
+
+// told lists the rows of a step: second, decision, status, attempt.
+func told(step Step) []string {
+	var list []string
+	for _, fire := range step.Fires {
+		line := fmt.Sprintf("%s %s %s", fire.Time.Format("05"), fire.Decision, fire.Status)
+		if fire.Attempt > 0 {
+			line += fmt.Sprint(" ", fire.Attempt)
+		}
+		if fire.Count > 1 {
+			line += fmt.Sprint(" ×", fire.Count)
+		}
+		list = append(list, line)
+	}
+	for _, cancel := range step.Cancels {
+		list = append(list, "cancel "+cancel.Format("05"))
+	}
+	for _, start := range step.Starts {
+		list = append(list, fmt.Sprintf("start %s %d", start.Fire.Format("05"), start.Attempt))
+	}
+	return list
+}
+
+func expect(t *testing.T, what string, step Step, want ...string) State {
+	t.Helper()
+	if got := told(step); !slices.Equal(got, want) {
+		t.Errorf("%s:\ngot  %q\nwant %q", what, got, want)
+	}
+	return step.State
+}
+
+func second(n int) time.Time { return at("2026-03-01 10:00:00").Add(time.Duration(n) * time.Second) }
+
+// The worked examples of the design: every second, looked at 5 s late.
+func TestLateExamples(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		policy Policy
+		want   []string
+	}{
+		{"FIRE_NOW, five places", Policy{MaxConcurrency: 5},
+			[]string{"01 fired running 1", "02 fired running 1", "03 fired running 1", "04 fired running 1", "05 fired running 1"}},
+		{"FIRE_NOW, one place, SKIP, ALLOW", Policy{MaxConcurrency: 1, Concurrency: ConcurrencySkip, Overlap: OverlapActionAllow},
+			[]string{"01 fired running 1", "02 skipped_concurrency skipped", "03 skipped_concurrency skipped", "04 skipped_concurrency skipped",
+				"05 skipped_concurrency skipped"}},
+		{"CATCH_UP_LIMITED 2", Policy{MaxConcurrency: 5, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 fired running 1"}},
+		{"SKIP", Policy{MaxConcurrency: 5, Misfire: MisfireSkip},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 missed skipped", "05 fired running 1"}},
+		{"a window of 2 s", Policy{MaxConcurrency: 5, CatchUpWindow: 2 * time.Second},
+			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1", "05 fired running 1"}},
+		{"CANCEL_PREV: each takes the place of the one before", Policy{Overlap: OverlapActionCancelPrev, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 fired running 1", "cancel 04"}},
+		{"QUEUE with two places to wait", Policy{Concurrency: ConcurrencyQueue, QueueLimit: 2},
+			[]string{"01 fired running 1", "02 queued scheduled", "03 queued scheduled", "04 dropped skipped", "05 dropped skipped"}},
+		{"BUFFER_ONE", Policy{Overlap: OverlapActionBufferOne},
+			[]string{"01 fired running 1", "02 queued scheduled", "03 skipped_overlap skipped", "04 skipped_overlap skipped", "05 skipped_overlap skipped"}},
+		{"PARALLEL to max_overlap", Policy{Overlap: OverlapActionParallel, MaxOverlap: 3},
+			[]string{"01 fired running 1", "02 fired running 1", "03 fired running 1", "04 skipped_overlap skipped", "05 skipped_overlap skipped"}},
+	} {
+		cron, state := everySecondAt(t, test.policy)
+		step := cron.Tick(state, second(5))
+		expect(t, test.name, step, test.want...)
+		if !step.Next.Equal(second(6)) || step.Over {
+			t.Errorf("%s: next %s, over %t, want 10:00:06", test.name, step.Next, step.Over)
+		}
+		if again := cron.Tick(step.State, second(5)); len(told(again)) != 0 {
+			t.Errorf("%s: decided twice: %q", test.name, told(again))
+		}
+	}
+}
+
+func TestMisfireThreshold(t *testing.T) {
+	cron, state := everySecondAt(t, Policy{Misfire: MisfireSkip, MisfireThreshold: 500 * time.Millisecond})
+	expect(t, "as late as still counts", cron.Tick(state, second(1).Add(500*time.Millisecond)), "01 fired running 1")
+	expect(t, "later", cron.Tick(state, second(1).Add(500*time.Millisecond+1)), "01 missed skipped")
+}
+
+// The worked examples of the design: a run before.
+func TestRunBeforeExamples(t *testing.T) {
+	for _, test := range []struct {
+		overlap OverlapAction
+		want    []string
+	}{
+		{OverlapActionParallel, []string{"02 fired running 1"}},
+		{OverlapActionAllow, []string{"02 skipped_concurrency skipped"}},
+		{OverlapActionCancelPrev, []string{"02 fired running 1", "cancel 01"}},
+	} {
+		cron, state := everySecondAt(t, Policy{MaxConcurrency: 1, Concurrency: ConcurrencySkip, Overlap: test.overlap})
+		state = cron.Tick(state, second(1)).State
+		expect(t, fmt.Sprint("overlap ", test.overlap), cron.Tick(state, second(2)), test.want...)
+	}
+
+	cron, state := everySecondAt(t, Policy{MaxConcurrency: 2, Overlap: OverlapActionParallel})
+	for n := 1; n <= 3; n++ {
+		state = cron.Tick(state, second(n)).State
+	}
+	state = cron.Ended(state, second(3), Success, second(3), second(3)).State
+	expect(t, "PARALLEL, the newest has ended and two older ones run", cron.Tick(state, second(4)), "04 skipped_concurrency skipped")
+
+	for _, test := range []struct {
+		policy  Policy
+		attempt int
+	}{
+		{Policy{Failure: FailureRetry}, 3},
+		{Policy{Failure: FailureRetry, MaxAttempts: 2}, 1},
+		{Policy{Failure: FailureRunNew}, 1},
+	} {
+		cron, state := everySecondAt(t, test.policy)
+		state.Before = &Run{Fire: second(0), Attempt: 2, Status: Failed, Ended: second(1)}
+		expect(t, "after a failed attempt 2", cron.Tick(state, second(1)), fmt.Sprint("01 fired running ", test.attempt))
+	}
+
+	cron, state = everySecondAt(t, Policy{Overlap: OverlapActionSkip, Failure: FailureRetry})
+	state = cron.Tick(state, second(1)).State
+	state = expect(t, "while run 1 is running", cron.Tick(state, second(2)), "02 skipped_overlap skipped")
+	state = cron.Ended(state, second(1), Failed, second(2), second(2)).State
+	expect(t, "the fire that was skipped is passed over", cron.Tick(state, second(3)), "03 fired running 2")
+
+	cron, state = everySecondAt(t, Policy{Overlap: OverlapActionCancelPrev, Failure: FailureRetry})
+	state = cron.Tick(state, second(1)).State
+	state = expect(t, "CANCEL_PREV + RETRY", cron.Tick(state, second(2)), "02 fired running 1", "cancel 01")
+	state = cron.Ended(state, second(1), Cancelled, second(2), second(2)).State
+	state = cron.Ended(state, second(2), Success, second(3), second(3)).State
+	expect(t, "the end of what was replaced is no failure", cron.Tick(state, second(3)), "03 fired running 1")
+}
+
+func TestFailures(t *testing.T) {
+	cron, state := everySecondAt(t, Policy{Failure: FailureSkip})
+	state = cron.Tick(state, second(1)).State
+	state = cron.Ended(state, second(1), Timeout, second(1), second(1)).State
+	state = expect(t, "SKIP", cron.Tick(state, second(2)), "02 skipped_failure skipped")
+	expect(t, "SKIP: the failure is spent", cron.Tick(state, second(3)), "03 fired running 1")
+
+	cron, state = everySecondAt(t, Policy{Failure: FailureBackoff, RetryBackoff: Backoff{Steps: []time.Duration{2 * time.Second}}})
+	state = cron.Tick(state, second(1)).State
+	state = cron.Ended(state, second(1), Failed, second(2), second(2)).State
+	state = expect(t, "BACKOFF", cron.Tick(state, second(3)), "02 skipped_failure skipped", "03 skipped_failure skipped")
+	expect(t, "BACKOFF: it has passed", cron.Tick(state, second(4)), "04 fired running 2")
+
+	cron, state = everySecondAt(t, Policy{PauseAfterFailures: 2})
+	for n := 1; n <= 2; n++ {
+		state = cron.Tick(state, second(n)).State
+		step := cron.Ended(state, second(n), Failed, second(n), second(n))
+		state = step.State
+		if paused := n == 2; state.Paused != paused || (step.Pause != "") != paused || step.Next.IsZero() != paused {
+			t.Errorf("failure %d: %+v", n, step)
+		}
+	}
+	expect(t, "paused", cron.Tick(state, second(9)))
+	manual := cron.Trigger(state, OverlapActionDefault, second(3))
+	if step := cron.Ended(manual.State, manual.Fires[0].Time, Failed, second(4), second(4)); step.Pause != "" || step.State.Failures != 3 {
+		t.Errorf("a failure in the pause: %q after %d, want no second pause", step.Pause, step.State.Failures)
+	}
+	if n := cron.Waiting(state, second(9), 100); n != 7 {
+		t.Errorf("%d fire times wait, want 7", n)
+	}
+	if step := cron.Resume(state, true, second(9)); len(step.Fires) != 7 || step.Fires[0].Decision != Missed || step.Fires[0].Reason != "paused" {
+		t.Errorf("skip_missed: %q", told(step))
+	}
+	resumed := cron.Resume(state, false, second(4)).State
+	failed := cron.Ended(resumed, second(3), Failed, second(4), second(4)).State
+	if resumed.Paused || failed.Paused {
+		t.Error("after a resume the failures are counted anew")
+	}
+
+	cron, state = everySecondAt(t, Policy{Failure: FailureHalfOpen, PauseAfterFailures: 2, RetryBackoff: Backoff{Initial: 2 * time.Second}})
+	for n := 1; n <= 2; n++ {
+		state = cron.Tick(state, second(n)).State
+		state = cron.Ended(state, second(n), Failed, second(n), second(n)).State
+	}
+	state = expect(t, "the circuit is open", cron.Tick(state, second(3)), "03 skipped_failure skipped")
+	if step := cron.Trigger(state, OverlapActionDefault, second(3)); step.Fires[0].Decision != Fired || !step.State.Trial.Equal(second(3)) {
+		t.Errorf("a person's order is a trial: %+v, of %s", step.Fires[0], step.State.Trial)
+	}
+	state = expect(t, "a trial", cron.Tick(state, second(4)), "04 fired running 1")
+	older := state
+	older.Running = append(older.Running[:1:1], second(2))
+	if step := cron.Ended(older, second(2), Failed, second(3), second(5)); !step.State.Trial.Equal(second(4)) {
+		t.Errorf("an end from before the trial, told after it: the next trial counts from %s", step.State.Trial)
+	}
+	state = cron.Ended(state, second(4), Failed, second(5), second(5)).State
+	state = expect(t, "it failed: twice as long", cron.Tick(state, second(8)),
+		"05 skipped_failure skipped", "06 skipped_failure skipped", "07 skipped_failure skipped", "08 skipped_failure skipped")
+	state = expect(t, "the second trial", cron.Tick(state, second(9)), "09 fired running 1")
+	state = cron.Ended(state, second(9), Success, second(9), second(9)).State
+	expect(t, "closed", cron.Tick(state, second(10)), "10 fired running 1")
+}
+
+func TestQueues(t *testing.T) {
+	cron, state := everySecondAt(t, Policy{Concurrency: ConcurrencyQueue, Failure: FailureRetry})
+	state = cron.Tick(state, second(3)).State
+	state = expect(t, "in order, the next attempt", cron.Ended(state, second(1), Failed, second(3), second(3)), "start 02 2")
+	state = expect(t, "and again", cron.Ended(state, second(2), Success, second(3), second(3)), "start 03 1")
+	expect(t, "a second end changes nothing", cron.Ended(state, second(2), Failed, second(3), second(3)))
+
+	cron, state = everySecondAt(t, Policy{Overlap: OverlapActionBufferOne})
+	state = cron.Tick(state, second(2)).State
+	state = cron.Pause(state, second(2)).State
+	state = expect(t, "what waits stays in a pause", cron.Ended(state, second(1), Success, second(2), second(2)))
+	expect(t, "until it is over", cron.Resume(state, false, second(2)), "start 02 1")
+}
+
+func TestOrders(t *testing.T) {
+	cron, state := everySecondAt(t, Policy{MaxConcurrency: 2, Failure: FailureSkip})
+	state = cron.Pause(state, second(0)).State
+	step := cron.Trigger(state, OverlapActionDefault, second(3))
+	if fire := step.Fires[0]; fire.Decision != Fired || !fire.Manual || !fire.Time.Equal(second(3).Add(time.Microsecond)) || !step.Next.IsZero() {
+		t.Errorf("triggered while paused: %+v, next %s", fire, step.Next)
+	}
+	step = cron.Trigger(step.State, OverlapActionSkip, second(3))
+	if fire := step.Fires[0]; fire.Decision != SkippedOverlap || !fire.Time.Equal(second(3).Add(2*time.Microsecond)) {
+		t.Errorf("a second one in the same microsecond, with SKIP: %+v", fire)
+	}
+	state = cron.Ended(step.State, second(3).Add(time.Microsecond), Failed, second(4), second(4)).State
+	if fire := cron.Trigger(state, OverlapActionDefault, second(5)).Fires[0]; fire.Decision != Fired {
+		t.Errorf("after a failure, with SKIP: %+v, want it fired: a person asks for it", fire)
+	}
+
+	known := func(fire time.Time) bool { return fire.Equal(second(2)) }
+	step, rest := cron.Backfill(state, second(1), second(9), known, OverlapActionParallel, second(4))
+	state = expect(t, "backfilled, as far as it has come", step, "01 fired running 1", "03 fired running 1", "04 fired running 1")
+	if !rest.IsZero() || state.Runs != 0 {
+		t.Errorf("rest %s, runs %d", rest, state.Runs)
+	}
+	step, _ = cron.Backfill(state, second(5), second(5), known, OverlapActionParallel, second(6))
+	state = step.State
+	step, _ = cron.Backfill(state, second(5), second(6), func(time.Time) bool { return true }, OverlapActionParallel, second(6))
+	if n := len(step.State.Backfills); n != 1 || !step.State.Backfills[0].To.Equal(second(6)) {
+		t.Errorf("%d ranges, want one: %+v", n, step.State.Backfills)
+	}
+	expect(t, "they are not decided again", cron.Resume(state, true, second(6)), "05 missed skipped", "06 missed skipped")
+
+	cron, state = everySecondAt(t, Policy{MaxConcurrency: 10_000})
+	step, rest = cron.Backfill(state, second(-5000), second(0), func(time.Time) bool { return false }, OverlapActionDefault, second(0))
+	if len(step.Fires) != 1000 || !rest.Equal(second(-4000)) {
+		t.Errorf("%d rows, rest %s, want 1,000 and the time behind", len(step.Fires), rest)
+	}
+}
+
+func TestMaxFires(t *testing.T) {
+	s := compile(t, Spec{Expressions: []string{"* * * * * *"}, MaxFires: 3, End: second(60)})
+	cron := Cron{Schedule: s, Policy: Policy{}}
+	state := expect(t, "skipped ones do not count", cron.Tick(NewState(second(0)), second(2)), "01 fired running 1", "02 skipped_concurrency skipped")
+	if list := cron.Upcoming(state, 10); len(list) != 2 || !list[0].Equal(second(3)) {
+		t.Errorf("upcoming: %v, want the two that are left", list)
+	}
+	cron.Policy.MaxConcurrency = 10
+	step := cron.Tick(state, second(10))
+	expect(t, "the rest", step, "03 fired running 1", "04 fired running 1")
+	if !step.Over || !step.Next.IsZero() || len(cron.Upcoming(step.State, 10)) != 0 {
+		t.Errorf("after three runs: over %t, next %s", step.Over, step.Next)
+	}
+	s = compile(t, Spec{Expressions: []string{"* * * * * *"}, End: second(2)})
+	if step := (Cron{Schedule: s}).Tick(NewState(second(0)), second(2)); !step.Over || !step.Next.IsZero() {
+		t.Errorf("at the end: over %t, next %s", step.Over, step.Next)
+	}
+}
+
+// Kubernetes #42649 stops for ever after 100 missed times. A million and a half are one row, and 1,000 more.
+func TestCatchUpOfMany(t *testing.T) {
+	const late = 1_500_000
+	cron, state := everySecondAt(t, Policy{Misfire: MisfireCatchUpLimited, CatchUpLimit: 2, MaxConcurrency: 5})
+	var fires []Fire
+	steps, count := 0, int64(0)
+	for step := (Step{State: state}); step.Next.IsZero() || !step.Next.After(second(late)); steps++ {
+		step = cron.Tick(step.State, second(late))
+		if len(step.Fires) > 1000 {
+			t.Fatalf("%d rows in a step", len(step.Fires))
+		}
+		fires = append(fires, step.Fires...)
+	}
+	for _, fire := range fires {
+		count += fire.Count
+	}
+	if count != late || len(fires) != 1+1000+2 || fires[0].Count != late-1002 || fires[1001].Decision != Fired || fires[1002].Decision != Fired {
+		t.Errorf("%d fire times in %d rows and %d steps, the first for %d", count, len(fires), steps, fires[0].Count)
+	}
+	if want := "1498998 fire times from 2026-03-01T10:00:01Z to 2026-03-18T18:23:18Z"; !strings.HasSuffix(fires[0].Reason, want) {
+		t.Errorf("reason %q, want %q at its end", fires[0].Reason, want)
+	}
+
+	cron, state = everySecondAt(t, Policy{MaxConcurrency: 5000})
+	step := cron.Tick(state, second(2500))
+	if len(step.Fires) != 1000 || !step.Next.Equal(second(2500)) {
+		t.Errorf("FIRE_NOW: %d rows, next %s, want 1,000 and at once", len(step.Fires), step.Next)
+	}
+}
+
+// PARALLEL without max_overlap stops where the state would not fit the process any more.
+func TestRunsAreBounded(t *testing.T) {
+	cron, state := everySecondAt(t, Policy{Overlap: OverlapActionParallel})
+	for n := range MaxRuns {
+		state.Running = append(state.Running, second(-n))
+	}
+	state.Before = &Run{Fire: second(0), Attempt: 1, Status: Running}
+	expect(t, "10,000 runs", cron.Tick(state, second(1)), "01 skipped_overlap skipped")
+}
+
+// A fire time is looked at when its jitter has passed, and its lateness counts from there.
+func TestJitterOfFires(t *testing.T) {
+	s := compile(t, Spec{Expressions: []string{"* * * * *"}, Jitter: time.Minute})
+	cron := Cron{Key: "shop/report", Schedule: s, Policy: Policy{Misfire: MisfireSkip, MaxConcurrency: 100}}
+	state := NewState(second(0))
+	for n := 1; n <= 50; n++ {
+		fire := second(60 * n)
+		due := s.Due(cron.Key, fire)
+		window := cron
+		window.Policy.CatchUpWindow = time.Second
+		if step := window.Tick(state, due.Add(time.Second)); step.Fires[0].Decision != Fired {
+			t.Fatalf("%s, looked at a second after it was due: %+v, want it within the window", fire, step.Fires[0])
+		}
+		if early := cron.Tick(state, due.Add(-time.Millisecond)); len(early.Fires) != 0 || !early.Next.Equal(due) {
+			t.Fatalf("before %s: %q, next %s", due, told(early), early.Next)
+		}
+		step := cron.Tick(state, due)
+		if len(step.Fires) != 1 || step.Fires[0].Decision != Fired || !step.Fires[0].Time.Equal(fire) {
+			t.Fatalf("at %s: %q, want %s fired", due, told(step), fire)
+		}
+		state = step.State
+	}
+}

@@ -1,0 +1,256 @@
+package cron
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// model is a second reading of semantics section 4 and of the comments in cron.proto. It keeps no state but the history: every
+// row of the ledger and every run, and finds what it needs by looking through them. It shares no code with the decider.
+type model struct {
+	policy    Policy
+	rows      []*modelRow
+	started   []*modelRow // in the order of their starts
+	ended     []*modelRow // in the order of their ends
+	paused    bool
+	skipUntil time.Time
+	resumed   int       // how many runs had ended when the cron was resumed last
+	opened    time.Time // the circuit, or its last trial
+	maxFires  int
+}
+
+type modelRow struct {
+	Fire
+	status   Status // of the run
+	end      time.Time
+	replaced bool // by CANCEL_PREV
+	spent    bool
+	buffered bool
+}
+
+func (r *modelRow) running() bool { return r.status == Running && !r.replaced }
+
+func (r *modelRow) failed() bool {
+	return !r.replaced && (r.status == Failed || r.status == Timeout || r.status == Cancelled)
+}
+
+func (m *model) before() *modelRow {
+	if len(m.started) == 0 {
+		return &modelRow{}
+	}
+	return m.started[len(m.started)-1]
+}
+
+func (m *model) running() int {
+	n := 0
+	for _, row := range m.started {
+		if row.running() {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) waiting() []*modelRow {
+	var list []*modelRow
+	for _, row := range m.rows {
+		if row.status == Scheduled {
+			list = append(list, row)
+		}
+	}
+	return list
+}
+
+// failures counts the failed runs since the newest success, or the newest resume.
+func (m *model) failures() int {
+	n := 0
+	for _, row := range m.ended[m.resumed:] {
+		if n++; row.status == Success {
+			n = 0
+		}
+	}
+	return n
+}
+
+func (m *model) backoff(n int) time.Duration {
+	wait := m.policy.RetryBackoff.Initial
+	for ; n > 1 && wait < m.policy.RetryBackoff.Max; n-- {
+		wait *= 2
+	}
+	return min(wait, m.policy.RetryBackoff.Max)
+}
+
+func atLeastOne(n int32) int { return max(int(n), 1) }
+
+// decision goes through the sentences of the contract in their order; the first that holds decides.
+func (m *model) decision(overlap OverlapAction, manual bool, now time.Time) (decision Decision, cancel, trial bool) {
+	p, before := m.policy, m.before()
+	overlaps, failed := before.running(), before.failed()
+	open := p.Failure == FailureHalfOpen && p.PauseAfterFailures > 0 && m.failures() >= int(p.PauseAfterFailures)
+	others := m.running()
+	if overlap == OverlapActionCancelPrev && overlaps {
+		others--
+	}
+	limit := p.QueueLimit
+	if limit == 0 {
+		limit = 1000
+	}
+	for _, sentence := range []struct {
+		holds    bool
+		decision Decision
+	}{
+		// Overlap.
+		{overlap == OverlapActionParallel && p.MaxOverlap > 0 && m.running() >= int(p.MaxOverlap), SkippedOverlap},
+		{overlap == OverlapActionSkip && overlaps, SkippedOverlap},
+		{overlap == OverlapActionBufferOne && overlaps && len(m.waiting()) > 0, SkippedOverlap},
+		{overlap == OverlapActionBufferOne && overlaps, Queued},
+		// Failure.
+		{p.Failure == FailureSkip && failed && !before.spent && !manual, SkippedFailure},
+		{p.Failure == FailureBackoff && failed && !manual && now.Sub(before.end) < m.backoff(int(before.Attempt)), SkippedFailure},
+		{open && !manual && now.Sub(m.opened) < m.backoff(m.failures()-int(p.PauseAfterFailures)+1), SkippedFailure},
+		// Concurrency.
+		{overlap == OverlapActionParallel && overlaps, Fired},
+		{others < atLeastOne(p.MaxConcurrency), Fired},
+		{p.Concurrency != ConcurrencyQueue, SkippedConcurrency},
+		{len(m.waiting()) >= int(limit), Dropped},
+		{true, Queued},
+	} {
+		if sentence.holds {
+			decision = sentence.decision
+			break
+		}
+	}
+	return decision, overlap == OverlapActionCancelPrev && overlaps && decision == Fired, open && decision == Fired
+}
+
+// fire gives a fire time its row.
+func (m *model) fire(at time.Time, overlap OverlapAction, manual bool, now time.Time) {
+	if overlap == OverlapActionDefault {
+		overlap = m.policy.Overlap
+	}
+	decision, cancel, trial := m.decision(overlap, manual, now)
+	row := &modelRow{Fire: Fire{Time: at, Decision: decision, Manual: manual, Count: 1}, status: Skipped}
+	if decision == SkippedFailure && m.policy.Failure == FailureSkip {
+		m.before().spent = true
+	}
+	m.rows = append(m.rows, row)
+	switch decision {
+	case Fired:
+		if cancel {
+			m.before().replaced = true
+		}
+		if trial {
+			m.opened = now
+		}
+		m.start(row)
+	case Queued:
+		row.status = Scheduled
+		row.buffered = overlap == OverlapActionBufferOne && m.before().running()
+	}
+}
+
+func (m *model) start(row *modelRow) {
+	row.Attempt = 1
+	retries := m.policy.Failure == FailureRetry || m.policy.Failure == FailureBackoff
+	if before := m.before(); retries && before.failed() && (m.policy.MaxAttempts == 0 || before.Attempt < m.policy.MaxAttempts) {
+		row.Attempt = before.Attempt + 1
+	}
+	row.status = Running
+	m.started = append(m.started, row)
+}
+
+func (m *model) startWaiting() {
+	for _, row := range m.waiting() {
+		if m.running() >= atLeastOne(m.policy.MaxConcurrency) || row.buffered && m.before().running() {
+			if !m.paused || row.Manual {
+				return
+			}
+		}
+		if (!m.paused || row.Manual) && m.running() < atLeastOne(m.policy.MaxConcurrency) {
+			m.start(row)
+		}
+	}
+}
+
+// used counts the runs that max_fires counts.
+func (m *model) used() int {
+	n := 0
+	for _, row := range m.rows {
+		if !row.Manual && (row.Decision == Fired || row.Decision == Queued) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) over() bool { return m.maxFires > 0 && m.used() >= m.maxFires }
+
+// tick decides those of the schedule's times that have come and have no row.
+func (m *model) tick(times []time.Time, now time.Time) {
+	m.startWaiting()
+	if m.paused {
+		return
+	}
+	var due []time.Time
+	for _, at := range times {
+		has := slices.ContainsFunc(m.rows, func(row *modelRow) bool { return row.Time.Equal(at) })
+		if !at.After(now) && !has {
+			due = append(due, at)
+		}
+	}
+	over := m.over()
+	for i, at := range due {
+		if over {
+			return
+		}
+		newer, late := len(due)-1-i, now.Sub(at)
+		p := m.policy
+		if !at.After(m.skipUntil) ||
+			p.CatchUpWindow > 0 && late > p.CatchUpWindow ||
+			p.Misfire == MisfireSkip && (newer > 0 || late > p.MisfireThreshold) ||
+			p.Misfire == MisfireCatchUpLimited && newer >= int(p.CatchUpLimit) {
+			m.rows = append(m.rows, &modelRow{Fire: Fire{Time: at, Decision: Missed, Count: 1}, status: Skipped})
+			continue
+		}
+		m.fire(at, m.policy.Overlap, false, now)
+		over = m.over()
+	}
+}
+
+func (m *model) end(at time.Time, status Status, now time.Time) {
+	for _, row := range m.started {
+		if !row.Time.Equal(at) || !row.running() {
+			continue
+		}
+		row.status, row.end = status, now
+		m.ended = append(m.ended, row)
+		threshold := int(m.policy.PauseAfterFailures)
+		if status != Success && threshold > 0 && m.failures() >= threshold {
+			if m.policy.Failure == FailureHalfOpen {
+				m.opened = now
+			} else {
+				m.paused = true
+			}
+		}
+		m.startWaiting()
+		return
+	}
+}
+
+func (m *model) resume(skipMissed bool, times []time.Time, now time.Time) {
+	if m.paused {
+		m.paused = false
+		m.resumed = len(m.ended)
+		if skipMissed {
+			m.skipUntil = now
+		}
+	}
+	m.tick(times, now)
+}
+
+// line is a row as both sides print it.
+func (r *modelRow) line() string {
+	status := r.status
+	return fmt.Sprintf("%s %s attempt %d %s manual %t cancelled %t", text(r.Time), r.Decision, r.Attempt, status, r.Manual, r.replaced)
+}

@@ -1,0 +1,202 @@
+package cron
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+)
+
+// Tick decides the fire times that are due. It is called when Next of the step before has come, and may be called whenever.
+func (c Cron) Tick(state State, now time.Time) Step {
+	d := c.begin(state, now)
+	d.startQueued()
+	d.tick()
+	return d.finish()
+}
+
+func (d *decider) tick() {
+	if d.s.Paused || d.spentFires() {
+		return
+	}
+	newest, ok := d.newestDue()
+	if !ok {
+		return
+	}
+	if !d.miss(d.keepFrom(newest), newest) {
+		d.more = true
+		return
+	}
+	for fire := range d.pending(newest) {
+		if d.spentFires() {
+			return
+		}
+		if len(d.step.Fires) >= maxDecided {
+			d.more = true
+			return
+		}
+		d.decide(fire, d.Policy.Overlap, false)
+		d.decided(fire)
+	}
+}
+
+// decided moves the end of what has its rows.
+func (d *decider) decided(fire time.Time) {
+	d.s.Decided = fire
+	d.s.Backfills = slices.DeleteFunc(d.s.Backfills, func(r Range) bool { return !r.To.After(fire) })
+}
+
+// pending gives the fire times that have no row yet, up to a time, oldest first; pendingBack those before a time, newest first.
+func (d *decider) pending(upTo time.Time) iter.Seq[time.Time] {
+	return d.withoutBackfills(d.Schedule.Between(time.Unix(d.s.Decided.Unix()+1, 0), upTo.Add(1)))
+}
+
+func (d *decider) pendingBack(before time.Time) iter.Seq[time.Time] {
+	return d.withoutBackfills(d.Schedule.Backward(before, time.Unix(d.s.Decided.Unix()+1, 0)))
+}
+
+func (d *decider) withoutBackfills(fires iter.Seq[time.Time]) iter.Seq[time.Time] {
+	if len(d.s.Backfills) == 0 {
+		return fires
+	}
+	backfills := slices.Clone(d.s.Backfills)
+	return func(yield func(time.Time) bool) {
+		for fire := range fires {
+			within := func(r Range) bool { return !fire.Before(r.From) && fire.Before(r.To) }
+			if !slices.ContainsFunc(backfills, within) && !yield(fire) {
+				return
+			}
+		}
+	}
+}
+
+// newestDue is the newest fire time that is due and has no row.
+func (d *decider) newestDue() (time.Time, bool) {
+	for fire := range d.pendingBack(d.now.Add(1)) {
+		if !d.Schedule.Due(d.Key, fire).After(d.now) {
+			return fire, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// keepFrom is where the fire times begin that are decided by the policies: what is before it is missed.
+func (d *decider) keepFrom(newest time.Time) time.Time {
+	var keep time.Time
+	if !d.s.SkipUntil.IsZero() {
+		keep = d.s.SkipUntil.Add(1)
+	}
+	if d.Policy.CatchUpWindow > 0 {
+		cutoff := d.now.Add(-d.Policy.CatchUpWindow)
+		// Jitter may hold back a fire time from before the cutoff.
+		if last, ok := d.Schedule.Prev(cutoff); ok && !d.Schedule.Due(d.Key, last).Before(cutoff) {
+			cutoff = last
+		}
+		keep = later(keep, cutoff)
+	}
+	switch d.Policy.Misfire {
+	case MisfireSkip:
+		keep = later(keep, newest)
+		if d.late(newest) > d.Policy.MisfireThreshold {
+			keep = later(keep, newest.Add(1))
+		}
+	case MisfireCatchUpLimited:
+		left := d.Policy.CatchUpLimit
+		for fire := range d.pendingBack(newest.Add(1)) {
+			if left--; left <= 0 {
+				keep = later(keep, fire)
+				break
+			}
+		}
+	}
+	return keep
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (d *decider) late(fire time.Time) time.Duration { return d.now.Sub(d.Schedule.Due(d.Key, fire)) }
+
+// miss makes the rows of the fire times before keep. It answers false where the step has no room for all of them.
+func (d *decider) miss(keep, newest time.Time) bool {
+	if !keep.After(d.s.Decided) && d.s.Old == nil {
+		return true
+	}
+	var rows []time.Time
+	for fire := range d.pendingBack(keepWithin(keep, newest)) {
+		if rows = append(rows, fire); len(rows) == maxDecided {
+			break
+		}
+	}
+	slices.Reverse(rows)
+	if len(rows) == maxDecided && !d.countOld(rows[0]) {
+		return false
+	}
+	d.missOld(newest)
+	for _, fire := range rows {
+		if len(d.step.Fires) >= maxDecided {
+			return false
+		}
+		d.step.Fires = append(d.step.Fires, Fire{Time: fire, Decision: Missed, Reason: d.missedBy(fire, newest), Status: Skipped, Count: 1})
+		d.decided(fire)
+	}
+	return true
+}
+
+// keepWithin leaves out what is not due yet.
+func keepWithin(keep, newest time.Time) time.Time {
+	if keep.After(newest) {
+		return newest.Add(1)
+	}
+	return keep
+}
+
+// countOld counts the missed fire times before a time into the row that stands for all of them.
+func (d *decider) countOld(before time.Time) bool {
+	counted, limit := 0, max(maxDecided, maxCounted/len(d.Schedule.sources))
+	for fire := range d.pending(before.Add(-1)) {
+		if counted == limit {
+			return false
+		}
+		counted++
+		if d.s.Old == nil {
+			d.s.Old = &Range{From: fire}
+		}
+		d.s.Old.To = fire
+		d.s.Old.Count++
+		d.decided(fire)
+	}
+	return true
+}
+
+// missOld makes the row of what countOld counted, at the newest of these times.
+func (d *decider) missOld(newest time.Time) {
+	old := d.s.Old
+	if old == nil {
+		return
+	}
+	d.s.Old = nil
+	reason := d.missedBy(old.To, newest)
+	if old.Count > 1 {
+		reason += fmt.Sprintf("; %d fire times from %s to %s", old.Count, text(old.From), text(old.To))
+	}
+	d.step.Fires = append(d.step.Fires, Fire{Time: old.To, Decision: Missed, Reason: reason, Status: Skipped, Count: old.Count})
+}
+
+func (d *decider) missedBy(fire, newest time.Time) string {
+	switch {
+	case !fire.After(d.s.SkipUntil):
+		return "paused"
+	case d.Policy.CatchUpWindow > 0 && d.late(fire) > d.Policy.CatchUpWindow:
+		return fmt.Sprintf("due longer ago than the catch-up window of %s", d.Policy.CatchUpWindow)
+	case d.Policy.Misfire == MisfireCatchUpLimited:
+		return fmt.Sprintf("only the newest %d of what is due are caught up", d.Policy.CatchUpLimit)
+	case fire.Equal(newest):
+		return fmt.Sprintf("%s late, at most %s", d.late(fire), d.Policy.MisfireThreshold)
+	}
+	return "only the newest of what is due counts"
+}

@@ -18,7 +18,7 @@ import (
 // Command are the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, rpc, flat, idle, memory, search, overload. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
@@ -39,6 +39,8 @@ type Command struct {
 	FlatTasks     int           `default:"5000000" placeholder:"N" help:"Finished tasks of the other processes of flat. Default: ${default}."`
 	FlatClients   int           `default:"128" placeholder:"N" help:"Clients of flat. Default: ${default}."`
 	FlatWarmup    time.Duration `default:"1m" placeholder:"DURATION" help:"Warm-up of flat. Default: ${default}."`
+	FlatDatabase  string        `placeholder:"NAME" help:"Database of flat on the server of --dsn, which stays: runs fill it, each where the one before was interrupted, and measure nothing; those that follow measure in it alone. Default: one of its own, which is dropped."`
+	Ended         int           `default:"100000" placeholder:"N" help:"Processes at their end, of retention. Default: ${default}."`
 	InFlight      int           `default:"1000" placeholder:"N" help:"Calls of memory that the processor holds. Default: ${default}."`
 	Waiting       int           `default:"10000" placeholder:"N" help:"Clients of memory that wait behind those. Default: ${default}."`
 	Idle          time.Duration `default:"30s" placeholder:"DURATION" help:"How long idle is watched. Default: ${default}."`
@@ -102,7 +104,7 @@ func (c *Command) check() error {
 	counts := map[string][]int{
 		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers},
 		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks}, "flat-clients": {c.FlatClients},
-		"in-flight": {c.InFlight}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events}, "rounds": {c.Rounds},
+		"in-flight": {c.InFlight}, "ended": {c.Ended}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events}, "rounds": {c.Rounds},
 	}
 	for name, values := range counts {
 		for _, n := range values {
@@ -115,6 +117,9 @@ func (c *Command) check() error {
 		if d <= 0 {
 			return fmt.Errorf("--%s: want more than 0s", name)
 		}
+	}
+	if c.FlatDatabase != "" && c.DSN == "" {
+		return errors.New("--flat-database: want --dsn too: a private server ends with the bench")
 	}
 	if c.Warmup < 0 || c.FlatWarmup < 0 {
 		return errors.New("--warmup and --flat-warmup: want 0s or more")

@@ -72,7 +72,7 @@ func TestCheckRefuses(t *testing.T) {
 		"--warmup=-1s":              "--warmup",
 		"--processes=-1":            "--processes",
 		"--lanes=0":                 "--lanes",
-		"--dsn=host=x port=secret1": "--dsn: not a connection string",
+		"--dsn=host=x port=secret1": "--dsn: not a connection string", "--flat-database=x": "--flat-database: want --dsn",
 	} {
 		err := parse(t, flags).check()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret1") {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // What the bench puts into the engine's tables by itself: what had to happen long before a measurement.
@@ -51,8 +53,8 @@ func (d *scratch) addEvents(ctx context.Context, n int, payload []byte) error {
 }
 
 // addOthers makes processes that have nothing to do with those of the workload, each with the same number of finished tasks, and
-// an event of each task. Their ids lie between the others'.
-func (d *scratch) addOthers(ctx context.Context, processes, perProcess int, p payload, progress func(done int)) error {
+// an event of each task. Their ids lie between the others'. done of them are there already; a chunk is made in full, or not at all.
+func (d *scratch) addOthers(ctx context.Context, done, processes, perProcess int, p payload, progress func(done int)) error {
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
 		return err
@@ -64,19 +66,25 @@ func (d *scratch) addOthers(ctx context.Context, processes, perProcess int, p pa
 		return fmt.Errorf("reserve task ids: %w", err)
 	}
 	first := last - total - int64(perProcess)
-	for done := 0; done < processes; done += fillChunk {
+	for ; done < processes; done += fillChunk {
 		progress(done)
 		end := min(done+fillChunk, processes) - 1
-		statements := []statement{
+		chunk := []statement{
 			{fillOtherProcesses, []any{namespaceName, done, end, perProcess, p.state}},
 			{fillOtherCounts, []any{namespaceName, end - done + 1}},
 			{fillOtherTasks, []any{namespaceName, done, end, first, perProcess, p.args, p.response}},
 			{fillOtherEvents, []any{namespaceName, done, end, first, perProcess, p.event}},
 		}
-		for _, s := range statements {
-			if _, err := conn.Exec(ctx, s.sql, s.args...); err != nil {
-				return fmt.Errorf("fill the tables: %w", err)
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			for _, s := range chunk {
+				if _, err := tx.Exec(ctx, s.sql, s.args...); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("fill the tables: %w", err)
 		}
 	}
 	return nil

@@ -11,6 +11,9 @@ import (
 // flat calls the same processes twice: alone in the database, and among many others that have a long history. A hot path that
 // is bounded by what is hot is as quick the second time.
 func (r *runner) flat(ctx context.Context, v variant) error {
+	if r.command.FlatDatabase != "" {
+		return r.flatKept(ctx, v)
+	}
 	alone, among := v.row(subjectEngine), v.row(subjectEngine)
 	alone.Note = "alone"
 	among.Note = fmt.Sprintf("among %d processes with %d tasks", r.command.FlatProcesses, r.command.FlatTasks)
@@ -22,7 +25,7 @@ func (r *runner) flat(ctx context.Context, v variant) error {
 		done := acknowledged{process.TaskInit: int64(o.processes)}
 		for _, row := range []*Row{alone, among} {
 			if row == among {
-				if err := r.fillFlat(ctx, d, o.payload, done); err != nil {
+				if err := r.fillFlat(ctx, d, 0, o.payload, done); err != nil {
 					return nil, err
 				}
 			}
@@ -49,11 +52,11 @@ func (r *runner) flat(ctx context.Context, v variant) error {
 	return nil
 }
 
-func (r *runner) fillFlat(ctx context.Context, d *scratch, p payload, done acknowledged) error {
+func (r *runner) fillFlat(ctx context.Context, d *scratch, there int, p payload, done acknowledged) error {
 	processes, perProcess := r.command.FlatProcesses, max(r.command.FlatTasks/r.command.FlatProcesses, 1)
 	done[process.TaskInit] += int64(processes)
 	done[process.TaskCall] += int64(processes) * int64(perProcess-1)
-	return d.addOthers(ctx, processes, perProcess, p, func(made int) {
+	return d.addOthers(ctx, there, processes, perProcess, p, func(made int) {
 		r.step(fmt.Sprintf("flat, filling: %d of %d processes", made, processes))
 	})
 }

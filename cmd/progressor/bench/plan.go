@@ -57,6 +57,7 @@ var workloads = []workload{
 	{"timers", onceVariant, (*runner).timers},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},
+	{"retention", flatVariants, (*runner).retention},
 	{"idle", onceVariant, (*runner).idle},
 	{"memory", onceVariant, (*runner).memory},
 	{"search", onceVariant, (*runner).search},

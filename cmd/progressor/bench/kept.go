@@ -1,0 +1,82 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// kept is a database that outlives the run, by its name.
+func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
+	d := &scratch{server: s, name: name}
+	var err error
+	if d.dsn, err = dsnWith(s.dsn, name); err != nil {
+		return nil, err
+	}
+	var there bool
+	if err := s.admin.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&there); err != nil || there {
+		return d, err
+	}
+	if _, err := s.admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0"); err != nil {
+		return nil, fmt.Errorf("create the database of --flat-database (its role needs CREATEDB): %w", err)
+	}
+	return d, nil
+}
+
+// flatKept fills a database that stays, which takes long and goes on where an earlier run was interrupted, or measures in one that is
+// filled. Its rows are not checked after each run: progressor doctor does that.
+func (r *runner) flatKept(ctx context.Context, v variant) error {
+	d, err := r.server.kept(ctx, r.command.FlatDatabase)
+	if err != nil {
+		return err
+	}
+	s, err := openSite(ctx, d.dsn, r.command.Lanes, r.logger(), processor.BenchNoop())
+	if err != nil {
+		return err
+	}
+	_, err = s.engine.PutNamespace(ctx, builtinNamespace(namespaceName, v.history))
+	if err == nil {
+		err = r.inKept(ctx, d, s, v)
+	}
+	return errors.Join(err, s.close())
+}
+
+func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) error {
+	counts, err := s.engine.CountProcesses(ctx, namespaceName)
+	if err != nil {
+		return err
+	}
+	there := 0
+	for _, n := range counts {
+		there += int(n)
+	}
+	o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
+	row := v.row(subjectEngine)
+	if there < r.command.FlatProcesses+r.command.Processes {
+		if err := r.fillFlat(ctx, d, there, o.payload, acknowledged{}); err != nil {
+			return err
+		}
+		if err := o.fill(ctx, d, 1); err != nil {
+			return err
+		}
+		row.figure("tasks that database "+d.name+" was filled with", float64(r.command.FlatTasks), "tasks")
+		r.report.Rows = append(r.report.Rows, row)
+		return r.settle(ctx, d.analyze)
+	}
+	row.Note = fmt.Sprintf("in database %s, among %d processes with %d tasks", d.name, r.command.FlatProcesses, r.command.FlatTasks)
+	r.step("flat, " + row.Note)
+	if err := r.server.checkpoint(ctx); err != nil {
+		return err
+	}
+	w, err := load{clients: v.clients, warmup: r.command.FlatWarmup, duration: r.command.Duration, do: o.call}.run(ctx, r.meterOf(s))
+	if err != nil {
+		return err
+	}
+	row.rate(w)
+	r.report.Rows = append(r.report.Rows, row)
+	return nil
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// fillEnded has processes that were there end a day ago; it is called before any other is made.
+const (
+	fillEnded = `
+UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_changed_time = now() - interval '1 day',
+       attention = 'COMPLETED', attention_time = now() - interval '1 day'`
+	fillEndedCounts = `UPDATE status_counts SET status = 'COMPLETED'`
+	countEnded      = `SELECT count(*) FROM processes WHERE attention = 'COMPLETED' AND removed_time IS NULL`
+	endedTasks      = 5 // of each
+	endedRetention  = time.Hour
+)
+
+// retention calls processes twice: among many that ended long ago, and while the engine removes these.
+func (r *runner) retention(ctx context.Context, v variant) error {
+	before, meanwhile := v.row(subjectEngine), v.row(subjectEngine)
+	before.Note = fmt.Sprintf("among %d processes at their end", r.command.Ended)
+	err := r.onEngine(ctx, v.history, processor.BenchNoop(), meanwhile, func(d *scratch, s *site) (acknowledged, error) {
+		o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
+		progress := func(made int) { r.step(fmt.Sprintf("retention, filling: %d of %d processes", made, r.command.Ended)) }
+		if err := d.addOthers(ctx, 0, r.command.Ended, endedTasks, o.payload, progress); err != nil {
+			return nil, err
+		}
+		if err := d.execute(ctx, statement{fillEnded, nil}, statement{fillEndedCounts, nil}); err != nil {
+			return nil, err
+		}
+		if err := o.fill(ctx, d, 1); err != nil {
+			return nil, err
+		}
+		for _, row := range []*Row{before, meanwhile} {
+			if err := r.settle(ctx, d.analyze); err != nil {
+				return nil, err
+			}
+			if err := r.callsBeside(ctx, d, o, row, row == meanwhile); err != nil {
+				return nil, err
+			}
+		}
+		return acknowledged{}, nil // what is removed cannot be counted
+	})
+	if err != nil {
+		return err
+	}
+	if r.report.Machine.Durable() {
+		meanwhile.compare(before, "before")
+	}
+	r.report.Rows = append(r.report.Rows, before, meanwhile)
+	return nil
+}
+
+// callsBeside measures calls, and how many processes are removed meanwhile, where they are.
+func (r *runner) callsBeside(ctx context.Context, d *scratch, o *operations, row *Row, remove bool) error {
+	if remove {
+		ns := builtinNamespace(namespaceName, o.variant.history)
+		ns.Retention = durationpb.New(endedRetention)
+		if _, err := o.site.engine.PutNamespace(ctx, ns); err != nil {
+			return err
+		}
+	}
+	w, err := load{clients: o.variant.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: o.call}.run(ctx, r.meterOf(o.site))
+	if err != nil {
+		return err
+	}
+	row.rate(w)
+	if !remove {
+		return nil
+	}
+	conn, err := d.connect(ctx, engineSchema)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var left int
+	if err := conn.QueryRow(ctx, countEnded).Scan(&left); err != nil {
+		return fmt.Errorf("count the processes at their end: %w", err)
+	}
+	row.Note = fmt.Sprintf("%d of %d removed, since the load began", r.command.Ended-left, r.command.Ended)
+	return nil
+}

@@ -70,7 +70,8 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 		}
 	}()
 	began := time.Now()
-	response, history, err := e.attempt(ctx, ns, c, known)
+	own := e.ownAttempt(c)
+	response, history, err := e.attempt(own.in(ctx), ns, c, known)
 	ns.metrics.processed(c.TaskType, began)
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	if interrupted || errors.Is(err, errGivenBack) {
@@ -80,7 +81,9 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 		return d, history, true
 	}
 	ns = e.governing(e.current(ns), c.Kind)
-	return decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}), history, false //nolint:gosec // jitter
+	d = decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}) //nolint:gosec // jitter
+	own.goWith(&d)
+	return d, history, false
 }
 
 // save stores a decision and tells everybody whom it concerns.
@@ -110,6 +113,9 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 		return saved, false
 	}
 	ns.metrics.completed(&d.completion, saved, began)
+	for _, then := range d.stored {
+		then()
+	}
 	e.minute.stored(time.Now())
 	e.announce(c, d, saved)
 	return saved, true

@@ -150,10 +150,24 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 func (c *collector) forget(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if more, err := c.engine.store.Forget(ctx, c.engine.cfg.KeyRetention); err != nil || !more {
-			return err
+			return errors.Join(err, c.forgetOfKinds(ctx))
 		}
 	}
-	return nil
+	return c.forgetOfKinds(ctx)
+}
+
+// forgetOfKinds does so in the tables of kinds.
+func (c *collector) forgetOfKinds(ctx context.Context) error {
+	var errs []error
+	for _, k := range c.engine.kinds {
+		for began := time.Now(); k.Forget != nil && time.Since(began) < purgeTime; {
+			more, err := k.Forget(ctx)
+			if errs = append(errs, err); err != nil || !more {
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // expire removes processes whose retention is over, in batches, for as long as the pass may last; the next pass goes on.

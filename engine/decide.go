@@ -27,6 +27,7 @@ type decision struct {
 	completion storage.Completion
 	failure    *progressorv1.Failure
 	rejection  *progressorv1.Rejection
+	stored     []func() // run once it is stored
 }
 
 // decide turns the end of an attempt into what is stored. It is pure: no clock, no database, no status of the process.

@@ -18,7 +18,10 @@ type Kind struct {
 	// Processor runs the tasks of these processes on every node, whatever the processor of their namespace is; nil: that one does.
 	// Because it is a part of the engine, it is tried again for as long as a fault may last, and whatever its namespace says of zombies:
 	// see ownRetry. It is shown no history.
+	// AttemptOf gives it what it has beyond a user's processor.
 	Processor processor.Processor
+	// Forget drops what is past its retention in the tables of the kind, a batch; more: there is more of it. nil: it has none.
+	Forget func(ctx context.Context) (more bool, err error)
 }
 
 // Add makes kinds known to the node. It must not be called once Run is.

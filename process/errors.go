@@ -18,6 +18,9 @@ var (
 	ErrWaitTimeout         = errors.New("the wait is over; the task goes on")
 	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
 	ErrDraining            = errors.New("the node is draining: nothing was stored, and another node takes requests")
+	ErrCronNotFound        = errors.New("cron not found")
+	ErrCronExists          = errors.New("cron exists already")
+	ErrStaleEtag           = errors.New("the etag is not the newest: somebody has changed it since; read it again")
 	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
 )
 

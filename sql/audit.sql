@@ -22,6 +22,22 @@ SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details,
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 VALUES (@actor, @source, @method, @namespace, @subject, NULLIF(@details::text, '')::jsonb);
 
+-- InsertNotes notes orders that a task has carried out, with its result: who finds the row that this very transaction has written at the
+-- end of the task knows that they were.
+-- name: InsertNotes :exec
+INSERT INTO audit (actor, source, method, namespace, subject, details)
+SELECT x.actor, x.source, x.method, x.namespace, x.process_id, NULLIF(x.details, '')::jsonb
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                  unnest(@methods::text[]), unnest(@actors::text[]), unnest(@sources::text[]), unnest(@details::text[]))
+       AS x(namespace, process_id, task_id, fencing_token, method, actor, source, details)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+   UNION ALL
+   SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
+      AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
+   LIMIT 1) e;
+
 -- ForgetAudit drops the oldest orders that are past their retention, lim at a time.
 -- name: ForgetAudit :execrows
 DELETE FROM audit a USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT @lim::int) d

@@ -46,6 +46,7 @@ type Completion struct {
 	UnsetNames  []string
 
 	Messages []Message // to other processes
+	Riders   []Rider   // what else is written with it
 
 	RetryAfter     time.Duration // of Retry; 0: at once
 	Uncounted      bool          // of Retry: the attempt does not count (it was given back)
@@ -113,7 +114,7 @@ type Saved struct {
 // plain tells whether SaveFinished may do for it: an attempt that has finished, sets no timer and says nothing to others.
 func (c *Completion) plain() bool {
 	return c.Outcome == Finished && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
-		len(c.UnsetNames) == 0 && len(c.Messages) == 0
+		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0
 }
 
 func (c *Completion) bytes() int {
@@ -123,6 +124,9 @@ func (c *Completion) bytes() int {
 	}
 	for i := range c.Messages {
 		n += c.Messages[i].bytes()
+	}
+	for _, r := range c.Riders {
+		n += r.Bytes()
 	}
 	return n
 }
@@ -139,6 +143,9 @@ func (c *Completion) events() []NewEvent {
 func (c *Completion) applies() bool {
 	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
 }
+
+// Speaks tells whether messages and riders of the completion are stored.
+func (c *Completion) Speaks() bool { return c.applies() || c.Outcome == Removed }
 
 // removes tells whether the process goes with this completion.
 func (c *Completion) removes() bool {

@@ -48,12 +48,13 @@ func (s *Store) tellTargets(targets []process.Key) {
 	(*deliver)(slices.Compact(targets))
 }
 
-// riders gathers what a flush has to say to other processes. Its statements are sent only where there is something to say, so that
+// riders gathers what a flush has to say to other processes, and what else its results write. Its statements are sent only where there is something to say, so that
 // a plain result pays nothing for them.
 type riders struct {
 	send    dbsqlc.SendMessagesParams
 	tell    dbsqlc.TellParentsParams
 	release dbsqlc.ReleaseMessagesParams
+	rides   rides
 	targets []process.Key // of messages that the flush has stored or let go
 }
 
@@ -89,9 +90,10 @@ func (r *riders) completed(c *Completion) {
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
 		r.released(c.Key)
 	}
-	if !c.applies() && c.Outcome != Removed {
+	if !c.Speaks() {
 		return
 	}
+	r.rides.add(c)
 	s := &r.send
 	for i := range c.Messages {
 		m := &c.Messages[i]
@@ -112,7 +114,7 @@ func (r *riders) completed(c *Completion) {
 
 // sendStages follow what has ended the tasks, and what has removed processes; their rows are still there.
 func (r *riders) sendStages(s *Store) []stage {
-	var stages []stage
+	stages := r.rides.stages()
 	if len(r.send.Namespaces) > 0 {
 		stages = append(stages, targeted(r, s.q.SendMessages, r.send))
 	}

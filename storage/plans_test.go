@@ -89,6 +89,8 @@ func hotStatements() map[string]string {
 		"RemoveProcesses":    text(func(db dbsqlc.DBTX) error { return second(q.RemoveProcesses(ctx, db, dbsqlc.RemoveProcessesParams{})) }),
 		"PurgeHistory":       text(func(db dbsqlc.DBTX) error { return second(q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{})) }),
 		"DeleteRemoved":      text(func(db dbsqlc.DBTX) error { return second(q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{})) }),
+		"WriteFires":         text(func(db dbsqlc.DBTX) error { return q.WriteFires(ctx, db, dbsqlc.WriteFiresParams{}) }),
+		"InsertNotes":        text(func(db dbsqlc.DBTX) error { return q.InsertNotes(ctx, db, dbsqlc.InsertNotesParams{}) }),
 		"SendMessages":       text(func(db dbsqlc.DBTX) error { return second(q.SendMessages(ctx, db, dbsqlc.SendMessagesParams{})) }),
 		"TellParents":        text(func(db dbsqlc.DBTX) error { return second(q.TellParents(ctx, db, dbsqlc.TellParentsParams{})) }),
 		"ReleaseMessages":    text(func(db dbsqlc.DBTX) error { return second(q.ReleaseMessages(ctx, db, dbsqlc.ReleaseMessagesParams{})) }),
@@ -102,7 +104,7 @@ func hotStatements() map[string]string {
 
 // Indexes whose conditions need not name a process: the scans', and the keys of requests.
 var scanIndexes = map[string][]string{
-	"messages_created": {"SearchMessages"}, "namespaces_pkey": {"DeliverStarts"},
+	"messages_created": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts"},
 	"schedule_place": {"SearchCalls"}, "schedule_time": {"SearchTimers", "NextTimes"},
 	"processes_cancel_deadline": {"ListOverdueCancels"},
 	"requests_pkey":             {"PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},

@@ -51,6 +51,11 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 	return v, noRow(err, process.ErrProcessNotFound)
 }
 
+// Write runs statements of a package above this one that have no place in a lane, such as the forgetting of old rows.
+func (s *Store) Write(ctx context.Context, op string, write func(context.Context, DB) error) error {
+	return mapped(op, write(ctx, s.general))
+}
+
 // Read runs a transaction that only reads, all of one moment, on a connection that no attempt waits for. op names it in errors.
 func (s *Store) Read(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

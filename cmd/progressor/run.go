@@ -19,6 +19,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/demo"
@@ -68,11 +69,13 @@ func (n *node) run(ctx context.Context) error {
 	}
 	bulks := bulk.New(eng)
 	eng.Add(bulks.Kind())
+	schedules := crons.New(eng, store, registry)
+	eng.Add(schedules.Kinds()...)
 	if err := n.prepare(ctx, eng); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Bulks: bulks, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
+		Engine: eng, Bulks: bulks, Crons: schedules, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
@@ -41,6 +42,9 @@ var sentinels = []struct {
 	{process.ErrTaskNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
 	{process.ErrNodeNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrProcessExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
+	{process.ErrCronNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND},
+	{process.ErrCronExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
+	{process.ErrStaleEtag, connect.CodeAborted, progressorv1.ErrorDetail_REASON_STALE_ETAG},
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, progressorv1.ErrorDetail_REASON_OVERLOADED},
 	{process.ErrDraining, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
@@ -175,12 +179,24 @@ func scopeOf(request any) (namespace, processID string) {
 		GetNamespace() *progressorv1.Namespace
 	}:
 		namespace = r.GetNamespace().GetNamespace()
+	case interface{ GetCron() *progressorv1.Cron }:
+		namespace = r.GetCron().GetNamespace()
+	case interface{ GetCron() *progressorv1.CronRef }:
+		namespace = r.GetCron().GetNamespace()
 	}
 	switch r := request.(type) {
 	case interface{ GetProcessId() string }:
 		processID = r.GetProcessId()
 	case interface{ GetBulkId() string }:
 		processID = bulk.ProcessID(r.GetBulkId())
+	case interface{ GetCronId() string }:
+		processID = crons.ProcessID(r.GetCronId())
+	case interface{ GetCron() *progressorv1.Cron }:
+		processID = crons.ProcessID(r.GetCron().GetCronId())
+	case interface{ GetCron() *progressorv1.CronRef }:
+		if r.GetCron() != nil {
+			processID = crons.ProcessID(r.GetCron().GetCronId())
+		}
 	}
 	return namespace, processID
 }

@@ -1,4 +1,4 @@
-// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService and BulkService over Connect, gRPC,
+// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService, BulkService and CronService over Connect, gRPC,
 // gRPC-Web and plain JSON, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and
 // turns the engine's errors into codes; it decides nothing.
 package rpc
@@ -17,6 +17,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
@@ -34,6 +35,7 @@ const (
 type Config struct {
 	Engine     *engine.Engine
 	Bulks      *bulk.Bulks           // nil: BulkService is not implemented here
+	Crons      *crons.Crons          // nil: nor is CronService
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // of the handler's own metrics; nil: none
 	Gatherer   prometheus.Gatherer   // of /metrics; nil: no such page
@@ -43,7 +45,7 @@ type Config struct {
 // services are the services that the handler serves.
 var services = []string{
 	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
-	progressorv1connect.BulkServiceName,
+	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName,
 }
 
 // NewHandler serves the services and, beside them:
@@ -56,9 +58,15 @@ var services = []string{
 // compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
-	s := served{&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{}}
+	s := served{
+		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{},
+		progressorv1connect.UnimplementedCronServiceHandler{},
+	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}
+	}
+	if cfg.Crons != nil {
+		s.cron = &cronService{crons: cfg.Crons}
 	}
 	h, err := newHandler(cfg, s, e.Ready)
 	if err != nil {
@@ -73,6 +81,7 @@ type served struct {
 	namespace progressorv1connect.NamespaceServiceHandler
 	insight   progressorv1connect.InsightServiceHandler
 	bulk      progressorv1connect.BulkServiceHandler
+	cron      progressorv1connect.CronServiceHandler
 }
 
 // newHandler mounts the given services: tests give their own.
@@ -102,6 +111,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
 	mount(progressorv1connect.NewInsightServiceHandler(s.insight, options))
 	mount(progressorv1connect.NewBulkServiceHandler(s.bulk, options))
+	mount(progressorv1connect.NewCronServiceHandler(s.cron, options))
 	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))

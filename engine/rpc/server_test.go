@@ -58,7 +58,7 @@ type site struct {
 func scripted(p progressorv1connect.ProcessServiceHandler) served {
 	return served{
 		p, progressorv1connect.UnimplementedNamespaceServiceHandler{}, progressorv1connect.UnimplementedInsightServiceHandler{},
-		progressorv1connect.UnimplementedBulkServiceHandler{},
+		progressorv1connect.UnimplementedBulkServiceHandler{}, progressorv1connect.UnimplementedCronServiceHandler{},
 	}
 }
 

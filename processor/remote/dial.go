@@ -183,7 +183,7 @@ func parseURL(text string) (*url.URL, error) {
 		return invalid("it must not hold a fragment")
 	}
 	if addr, err := netip.ParseAddr(target.Hostname()); err == nil {
-		if err := allowed(addr); err != nil {
+		if err := Allowed(addr); err != nil {
 			return invalid(err.Error())
 		}
 	}

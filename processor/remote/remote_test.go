@@ -429,15 +429,15 @@ func TestAddressPolicy(t *testing.T) {
 		"::ffff:169.254.169.254": false, "64:ff9b::a9fe:a9fe": false, "fd00:ec2::254": false, "100.100.100.200": false,
 		"168.63.129.16": false, "224.0.0.1": false, "ff02::1": false,
 	} {
-		if err := allowed(netip.MustParseAddr(addr)); (err == nil) != want {
+		if err := Allowed(netip.MustParseAddr(addr)); (err == nil) != want {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
 	// The same at the dialer, where names are resolved by then.
-	if err := control(t.Context(), "tcp4", "169.254.169.254:80", nil); err == nil {
+	if err := Control(t.Context(), "tcp4", "169.254.169.254:80", nil); err == nil {
 		t.Error("the dialer takes a metadata address")
 	}
-	if err := control(t.Context(), "tcp4", "127.0.0.1:80", nil); err != nil {
+	if err := Control(t.Context(), "tcp4", "127.0.0.1:80", nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -29,7 +29,7 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 		protocols.SetHTTP1(true)
 		security.NextProtos = []string{"http/1.1"}
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, ControlContext: control}
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, ControlContext: Control}
 	return &http.Transport{
 		Protocols: protocols,
 		// As many as there are attempts at a time: Go's default of 2 makes most requests open a connection of their own.
@@ -82,13 +82,13 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// control looks at the address that is about to be connected to: names are resolved by then.
-func control(_ context.Context, _, address string, _ syscall.RawConn) error {
+// Control looks at the address that is about to be connected to, for a net.Dialer: names are resolved by then.
+func Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	resolved, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("address %q: %w", address, err)
 	}
-	return allowed(resolved.Addr())
+	return Allowed(resolved.Addr())
 }
 
 // metadataAddrs are where clouds answer with the credentials of the machine, as far as they are not link-local.
@@ -103,8 +103,8 @@ var metadataAddrs = map[netip.Addr]bool{
 // nat64 is the prefix by which an IPv6 network reaches IPv4 addresses: the last four bytes.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// allowed is the policy for the addresses of processors: anything but link-local, metadata and multicast ones.
-func allowed(addr netip.Addr) error {
+// Allowed is the policy for the addresses that configuration names, of processors and of HTTP targets: anything but link-local, metadata and multicast ones.
+func Allowed(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
 	if nat64.Contains(addr) {
 		bytes := addr.As16()

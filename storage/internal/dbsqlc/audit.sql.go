@@ -95,3 +95,45 @@ func (q *Queries) InsertAudits(ctx context.Context, db DBTX, arg InsertAuditsPar
 	)
 	return err
 }
+
+const insertNotes = `-- name: InsertNotes :exec
+INSERT INTO audit (actor, source, method, namespace, subject, details)
+SELECT x.actor, x.source, x.method, x.namespace, x.process_id, NULLIF(x.details, '')::jsonb
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+                  unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[]))
+       AS x(namespace, process_id, task_id, fencing_token, method, actor, source, details)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+   UNION ALL
+   SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
+      AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
+   LIMIT 1) e
+`
+
+type InsertNotesParams struct {
+	Namespaces    []string
+	ProcessIds    []string
+	TaskIds       []int64
+	FencingTokens []int64
+	Methods       []string
+	Actors        []string
+	Sources       []string
+	Details       []string
+}
+
+// InsertNotes notes orders that a task has carried out, with its result: who finds the row that this very transaction has written at the
+// end of the task knows that they were.
+func (q *Queries) InsertNotes(ctx context.Context, db DBTX, arg InsertNotesParams) error {
+	_, err := db.Exec(ctx, insertNotes,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.TaskIds,
+		arg.FencingTokens,
+		arg.Methods,
+		arg.Actors,
+		arg.Sources,
+		arg.Details,
+	)
+	return err
+}

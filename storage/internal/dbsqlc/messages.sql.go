@@ -215,8 +215,8 @@ a AS MATERIALIZED (
          coalesce(m.start_time > statement_timestamp(), false) AS later,
          ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more FROM m),
 p AS (
-  INSERT INTO processes (namespace, process_id, status, metadata, created_time, status_changed_time)
-  SELECT namespace, process_id, 'INIT', metadata, statement_timestamp(), statement_timestamp()
+  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
+  SELECT namespace, process_id, 'INIT', coalesce(substring(process_id FROM '^~([a-z]+)/'), ''), metadata, statement_timestamp(), statement_timestamp()
     FROM a WHERE first AND known ORDER BY namespace, process_id
   ON CONFLICT DO NOTHING RETURNING namespace, process_id),
 cn AS (
@@ -233,6 +233,12 @@ pa AS (
   INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
   SELECT namespace, process_id, sender_namespace, sender_process_id, notify_parent_args
     FROM c WHERE created AND notify_parent_args IS NOT NULL AND sender_process_id IS NOT NULL),
+told AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, child)
+  SELECT c.sender_namespace, c.sender_process_id, 'child_end', c.namespace, c.process_id, 0, statement_timestamp(), c.notify_parent_args,
+         jsonb_build_object('namespace', c.namespace, 'processId', c.process_id,
+           'detail', CASE WHEN c.known THEN 'not started: a process of this id exists already' ELSE 'not started: there is no such namespace' END)
+    FROM c WHERE NOT c.created AND c.notify_parent_args IS NOT NULL AND starts_with(c.sender_process_id, '~')),
 dead AS (
   INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, args)
   SELECT message_id, kind, 'not_found', namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, statement_timestamp(), args
@@ -259,7 +265,8 @@ type DeliverStartsRow struct {
 
 // DeliverStarts takes the starts that are first in line for their targets and makes the processes; of one that exists it stays as it
 // is. A process that is being removed still holds its id: its start waits until it is gone. (removed_time is asked for so that the
-// index of all removed processes does not serve.)
+// index of all removed processes does not serve.) A process of the engine's own is of the kind that its id names. One of these that asked
+// for the end of what it starts is told when nothing was started: it would wait for ever.
 // outcome: delivered, exists, not_found (there is no such namespace). more: there may be more of them.
 func (q *Queries) DeliverStarts(ctx context.Context, db DBTX, arg DeliverStartsParams) ([]DeliverStartsRow, error) {
 	rows, err := db.Query(ctx, deliverStarts, arg.Lim, arg.Namespaces, arg.ProcessIds)

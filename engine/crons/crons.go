@@ -1,0 +1,194 @@
+// Package crons starts runs at cron times. A cron is a process of the engine itself, in its namespace: its kind is cron, its id begins
+// with ~cron/, its state is the definition and what package cron remembers, and its timer stands at the next fire time. Every change of
+// it, a fire as well as an order of a client or the end of a run, is a task of that process: what is decided, the rows of the ledger,
+// the starts and cancels of runs and the next timer are one transaction.
+package crons
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/crons"
+	"github.com/progressor-engine/progressor/storage/search"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+const (
+	kind   = "cron"
+	prefix = search.CronPrefix
+)
+
+// Crons keeps and runs crons on one node.
+type Crons struct {
+	engine  *engine.Engine
+	store   *storage.Store
+	metrics *metrics
+	http    *http.Client
+}
+
+// New makes the crons of an engine and its store. Their kinds have to be added to it. registerer nil: no metrics.
+func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
+	return &Crons{engine: e, store: store, metrics: newMetrics(registerer), http: newHTTPClient()}
+}
+
+// Kinds are what the engine has to know of crons.
+func (c *Crons) Kinds() []engine.Kind {
+	return []engine.Kind{{
+		Name: kind, Processor: processor.Func(c.process),
+		Forget: func(ctx context.Context) (bool, error) { return crons.Forget(ctx, c.store) },
+	}, {Name: runKind, Processor: processor.Func(c.processRun)}}
+}
+
+// ProcessID is the id of a cron's process.
+func ProcessID(cronID string) string { return prefix + cronID }
+
+func keyOf(namespace, cronID string) process.Key {
+	return process.Key{Namespace: namespace, ProcessID: ProcessID(cronID)}
+}
+
+// Create makes a cron. It answers when the cron is stored, with its first timer.
+func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+	def := r.GetCron()
+	if err := c.check(ctx, def, time.Now()); err != nil {
+		return nil, err
+	}
+	o := &order{Method: methodCreate, Paused: def.GetPaused(), Note: def.GetPauseNote()}
+	args, err := o.args(def, by)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := wire.JSON(def.GetMetadata())
+	if err != nil {
+		return nil, err
+	}
+	key := keyOf(def.GetNamespace(), def.GetCronId())
+	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Actor: by})
+	if errors.Is(err, process.ErrProcessExists) {
+		err = fmt.Errorf("%s: %w", key, process.ErrCronExists)
+	}
+	if err != nil {
+		return nil, refused(err)
+	}
+	return c.Get(ctx, def.GetNamespace(), def.GetCronId())
+}
+
+// priority is that of orders: somebody waits for them.
+const priority = math.MinInt32
+
+// check refuses a definition that cannot be kept or cannot run.
+func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.Time) error {
+	if err := check(def, created); err != nil {
+		return err
+	}
+	namespace, field := namespaceOf(def.GetTarget())
+	if namespace == "" {
+		return nil
+	}
+	_, err := c.engine.GetNamespace(ctx, namespace)
+	if errors.Is(err, process.ErrNamespaceNotFound) {
+		return invalid(field, "there is no namespace %q", namespace)
+	}
+	return err
+}
+
+// args are an order as the task gets it.
+func (o *order) args(def *progressorv1.Cron, by process.Actor) ([]byte, error) {
+	o.Actor, o.Source = by.Name, by.Source
+	if def != nil {
+		text, err := proto.Marshal(definition(def))
+		if err != nil {
+			return nil, err
+		}
+		o.Cron = text
+	}
+	return json.Marshal(o)
+}
+
+// order has a cron do something, and answers when that is stored.
+func (c *Crons) order(ctx context.Context, namespace, cronID string, o *order, def *progressorv1.Cron, by process.Actor) (answered, error) {
+	var a answered
+	args, err := o.args(def, by)
+	if err != nil {
+		return a, err
+	}
+	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Actor: by})
+	if err != nil {
+		return a, refused(err)
+	}
+	if err := json.Unmarshal(answer.Response, &a); err != nil {
+		return a, fmt.Errorf("answer of %s: %w", keyOf(namespace, cronID), err)
+	}
+	return a, nil
+}
+
+// refused turns an error of the process into that of the cron.
+func refused(err error) error {
+	if errors.Is(err, process.ErrProcessNotFound) {
+		return fmt.Errorf("%w: %w", process.ErrCronNotFound, err)
+	}
+	var task *engine.TaskError
+	if !errors.As(err, &task) || task.Rejection == nil {
+		return err
+	}
+	switch no := task.Rejection; no.GetReason() {
+	case rejectedStale:
+		return fmt.Errorf("%s: %w", task.Key, process.ErrStaleEtag)
+	case rejectedInvalid:
+		return &process.InvalidError{Field: string(no.GetDetails()), Message: no.GetMessage()}
+	case rejectedStatus:
+		return &process.WrongStatusError{Key: task.Key, Status: process.StatusRunning, Reason: no.GetMessage()}
+	case rejectedFull:
+		return fmt.Errorf("%s: %w", no.GetMessage(), process.ErrOverloaded)
+	}
+	return err
+}
+
+// initWait is how long a read waits for a cron that is being made.
+const initWait = 5 * time.Second
+
+// Get reads a cron.
+func (c *Crons) Get(ctx context.Context, namespace, cronID string) (*progressorv1.Cron, error) {
+	s, err := c.read(ctx, namespace, cronID)
+	if err != nil {
+		return nil, err
+	}
+	return s.message(time.Now())
+}
+
+func (c *Crons) read(ctx context.Context, namespace, cronID string) (*state, error) {
+	key := keyOf(namespace, cronID)
+	p, err := c.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, initWait)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return stateOf(p)
+}
+
+// stateOf reads the state of a cron's process.
+func stateOf(p *progressorv1.Process) (*state, error) {
+	key := process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()}
+	if p.GetKind() != kind {
+		return nil, fmt.Errorf("%s is no cron: %w", key, process.ErrCronNotFound)
+	}
+	if len(p.GetAuxState()) == 0 {
+		return nil, &process.WrongStatusError{Key: key, Status: wire.StatusOf(p.GetStatus()), Reason: "it is not made yet: its namespace is paused or busy"}
+	}
+	s, err := decode(p.GetAuxState())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,295 @@
+package crons_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// A cron fires at its times, each of them once, starts a process, and is told of its end.
+func TestFires(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", "* * * * * *", "complete")
+	c.Policy.ConcurrencyPolicy, c.Spec.MaxFires = progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE, 3
+	made := n.create(t, c)
+	if made.GetEtag() == "" || len(made.GetNextFireTimes()) != 3 || made.GetCreatedTime() == nil {
+		t.Errorf("made: %v", made)
+	}
+	fires := n.awaits(t, "c", "FIRED SUCCESS 1, FIRED SUCCESS 1, FIRED SUCCESS 1")
+	for i, f := range fires {
+		if f.GetFireTime().AsTime().Nanosecond() != 0 || f.GetManual() || f.GetCount() != 1 || f.GetStartedTime() == nil || f.GetEndedTime() == nil {
+			t.Errorf("row %d: %v", i, f)
+		}
+		if i > 0 && f.GetFireTime().AsTime().Sub(fires[i-1].GetFireTime().AsTime()) != time.Second {
+			t.Errorf("fire %s after %s", f.GetFireTime().AsTime(), fires[i-1].GetFireTime().AsTime())
+		}
+		p, err := n.GetProcess(t.Context(), key(f.GetProcessId()), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := p.GetMetadata().AsMap()
+		if m["progressor.cron_id"] != "c" || m["progressor.fire_time"] != f.GetFireTime().AsTime().Format(time.RFC3339) || m["progressor.attempt"] != 1.0 {
+			t.Errorf("metadata of a run: %v", m)
+		}
+	}
+	got := n.get(t, "c")
+	if got.GetFiresByDecision()["fired"] != 3 || !got.GetLastFireTime().AsTime().Equal(fires[2].GetFireTime().AsTime()) || len(got.GetNextFireTimes()) != 0 {
+		t.Errorf("at the end: %v", got)
+	}
+	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CreateCron' AND actor = 'kim' AND subject = '~cron/c'"); k != 1 {
+		t.Errorf("the order is noted %d times", k)
+	}
+}
+
+// A person's order goes through overlap and concurrency, by the action that it names.
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	ctx := t.Context()
+	n.create(t, starts("c", never, "wait"))
+	trigger := func(action progressorv1.OverlapAction) *progressorv1.Fire {
+		t.Helper()
+		f, err := n.Trigger(ctx, &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "c", OverlapAction: action}, kim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first := trigger(0)
+	if told([]*progressorv1.Fire{first}) != "FIRED RUNNING 1" || !first.GetManual() || first.GetProcessId() == "" {
+		t.Errorf("first: %v", first)
+	}
+	if f := trigger(0); told([]*progressorv1.Fire{f}) != "SKIPPED_CONCURRENCY SKIPPED" || f.GetEndedTime() == nil || f.GetReason() == "" {
+		t.Errorf("second: %v", f)
+	}
+	if got := n.get(t, "c"); len(got.GetRunningProcessIds()) != 1 || got.GetRunningProcessIds()[0] != first.GetProcessId() || got.GetFiresByDecision()["skipped_concurrency"] != 1 {
+		t.Errorf("while it runs: %v", got)
+	}
+	trigger(progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL)
+	trigger(progressorv1.OverlapAction_OVERLAP_ACTION_SKIP)
+	n.awaits(t, "c", "FIRED RUNNING 1, SKIPPED_CONCURRENCY SKIPPED, FIRED RUNNING 1, SKIPPED_OVERLAP SKIPPED")
+	n.call(t, first.GetProcessId(), "complete")
+	n.awaits(t, "c", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, FIRED RUNNING 1, SKIPPED_OVERLAP SKIPPED")
+	trigger(progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV)
+	n.awaits(t, "c", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, FIRED CANCELLED 1, SKIPPED_OVERLAP SKIPPED, FIRED RUNNING 1")
+}
+
+// An update needs the newest etag, where it says one, and counts from then on.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	made := n.create(t, starts("c", never, "complete"))
+	change := starts("c", "* * * * * *", "complete")
+	change.Etag, change.Spec.MaxFires, change.Policy.MaxConcurrency = made.GetEtag(), 2, 5
+	updated, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: change}, kim)
+	if err != nil || updated.GetEtag() == made.GetEtag() || !updated.GetCreatedTime().AsTime().Equal(made.GetCreatedTime().AsTime()) {
+		t.Fatalf("%v, %v", updated, err)
+	}
+	if _, err = n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: change}, kim); !errors.Is(err, process.ErrStaleEtag) {
+		t.Errorf("an old etag: %v", err)
+	}
+	n.awaits(t, "c", "FIRED SUCCESS 1, FIRED SUCCESS 1")
+	missing := starts("d", never, "")
+	if _, err = n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: missing}, kim); !errors.Is(err, process.ErrCronNotFound) {
+		t.Errorf("no such cron: %v", err)
+	}
+	if _, err = n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: change}, kim); !errors.Is(err, process.ErrCronExists) {
+		t.Errorf("it is there: %v", err)
+	}
+}
+
+// A paused cron fires nothing but what a person triggers. Resumed, it decides what it missed, or calls it missed.
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for _, skip := range []bool{false, true} {
+		id := fmt.Sprintf("skip-%t", skip)
+		c := starts(id, "* * * * * *", "complete")
+		c.Policy.MaxConcurrency, c.Paused, c.PauseNote = 100, true, "not yet"
+		if made := n.create(t, c); !made.GetPaused() || made.GetPauseNote() != "not yet" || len(made.GetNextFireTimes()) != 10 {
+			t.Errorf("made: %v", made)
+		}
+		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: id}, kim); err != nil {
+			t.Fatal(err)
+		}
+		n.awaits(t, id, "FIRED SUCCESS 1")
+		passes := time.Now().Truncate(time.Second).Add(2100 * time.Millisecond)
+		eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
+		r, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: id, SkipMissed: skip}, kim)
+		if err != nil || r.GetPaused() || r.GetPauseNote() != "" {
+			t.Fatalf("%v, %v", r, err)
+		}
+		p, err := n.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: id, Note: "enough"}, kim)
+		if err != nil || !p.GetPaused() || p.GetPauseNote() != "enough" {
+			t.Fatalf("%v, %v", p, err)
+		}
+		missed, fired := 0, 0
+		for _, f := range n.fires(t, id) {
+			switch {
+			case f.GetManual():
+			case f.GetDecision() == progressorv1.Decision_DECISION_MISSED:
+				missed++
+			default:
+				fired++
+			}
+		}
+		if skip && (missed < 2 || fired > 1) || !skip && (missed > 0 || fired < 2) {
+			t.Errorf("skip_missed %t: %d missed, %d fired", skip, missed, fired)
+		}
+	}
+}
+
+// A deleted cron leaves nothing but its runs, and its id is free.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", never, "wait")
+	c.Policy.ConcurrencyPolicy = progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE
+	n.create(t, c)
+	for range 3 {
+		if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := n.fires(t, "c")[0].GetProcessId()
+	if err := n.Delete(t.Context(), &progressorv1.DeleteCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Get(t.Context(), "ns", "c"); !errors.Is(err, process.ErrCronNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+	if k := n.count(t, "SELECT count(*) FROM cron_fires"); k != 0 {
+		t.Errorf("%d rows are left of its ledger", k)
+	}
+	eventually(t, "its run goes on", func() bool {
+		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
+	})
+	n.call(t, run, "complete")
+	if n.create(t, c); len(n.fires(t, "c")) != 0 {
+		t.Error("the new cron has a ledger")
+	}
+	if k := n.count(t, "SELECT count(*) FROM audit WHERE method IN ('CreateCron', 'TriggerCron', 'DeleteCron') AND source = '10.0.0.7:4711'"); k != 6 {
+		t.Errorf("%d orders are noted", k)
+	}
+}
+
+// Lists go by id, page by page, and by a filter over the crons.
+func TestList(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for _, id := range []string{"a-1", "a-2", "b-1"} {
+		c := starts(id, never, "complete")
+		c.Metadata, _ = structpb.NewStruct(map[string]any{"team": id[:1]})
+		n.create(t, c)
+	}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("plain")}); err != nil {
+		t.Fatal(err)
+	}
+	list := func(filter string, size int32) (ids []string) {
+		t.Helper()
+		for token := ""; ; {
+			page, next, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", Filter: filter, PageSize: size, PageToken: token})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page {
+				ids = append(ids, c.GetCronId())
+			}
+			if token = next; token == "" {
+				return ids
+			}
+		}
+	}
+	for filter, want := range map[string]string{
+		"": "[a-1 a-2 b-1]", `cron_id = "a-*"`: "[a-1 a-2]", `metadata.team = "b"`: "[b-1]", "cron_id != a-1 status = RUNNING": "[a-2 b-1]", `cron_id > "a-1"`: "[a-2 b-1]",
+	} {
+		if got := fmt.Sprint(list(filter, 2)); got != want {
+			t.Errorf("%s: %s, want %s", filter, got, want)
+		}
+	}
+	var wrong *process.InvalidError
+	if _, _, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", Filter: "process_id = x"}); !errors.As(err, &wrong) || wrong.Field != "filter" {
+		t.Errorf("a field of processes: %v", err)
+	}
+}
+
+// What cannot be is refused by the path of its field, and nothing is stored.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for field, spoil := range map[string]func(*progressorv1.Cron){
+		"cron.spec.expressions[1]": func(c *progressorv1.Cron) { c.Spec.Expressions = append(c.Spec.Expressions, "61 * * * *") },
+		"cron.spec.timezone":       func(c *progressorv1.Cron) { c.Spec.Timezone = "Mars/Olympus" },
+		"cron.spec.end_time":       func(c *progressorv1.Cron) { c.Spec.EndTime = stamp(time.Now().Add(-time.Hour)) },
+		"cron.policy.catchup_limit": func(c *progressorv1.Cron) {
+			c.Policy.MisfirePolicy = progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED
+		},
+		"cron.policy.queue_limit": func(c *progressorv1.Cron) { c.Policy.QueueLimit = 1_000_000 },
+		"cron.cron_id":            func(c *progressorv1.Cron) { c.CronId = "~x" },
+		"cron.target.enqueue_job": func(c *progressorv1.Cron) {
+			c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{Name: "j"}}}
+		},
+		"cron.target.start_process.run_end": func(c *progressorv1.Cron) {
+			c.Target.GetStartProcess().RunEnd = progressorv1.StartProcessTarget_RUN_END_INIT
+		},
+		"cron.target.start_process.namespace": func(c *progressorv1.Cron) { c.Target.GetStartProcess().Namespace = "nowhere" },
+		"cron.target":                         func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 500<<10) },
+	} {
+		c := starts("c", never, "")
+		spoil(c)
+		_, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: c}, kim)
+		var wrong *process.InvalidError
+		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Message == "" {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if k := n.count(t, "SELECT count(*) FROM processes"); k != 0 {
+		t.Errorf("%d processes are stored", k)
+	}
+}
+
+// A preview needs no cron.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	from := time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)
+	ask := func(r *progressorv1.PreviewCronRequest) string {
+		t.Helper()
+		list, err := n.Preview(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, at := range list {
+			texts = append(texts, at.Format("02 15:04"))
+		}
+		return strings.Join(texts, ", ")
+	}
+	spec := &progressorv1.PreviewCronRequest_Spec{Spec: &progressorv1.CronSpec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin"}}
+	if got := ask(&progressorv1.PreviewCronRequest{Of: spec, FromTime: stamp(from), Limit: 2}); got != "29 01:00, 30 00:30" {
+		t.Errorf("of a spec: %s", got)
+	}
+	if got := ask(&progressorv1.PreviewCronRequest{Of: spec, FromTime: stamp(from), ToTime: stamp(from.Add(24 * time.Hour))}); got != "29 01:00" {
+		t.Errorf("up to a time: %s", got)
+	}
+	c := n.create(t, starts("c", "@daily", ""))
+	list, err := n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Cron{Cron: &progressorv1.CronRef{Namespace: "ns", CronId: "c"}}})
+	if err != nil || len(list) != 10 || !list[0].Equal(c.GetNextFireTimes()[0].AsTime()) {
+		t.Errorf("of a cron: %v, %v", list, err)
+	}
+	_, err = n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Spec{Spec: &progressorv1.CronSpec{Expressions: []string{"x"}}}})
+	var wrong *process.InvalidError
+	if !errors.As(err, &wrong) || wrong.Field != "spec.expressions[0]" {
+		t.Errorf("a wrong spec: %v", err)
+	}
+}

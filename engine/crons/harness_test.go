@@ -1,0 +1,217 @@
+package crons_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+const patience = time.Minute
+
+// eventually waits until cond holds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for !cond() {
+		select {
+		case <-look.C:
+		case <-end.C:
+			if cond() {
+				return
+			}
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// kim is who gives orders here.
+var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
+
+// node is an engine of a test that runs crons.
+type node struct {
+	*engine.Engine
+	*crons.Crons
+	store    *storage.Store
+	db       *pgxpool.Pool
+	registry *prometheus.Registry
+	stop     func()
+}
+
+// start runs an engine with the namespace "ns".
+func start(t testing.TB, dsn string) *node {
+	t.Helper()
+	ctx := context.Background()
+	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	e, err := engine.New(ctx, engine.Config{
+		Store: store, Builtins: map[string]processor.Processor{"p": processor.Func(obey)}, Logger: slog.New(slog.DiscardHandler),
+		DrainTimeout: 5 * time.Second, ZombieAfter: time.Second, Registerer: registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{Engine: e, Crons: crons.New(e, store, registry), store: store, db: storagetest.Connect(t, dsn), registry: registry}
+	e.Add(n.Kinds()...)
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- e.Run(running) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		store.Close()
+	})
+	t.Cleanup(n.stop)
+	n.put(t, "ns")
+	return n
+}
+
+func (n *node) put(t testing.TB, name string) {
+	t.Helper()
+	_, err := n.PutNamespace(context.Background(), &progressorv1.Namespace{Namespace: name, Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// obey is a run that ends as its args say: complete (at once), fail, timeout (as if the step had), or else goes on until it is called
+// with one of these, or cancelled.
+func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	switch string(r.GetArgs()) {
+	case "complete":
+		return processor.Result().Complete().Done()
+	case "fail":
+		return nil, processor.Fail("broken", "as told")
+	case "timeout":
+		return nil, processor.Fail(process.ReasonTimeout, "too long")
+	}
+	return processor.Result().Done()
+}
+
+func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }
+
+// starts is a cron whose runs are processes with these args.
+func starts(id, expression, args string) *progressorv1.Cron {
+	return &progressorv1.Cron{
+		Namespace: "ns", CronId: id, Spec: &progressorv1.CronSpec{Expressions: []string{expression}},
+		Policy: &progressorv1.CronPolicy{},
+		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{Args: []byte(args)}}},
+	}
+}
+
+// never is an expression whose next fire is far off.
+const never = "0 0 1 1 *"
+
+func (n *node) create(t testing.TB, c *progressorv1.Cron) *progressorv1.Cron {
+	t.Helper()
+	made, err := n.Create(context.Background(), &progressorv1.CreateCronRequest{Cron: c}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func (n *node) get(t testing.TB, id string) *progressorv1.Cron {
+	t.Helper()
+	c, err := n.Get(context.Background(), "ns", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// fires is the whole ledger of a cron, the oldest first.
+func (n *node) fires(t testing.TB, id string) []*progressorv1.Fire {
+	t.Helper()
+	var all []*progressorv1.Fire
+	for token := ""; ; {
+		page, next, err := n.ListFires(context.Background(), &progressorv1.ListFiresRequest{Namespace: "ns", CronId: id, PageSize: 7, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range page {
+			all = append([]*progressorv1.Fire{f}, all...)
+		}
+		if token = next; token == "" {
+			return all
+		}
+	}
+}
+
+// told is a ledger in short: decision, status and attempt of each fire.
+func told(fires []*progressorv1.Fire) string {
+	var list []string
+	for _, f := range fires {
+		s := strings.TrimPrefix(f.GetDecision().String(), "DECISION_") + " " + strings.TrimPrefix(f.GetStatus().String(), "FIRE_STATUS_")
+		if f.GetAttempt() > 0 {
+			s += fmt.Sprintf(" %d", f.GetAttempt())
+		}
+		list = append(list, s)
+	}
+	return strings.Join(list, ", ")
+}
+
+// awaits waits until the ledger of a cron is as it should be.
+func (n *node) awaits(t testing.TB, id, want string) []*progressorv1.Fire {
+	t.Helper()
+	var got []*progressorv1.Fire
+	end := time.Now().Add(patience)
+	for {
+		if got = n.fires(t, id); told(got) == want {
+			return got
+		}
+		if time.Now().After(end) {
+			t.Fatalf("ledger of %s: %s, want %s: %v", id, told(got), want, got)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// call has a run do something.
+func (n *node) call(t testing.TB, id, args string) {
+	t.Helper()
+	_, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: []byte(args), Timeout: patience})
+	if err != nil && args == "complete" {
+		t.Fatal(err)
+	}
+}
+
+// count is the one number that a query gives.
+func (n *node) count(t testing.TB, sql string, args ...any) int {
+	t.Helper()
+	var k int
+	if err := n.db.QueryRow(context.Background(), sql, args...).Scan(&k); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func stamp(at time.Time) *timestamppb.Timestamp { return timestamppb.New(at) }

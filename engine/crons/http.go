@@ -1,0 +1,192 @@
+package crons
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/remote"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	// httpTimeout is how long a request may take where the policy says nothing.
+	httpTimeout = 10 * time.Second
+	// httpMargin is left of the step timeout to store how a request ended.
+	httpMargin = time.Second
+	// maxAnswerBytes is how much of an answer is read: its status counts, and the rest lets the connection be used again.
+	maxAnswerBytes = 64 << 10
+	// cancelPoll is how often a request that is under way asks whether its run is to end: its CANCEL task waits for it.
+	cancelPoll = time.Second
+)
+
+// The headers by which a target knows the fire.
+const (
+	headerCronID   = "Progressor-Cron-Id"
+	headerFireTime = "Progressor-Fire-Time"
+	headerAttempt  = "Progressor-Attempt"
+)
+
+// newHTTPClient makes the client of HTTP targets: it looks at the address that a name has led to before it connects, whatever the name
+// said a moment ago; it asks no proxy, which would hide that address, and follows no redirect.
+func newHTTPClient() *http.Client {
+	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: remote.Control}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 10, IdleConnTimeout: 90 * time.Second,
+			TLSHandshakeTimeout: httpTimeout, MaxResponseHeaderBytes: maxAnswerBytes,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// ownHeaders are those that a target cannot set: the engine's, and those of the connection.
+var ownHeaders = []string{headerCronID, headerFireTime, headerAttempt, "Connection", "Content-Length", "Transfer-Encoding", "Upgrade", "Trailer", "Te"}
+
+// checkHTTP refuses a target that could not be asked.
+func checkHTTP(t *progressorv1.HttpTarget) error {
+	const field = "cron.target.http."
+	to, err := url.Parse(t.GetUrl())
+	switch {
+	case err != nil:
+		return invalid(field+"url", "it is no URL: %s", errors.Unwrap(err))
+	case to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
+		return invalid(field+"url", "want http://HOST/PATH or https://HOST/PATH")
+	case to.User != nil:
+		return invalid(field+"url", "it must not hold a user or a password: use the header Authorization")
+	}
+	if address, err := netip.ParseAddr(to.Hostname()); err == nil {
+		if err := remote.Allowed(address); err != nil {
+			return invalid(field+"url", "%s", err)
+		}
+	}
+	if t.GetMethod() != "" && !token(t.GetMethod()) {
+		return invalid(field+"method", "%q is no method: want one such as POST or GET", t.GetMethod())
+	}
+	for name, value := range t.GetHeaders() {
+		at := field + "headers[" + strconv.Quote(name) + "]"
+		switch {
+		case !token(name):
+			return invalid(at, "it is no name of a header: letters, digits and - are allowed")
+		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)):
+			return invalid(at, "the engine sets it")
+		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			return invalid(at, "its value has a control character")
+		}
+	}
+	return nil
+}
+
+// token tells whether a text is one of RFC 9110, section 5.6.2.
+func token(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// request makes the request of a run. nil: somebody wants the run to end.
+func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time) (*outcome, error) {
+	limit := w.Timeout
+	if limit <= 0 {
+		limit = httpTimeout
+	}
+	limit = max(min(limit, time.Until(deadline)-httpMargin), time.Millisecond)
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cancelled := make(chan struct{})
+	go c.watchCancel(timed, run, cancelled, cancel)
+	answer, err := c.ask(timed, w, target)
+	if err == nil {
+		return answer, nil
+	}
+	select {
+	case <-cancelled:
+		return nil, nil //nolint:nilnil // it was given up
+	default:
+	}
+	switch {
+	case ctx.Err() != nil: // the node stops: another one asks again
+		return nil, ctx.Err()
+	case errors.Is(timed.Err(), context.DeadlineExceeded):
+		return &outcome{cron.Timeout, fmt.Sprintf("no answer within %s", limit.Round(time.Millisecond))}, nil
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // without the URL, which may hold a secret
+	}
+	o := failed("%s", err)
+	return &o, nil
+}
+
+// ask sends the request and judges its answer.
+func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarget) (*outcome, error) {
+	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(), bytes.NewReader(target.GetBody()))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range target.GetHeaders() {
+		request.Header.Set(name, value)
+		if strings.EqualFold(name, "Host") {
+			request.Host = value
+		}
+	}
+	request.Header.Set(headerCronID, headerText(w.CronID))
+	request.Header.Set(headerFireTime, w.Fire.UTC().Format(time.RFC3339Nano))
+	request.Header.Set(headerAttempt, strconv.Itoa(int(w.Attempt)))
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if _, err := io.CopyN(io.Discard, response.Body, maxAnswerBytes); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	good := response.StatusCode >= 200 && response.StatusCode <= 299
+	if codes := target.GetSuccessCodes(); len(codes) > 0 {
+		good = slices.Contains(codes, int32(response.StatusCode)) //nolint:gosec // three digits
+	}
+	if good {
+		return &outcome{cron.Success, "HTTP " + strconv.Itoa(response.StatusCode)}, nil
+	}
+	o := failed("HTTP %s", response.Status)
+	return &o, nil
+}
+
+// headerText is an id as a header can hold it: what is not ASCII is percent-encoded.
+func headerText(id string) string {
+	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return url.PathEscape(id)
+	}
+	return id
+}
+
+// watchCancel gives a request up whose run was asked to end.
+func (c *Crons) watchCancel(ctx context.Context, run process.Key, cancelled chan<- struct{}, cancel func()) {
+	look := time.NewTicker(cancelPoll)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		if left, err := c.store.CancelGrace(ctx, run); err == nil && left > 0 {
+			close(cancelled)
+			cancel()
+			return
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package crons
+
+import (
+	"context"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// List lists the crons of a namespace that match a filter, by their ids. A page may be short or empty, and still have a next.
+func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*progressorv1.Cron, string, error) {
+	if _, err := c.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
+		return nil, "", err
+	}
+	filter, err := search.ParseCrons(r.GetFilter())
+	if err != nil {
+		return nil, "", err
+	}
+	page, err := search.List(ctx, c.store, search.Query{
+		Namespace: r.GetNamespace(), Filter: filter, OrderBy: search.OrderID, PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	now := time.Now()
+	var list []*progressorv1.Cron
+	for n := range page.Processes {
+		p, err := wire.Process(&page.Processes[n], nil, nil, nil)
+		if err != nil {
+			return nil, "", err
+		}
+		if len(p.GetAuxState()) == 0 {
+			continue // it is being made
+		}
+		s, err := stateOf(p)
+		if err != nil {
+			return nil, "", err
+		}
+		m, err := s.message(now)
+		if err != nil {
+			return nil, "", err
+		}
+		list = append(list, m)
+	}
+	return list, page.NextPageToken, nil
+}

@@ -1,0 +1,93 @@
+package crons
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/cron"
+)
+
+// metrics count what results of crons have stored.
+type metrics struct {
+	runs        *prometheus.CounterVec
+	overlap     *prometheus.CounterVec
+	retries     *prometheus.CounterVec
+	timeouts    *prometheus.CounterVec
+	concurrency *prometheus.CounterVec
+	fires       *prometheus.CounterVec
+	misfires    *prometheus.CounterVec
+	lateness    *prometheus.HistogramVec
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"namespace"}, labels...))
+	}
+	m := &metrics{
+		runs:        counter("progressor_cron_runs_total", "Fire times of crons by what became of them: success, failed, timeout, cancelled, skipped.", "status"),
+		overlap:     counter("progressor_cron_task_overlap_skipped_total", "Fire times of crons that were skipped because the run before was running."),
+		retries:     counter("progressor_cron_task_failure_retry_total", "Runs of crons that repeat one that failed."),
+		timeouts:    counter("progressor_cron_task_timeout_total", "Runs of crons that passed their timeout."),
+		concurrency: counter("progressor_cron_concurrency_skipped_total", "Fire times of crons that were skipped because max_concurrency was reached."),
+		fires:       counter("progressor_cron_fires_total", "Fire times of crons by what was decided.", "decision"),
+		misfires:    counter("progressor_cron_misfires_total", "Fire times of crons that were dropped by the misfire policy, the catch-up window or a pause."),
+		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "progressor_cron_lateness_seconds", Help: "How late fire times of crons were decided after they were due, in seconds.",
+			Buckets: []float64{0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 60, 600, 3600},
+		}, []string{"namespace"}),
+	}
+	if registerer == nil {
+		return m
+	}
+	for _, c := range []prometheus.Collector{m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness} {
+		var twice prometheus.AlreadyRegisteredError
+		if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
+			panic(err) // two metrics of one name: a mistake of this program
+		}
+	}
+	return m
+}
+
+func namespaceName(t *task) string { return t.request.GetProcess().GetNamespace() }
+
+// ended counts the end of a run.
+func (m *metrics) ended(t *task, status cron.Status) {
+	namespace := namespaceName(t)
+	t.attempt.Stored(func() {
+		m.runs.WithLabelValues(namespace, strings.ToLower(status.String())).Inc()
+		if status == cron.Timeout {
+			m.timeouts.WithLabelValues(namespace).Inc()
+		}
+	})
+}
+
+// decided counts a decision.
+func (m *metrics) decided(t *task, fire cron.Fire) {
+	namespace, count := namespaceName(t), float64(fire.Count)
+	late := t.now.Sub(t.cron.Schedule.Due(t.cron.Key, fire.Time)).Seconds()
+	t.attempt.Stored(func() {
+		m.fires.WithLabelValues(namespace, fire.Decision.String()).Add(count)
+		if fire.Status == cron.Skipped {
+			m.runs.WithLabelValues(namespace, cron.Skipped.String()).Add(count)
+		}
+		switch fire.Decision {
+		case cron.SkippedOverlap:
+			m.overlap.WithLabelValues(namespace).Inc()
+		case cron.SkippedConcurrency:
+			m.concurrency.WithLabelValues(namespace).Inc()
+		case cron.Missed:
+			m.misfires.WithLabelValues(namespace).Add(count)
+		}
+		if !fire.Manual && fire.Decision != cron.Missed {
+			m.lateness.WithLabelValues(namespace).Observe(late)
+		}
+	})
+}
+
+// retried counts a run that repeats one.
+func (m *metrics) retried(t *task) {
+	namespace := namespaceName(t)
+	t.attempt.Stored(func() { m.retries.WithLabelValues(namespace).Inc() })
+}

@@ -1,0 +1,186 @@
+package crons
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/crons"
+)
+
+// order is what a client wants of a cron: the args of the task that does it. Every change of a cron is a task of its process, so that
+// orders and fires come one after the other.
+type order struct {
+	Method     string             `json:"method"` // of the API
+	Actor      string             `json:"actor,omitempty"`
+	Source     string             `json:"source,omitempty"`
+	Cron       []byte             `json:"cron,omitempty"` // of CreateCron and UpdateCron: protobuf
+	Etag       string             `json:"etag,omitempty"`
+	Paused     bool               `json:"paused,omitempty"` // of CreateCron
+	Note       string             `json:"note,omitempty"`
+	SkipMissed bool               `json:"skip_missed,omitempty"`
+	Overlap    cron.OverlapAction `json:"overlap,omitempty"`
+	From       time.Time          `json:"from,omitzero"`
+	To         time.Time          `json:"to,omitzero"`
+}
+
+// The methods.
+const (
+	methodCreate   = "CreateCron"
+	methodUpdate   = "UpdateCron"
+	methodDelete   = "DeleteCron"
+	methodPause    = "PauseCron"
+	methodResume   = "ResumeCron"
+	methodTrigger  = "TriggerCron"
+	methodBackfill = "BackfillCron"
+)
+
+// answered is what an order is answered with, if anything.
+type answered struct {
+	Fire time.Time `json:"fire,omitzero"` // of TriggerCron
+	Now  time.Time `json:"now"`           // when it was done
+}
+
+// The reasons of rejections; the details of an invalid one are its field.
+const (
+	rejectedStale   = "stale_etag"
+	rejectedInvalid = "invalid"
+	rejectedStatus  = "status"
+	rejectedFull    = "full"
+)
+
+// carryOut does what an order says. A rejected one changes nothing.
+func (t *task) carryOut(ctx context.Context) error {
+	var o order
+	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
+		return processor.Reject(processor.ReasonBadArgs, "%w", err)
+	}
+	creates := t.request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT
+	if creates != (o.Method == methodCreate) {
+		return processor.Reject(processor.ReasonBadArgs, "a cron that is there takes no %s", o.Method)
+	}
+	if err := t.obey(ctx, &o); err != nil {
+		return err
+	}
+	by := process.Actor{Name: o.Actor, Source: o.Source}
+	t.attempt.Ride(&storage.Note{Method: o.Method, By: by, Details: map[string]string{"note": o.Note}})
+	if t.answer == nil {
+		t.answer = answered{Now: t.now}
+	}
+	return nil
+}
+
+func (t *task) obey(ctx context.Context, o *order) error {
+	switch o.Method {
+	case methodCreate:
+		return t.create(o)
+	case methodUpdate:
+		return t.update(o)
+	case methodDelete:
+		t.remove()
+	case methodPause:
+		t.state.PauseNote = o.Note
+		t.follow(t.cron.Pause(t.state.Cron, t.now))
+	case methodResume:
+		t.state.PauseNote = ""
+		t.follow(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
+	case methodTrigger:
+		t.follow(t.cron.Trigger(t.state.Cron, o.Overlap, t.now))
+		t.answer = answered{Fire: t.state.Cron.Manual, Now: t.now}
+	case methodBackfill:
+		return t.orderBackfill(o)
+	default:
+		return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
+	}
+	return nil
+}
+
+// rejection is an error of the check of a definition as the answer of a task.
+func rejection(err error) error {
+	var wrong *process.InvalidError
+	if errors.As(err, &wrong) {
+		return processor.Reject(rejectedInvalid, "%s", wrong.Message).WithDetails([]byte(wrong.Field))
+	}
+	return err
+}
+
+func (t *task) create(o *order) error {
+	definition := &progressorv1.Cron{}
+	if err := proto.Unmarshal(o.Cron, definition); err != nil {
+		return processor.Reject(processor.ReasonBadArgs, "%w", err)
+	}
+	t.state = &state{Version: stateVersion, Revision: 1, Created: t.now, Updated: t.now, Cron: cron.NewState(t.now), definition: definition}
+	var err error
+	if t.cron, err = t.state.compile(); err != nil {
+		return rejection(err)
+	}
+	if o.Paused {
+		t.state.PauseNote = o.Note
+		t.follow(t.cron.Pause(t.state.Cron, t.now))
+		return nil
+	}
+	t.follow(t.cron.Tick(t.state.Cron, t.now))
+	return nil
+}
+
+// update gives the cron another definition. What was due by the old one is decided by the old one; a spec that has changed counts from
+// now on.
+func (t *task) update(o *order) error {
+	s := t.state
+	if o.Etag != "" && o.Etag != s.etag() {
+		return processor.Reject(rejectedStale, "the cron has etag %q now: somebody has changed it since", s.etag())
+	}
+	definition := &progressorv1.Cron{}
+	if err := proto.Unmarshal(o.Cron, definition); err != nil {
+		return processor.Reject(processor.ReasonBadArgs, "%w", err)
+	}
+	next, err := compile(definition, s.Created, "cron.")
+	if err != nil {
+		return rejection(err)
+	}
+	if place(definition) != place(s.definition) && len(s.Cron.Running)+len(s.Replaced)+len(s.Unsent) > 0 {
+		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while runs of it go on: pause it and wait for them")
+	}
+	t.follow(t.cron.Tick(s.Cron, t.now))
+	if !proto.Equal(definition.GetSpec(), s.definition.GetSpec()) {
+		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.now, nil, nil, nil
+	}
+	t.cron, s.definition, s.Updated = next, definition, t.now
+	s.Revision++
+	t.follow(t.cron.Tick(s.Cron, t.now))
+	t.metadata = definition.GetMetadata().AsMap()
+	return nil
+}
+
+// place is what the address of a run depends on, beside its fire.
+func place(c *progressorv1.Cron) string {
+	return runID(c, time.Time{}) + " " + c.GetTarget().GetStartProcess().GetNamespace()
+}
+
+// remove ends the cron. What runs goes on; what waits never starts.
+func (t *task) remove() {
+	var cancels []errand
+	never := func(fire time.Time) {
+		t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: cron.Cancelled, Decision: cron.Queued, Count: 1}, Change: crons.Ended, Detail: "the cron was deleted"})
+	}
+	for _, w := range t.state.Cron.Queue {
+		never(w.Fire)
+	}
+	for _, e := range t.state.Unsent {
+		if e.Cancel != "" {
+			cancels = append(cancels, e)
+		} else {
+			never(e.Fire)
+		}
+	}
+	t.state.Unsent = cancels
+	t.deletes = true
+}

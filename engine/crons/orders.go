@@ -1,0 +1,173 @@
+package crons
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/crons"
+)
+
+// Update gives a cron another spec, policy, target and metadata. Whether it is paused stays as it is.
+func (c *Crons) Update(ctx context.Context, r *progressorv1.UpdateCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+	def := r.GetCron()
+	now, err := c.read(ctx, def.GetNamespace(), def.GetCronId())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(ctx, def, now.Created); err != nil {
+		return nil, err
+	}
+	return c.changed(ctx, def.GetNamespace(), def.GetCronId(), &order{Method: methodUpdate, Etag: def.GetEtag()}, def, by)
+}
+
+// changed carries an order out and shows what the cron is then.
+func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *order, def *progressorv1.Cron, by process.Actor) (*progressorv1.Cron, error) {
+	if _, err := c.order(ctx, namespace, cronID, o, def, by); err != nil {
+		return nil, err
+	}
+	return c.Get(ctx, namespace, cronID)
+}
+
+// Pause lets nothing fire until Resume.
+func (c *Crons) Pause(ctx context.Context, r *progressorv1.PauseCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &order{Method: methodPause, Note: r.GetNote()}, nil, by)
+}
+
+// Resume ends a pause. What came due meanwhile goes through the misfire policy, or is MISSED.
+func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor) (*progressorv1.Cron, error) {
+	o := &order{Method: methodResume, Note: r.GetNote(), SkipMissed: r.GetSkipMissed()}
+	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
+}
+
+// Trigger starts a run now, if the overlap action and the concurrency policy let it.
+func (c *Crons) Trigger(ctx context.Context, r *progressorv1.TriggerCronRequest, by process.Actor) (*progressorv1.Fire, error) {
+	o := &order{Method: methodTrigger, Overlap: cron.OverlapAction(r.GetOverlapAction())}
+	a, err := c.order(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
+	if err != nil {
+		return nil, err
+	}
+	row, err := crons.Get(ctx, c.store, r.GetNamespace(), r.GetCronId(), a.Fire)
+	if err != nil {
+		return nil, err
+	}
+	return fireOf(r.GetCronId(), &row), nil
+}
+
+// deleteTime is how long a request deletes the ledger of its cron; what is left goes with its retention.
+const deleteTime = 10 * time.Second
+
+// Delete ends a cron, and drops its ledger. What runs goes on.
+func (c *Crons) Delete(ctx context.Context, r *progressorv1.DeleteCronRequest, by process.Actor) error {
+	a, err := c.order(ctx, r.GetNamespace(), r.GetCronId(), &order{Method: methodDelete}, nil, by)
+	if err != nil {
+		return err
+	}
+	for began := time.Now(); time.Since(began) < deleteTime; {
+		more, err := crons.Delete(ctx, c.store, r.GetNamespace(), r.GetCronId(), a.Now)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// Backfill has the fire times of a time that has passed decided which have no row in the ledger. It answers how many these are when the
+// order is stored; they are decided a part after the other, by whatever node is alive.
+func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronRequest, by process.Actor) (int32, error) {
+	from, to := timeOf(r.GetFromTime()), timeOf(r.GetToTime())
+	switch {
+	case from.IsZero():
+		return 0, invalid("from_time", "is required")
+	case to.IsZero():
+		return 0, invalid("to_time", "is required")
+	case !from.Before(to):
+		return 0, invalid("to_time", "must be after from_time")
+	}
+	s, err := c.read(ctx, r.GetNamespace(), r.GetCronId())
+	if err != nil {
+		return 0, err
+	}
+	compiled, err := s.compile()
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	if to.After(now) {
+		to = now
+	}
+	if compiled.Schedule.Count(from.Add(-time.Second), to, maxBackfillFires+1) > maxBackfillFires {
+		return 0, invalid("to_time", "more than %d fire times lie between: order them in parts", maxBackfillFires)
+	}
+	known, err := c.decidedTimes(ctx, r.GetNamespace(), r.GetCronId(), from, to)
+	if err != nil {
+		return 0, err
+	}
+	fires := int32(0)
+	for fire := range compiled.Schedule.Between(from, to) {
+		if !known[fire.Unix()] {
+			fires++
+		}
+	}
+	if fires == 0 {
+		return 0, nil
+	}
+	o := &order{Method: methodBackfill, Overlap: cron.OverlapAction(r.GetOverlapAction()), From: from, To: to}
+	_, err = c.order(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
+	return fires, err
+}
+
+// The number of fire times of a preview.
+const (
+	defaultPreview = 10
+	maxPreview     = 1000
+)
+
+// Preview lists fire times of a cron, or of a spec that nobody has stored.
+func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest) ([]time.Time, error) {
+	now := time.Now()
+	var schedule *cron.Schedule
+	if ref := r.GetCron(); ref != nil {
+		s, err := c.read(ctx, ref.GetNamespace(), ref.GetCronId())
+		if err != nil {
+			return nil, err
+		}
+		compiled, err := s.compile()
+		if err != nil {
+			return nil, err
+		}
+		schedule = compiled.Schedule
+	} else {
+		created := now
+		if from := timeOf(r.GetFromTime()); !from.IsZero() && from.Before(now) {
+			created = from.Add(-time.Second) // what it would have done
+		}
+		var err error
+		if schedule, err = cron.Compile(specOf(r.GetSpec(), created)); err != nil {
+			return nil, invalidOf(err, "")
+		}
+	}
+	from, to := now, lastTime
+	if r.GetFromTime() != nil {
+		from = timeOf(r.GetFromTime())
+	}
+	if r.GetToTime() != nil {
+		to = timeOf(r.GetToTime())
+	}
+	if !from.Before(to) {
+		return nil, invalid("to_time", "must be after from_time, which is now where it is left out")
+	}
+	limit := defaultPreview
+	if r.GetLimit() > 0 {
+		limit = min(int(r.GetLimit()), maxPreview)
+	}
+	var list []time.Time
+	for fire := range schedule.Between(from, to) {
+		if list = append(list, fire); len(list) == limit {
+			break
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,100 @@
+package crons
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Runs whose target is no process of a user are processes of the engine's own: of the kind run, with an id that begins with ~run/.
+const (
+	runKind   = "run"
+	runPrefix = "~run/"
+)
+
+// work is what such a run does: its args, and its state.
+type work struct {
+	CronID  string        `json:"cron_id"`
+	Fire    time.Time     `json:"fire"`
+	Attempt int32         `json:"attempt"`
+	Timeout time.Duration `json:"timeout,omitempty"` // of the policy
+	Target  []byte        `json:"target"`            // CronTarget in protobuf
+}
+
+// outcome is how it ended: the response of its last task. The process itself is COMPLETED, for it has done its work.
+type outcome struct {
+	Status cron.Status `json:"status"`
+	Detail string      `json:"detail,omitempty"`
+}
+
+func failed(format string, args ...any) outcome {
+	return outcome{cron.Failed, fmt.Sprintf(format, args...)}
+}
+
+// outcomeOf is what a run has told.
+func outcomeOf(child *progressorv1.ChildEnd) (cron.Status, string, error) {
+	var o outcome
+	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
+		return cron.Failed, "the run has told no outcome", nil //nolint:nilerr // it is told
+	}
+	return o.Status, o.Detail, nil
+}
+
+// errandArgs are the args of a run.
+func (t *task) errandArgs(e errand) ([]byte, error) {
+	target, err := proto.Marshal(t.state.definition.GetTarget())
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(work{
+		CronID: t.state.definition.GetCronId(), Fire: e.Fire, Attempt: e.Attempt, Timeout: durationOf(t.state.definition.GetPolicy().GetTimeout()), Target: target,
+	})
+}
+
+// processRun runs a task of a run. Its INIT only sets a timer: a process in INIT cannot be cancelled.
+func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	switch r.GetType() {
+	case progressorv1.TaskType_TASK_TYPE_INIT:
+		return processor.Result().AuxState(r.GetArgs()).SetTimerAfter(0).Done()
+	case progressorv1.TaskType_TASK_TYPE_CANCEL:
+		return processor.Result().Done()
+	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+	default:
+		return nil, processor.Fail(processor.ReasonNotHandled, "a run takes no %s", r.GetType()).NonRetryable()
+	}
+	var w work
+	target := &progressorv1.CronTarget{}
+	err := json.Unmarshal(r.GetProcess().GetAuxState(), &w)
+	if err == nil {
+		err = proto.Unmarshal(w.Target, target)
+	}
+	if err != nil {
+		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
+	}
+	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
+	var o *outcome
+	switch target := target.GetTarget().(type) {
+	case *progressorv1.CronTarget_Http:
+		o, err = c.request(ctx, key, &w, target.Http, r.GetDeadline().AsTime())
+	case *progressorv1.CronTarget_NotifyProcess:
+		o, err = c.notify(ctx, key, target.NotifyProcess)
+	default:
+		return nil, processor.Fail(processor.ReasonBadState, "a run has no such target").NonRetryable()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case o == nil: // it goes on, or somebody wants it to end: then the CANCEL task is the next
+		return processor.Result().SetTimerAfter(0).Done()
+	}
+	o.Detail = cut(o.Detail)
+	return processor.Result().JSONResponse(o).Complete().Done()
+}

@@ -1,0 +1,307 @@
+package crons_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func (n *node) trigger(t testing.TB, id string) *progressorv1.Fire {
+	t.Helper()
+	f, err := n.Trigger(context.Background(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: id}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// How a process ends says how its run ended; where there is no process the run failed.
+func TestEndsOfRuns(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for args, want := range map[string]string{"complete": "FIRED SUCCESS 1", "fail": "FIRED FAILED 1", "timeout": "FIRED TIMEOUT 1"} {
+		n.create(t, starts(args, never, args))
+		n.trigger(t, args)
+		f := n.awaits(t, args, want)[0]
+		if (f.GetDetail() == "") != (args == "complete") {
+			t.Errorf("%s: %v", args, f)
+		}
+	}
+	n.create(t, starts("gone", never, "wait"))
+	run := n.trigger(t, "gone").GetProcessId()
+	eventually(t, "it runs", func() bool {
+		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
+	})
+	if err := n.RemoveProcess(t.Context(), key(run), kim); err != nil {
+		t.Fatal(err)
+	}
+	if f := n.awaits(t, "gone", "FIRED FAILED 1")[0]; f.GetDetail() != "the process was removed" {
+		t.Errorf("removed: %v", f)
+	}
+	from := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := starts("taken", "@yearly", "complete")
+	n.create(t, c)
+	n.created(t, "taken", from.AddDate(-1, 0, 0))
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("taken/2020-01-01T00:00:00Z")}); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{Namespace: "ns", CronId: "taken", FromTime: stamp(from), ToTime: stamp(from.Add(time.Second))}, kim); err != nil || k != 1 {
+		t.Fatalf("%d, %v", k, err)
+	}
+	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "exists already") || !f.GetManual() {
+		t.Errorf("taken: %v", f)
+	}
+}
+
+// created makes a cron older than it is: only so is there something to fill back.
+func (n *node) created(t testing.TB, id string, at time.Time) {
+	t.Helper()
+	_, err := n.db.Exec(context.Background(), `UPDATE processes SET aux_state = convert_to(jsonb_set(convert_from(substring(aux_state FROM 1 FOR position('\x0a'::bytea IN aux_state) - 1), 'UTF8')::jsonb,
+		'{created}', to_jsonb($2::text))::text, 'UTF8') || substring(aux_state FROM position('\x0a'::bytea IN aux_state)) WHERE process_id = $1`,
+		"~cron/"+id, at.Format(time.RFC3339))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run that passes the timeout of its cron is TIMEOUT at once, and is asked to end; that it ends then changes nothing. The next run is
+// the next attempt.
+func TestTimeoutAndRetry(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", never, "wait")
+	c.Policy.Timeout, c.Policy.FailureAction = durationpb.New(200*time.Millisecond), progressorv1.FailureAction_FAILURE_ACTION_RETRY
+	n.create(t, c)
+	run := n.trigger(t, "c").GetProcessId()
+	f := n.awaits(t, "c", "FIRED TIMEOUT 1")[0]
+	if took := f.GetEndedTime().AsTime().Sub(f.GetStartedTime().AsTime()); took < 200*time.Millisecond {
+		t.Errorf("it timed out after %s", took)
+	}
+	eventually(t, "its process is cancelled", func() bool {
+		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'CANCELLED'", run) == 1
+	})
+	if f := n.trigger(t, "c"); f.GetAttempt() != 2 {
+		t.Errorf("the next: %v", f)
+	}
+	n.awaits(t, "c", "FIRED TIMEOUT 1, FIRED TIMEOUT 2")
+	for name, want := range map[string]float64{
+		"progressor_cron_runs_total": 2, "progressor_cron_task_timeout_total": 2, "progressor_cron_task_failure_retry_total": 1, "progressor_cron_fires_total": 2,
+	} {
+		if got := n.metric(t, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// metric sums a counter over its labels.
+func (n *node) metric(t testing.TB, name string) (sum float64) {
+	t.Helper()
+	families, err := n.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// What finds no place waits for one, in order; what finds no place in the queue is dropped.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", never, "wait")
+	c.Policy.ConcurrencyPolicy, c.Policy.QueueLimit = progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE, 1
+	n.create(t, c)
+	for range 3 {
+		n.trigger(t, "c")
+	}
+	fires := n.awaits(t, "c", "FIRED RUNNING 1, QUEUED SCHEDULED, DROPPED SKIPPED")
+	n.call(t, fires[0].GetProcessId(), "complete")
+	fires = n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED RUNNING 1, DROPPED SKIPPED")
+	eventually(t, "the one that waited runs", func() bool {
+		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", fires[1].GetProcessId()) == 1
+	})
+	n.call(t, fires[1].GetProcessId(), "complete")
+	n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED SUCCESS 1, DROPPED SKIPPED")
+}
+
+// A backfill decides the times that have no row, however many, once.
+func TestBackfill(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", "* * * * *", "complete")
+	n.create(t, c)
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	n.created(t, "c", from.Add(-time.Hour))
+	ask := func(minutes int) int32 {
+		t.Helper()
+		k, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{
+			Namespace: "ns", CronId: "c", FromTime: stamp(from), ToTime: stamp(from.Add(time.Duration(minutes) * time.Minute)),
+			OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL,
+		}, kim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	decided := func(want int) func() bool {
+		return func() bool {
+			return n.count(t, "SELECT count(*) FROM cron_fires WHERE fire_time < '2026-06-01' AND manual AND status = 'SUCCESS'") == want
+		}
+	}
+	if k := ask(10); k != 10 {
+		t.Errorf("%d times", k)
+	}
+	eventually(t, "ten runs are done", decided(10))
+	if k := ask(10); k != 0 {
+		t.Errorf("%d times again", k)
+	}
+	if k := ask(1500); k != 1490 {
+		t.Errorf("%d further times", k)
+	}
+	eventually(t, "all runs are done", decided(1500))
+	if k := n.count(t, "SELECT count(*) FROM processes WHERE kind = '' AND status = 'COMPLETED'"); k < 1500 {
+		t.Errorf("%d runs", k)
+	}
+}
+
+// asked is what an HTTP target was asked.
+type asked struct {
+	method, path, body string
+	header             http.Header
+}
+
+// target is a cron with an HTTP target.
+func target(id, url string) *progressorv1.Cron {
+	c := starts(id, never, "")
+	c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{
+		Url: url, Headers: map[string]string{"Authorization": "Bearer x"}, Body: []byte("hello"),
+	}}}
+	return c
+}
+
+// An HTTP target is asked once for a run, knows its fire, and its answer is the end of the run.
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	requests := make(chan asked, 100)
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- asked{r.Method, r.URL.Path, string(body), r.Header}
+		switch r.URL.Path {
+		case "/broken":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "/moved":
+			http.Redirect(w, r, "/good", http.StatusFound)
+		case "/hangs":
+			select {
+			case <-r.Context().Done():
+			case <-release:
+			}
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	n := start(t, storagetest.DSN(t))
+	for path, want := range map[string]string{"good": "FIRED SUCCESS 1", "broken": "FIRED FAILED 1", "moved": "FIRED FAILED 1"} {
+		n.create(t, target(path, server.URL+"/"+path))
+		f := n.trigger(t, path)
+		row := n.awaits(t, path, want)[0]
+		r := <-requests
+		if r.method != "POST" || r.path != "/"+path || r.body != "hello" || r.header.Get("Authorization") != "Bearer x" ||
+			r.header.Get("Progressor-Cron-Id") != path || r.header.Get("Progressor-Fire-Time") != f.GetFireTime().AsTime().Format(time.RFC3339Nano) || r.header.Get("Progressor-Attempt") != "1" {
+			t.Errorf("%s was asked %v", path, r)
+		}
+		if !strings.HasPrefix(row.GetDetail(), "HTTP ") || row.GetProcessId() != "~run/"+row.GetFireId() {
+			t.Errorf("%s: %v", path, row)
+		}
+	}
+	codes := target("codes", server.URL+"/broken")
+	codes.Target.GetHttp().SuccessCodes, codes.Target.GetHttp().Method = []int32{500}, "PUT"
+	n.create(t, codes)
+	n.trigger(t, "codes")
+	n.awaits(t, "codes", "FIRED SUCCESS 1")
+	if r := <-requests; r.method != "PUT" {
+		t.Errorf("%v", r)
+	}
+	slow := target("slow", server.URL+"/hangs")
+	slow.Policy.Timeout = durationpb.New(300 * time.Millisecond)
+	n.create(t, slow)
+	n.trigger(t, "slow")
+	n.awaits(t, "slow", "FIRED TIMEOUT 1")
+	<-requests
+	n.create(t, target("prev", server.URL+"/hangs"))
+	n.trigger(t, "prev")
+	<-requests
+	if _, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "prev", OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV}, kim); err != nil {
+		t.Fatal(err)
+	}
+	row := n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")[0]
+	if took := row.GetEndedTime().AsTime().Sub(row.GetStartedTime().AsTime()); took > 8*time.Second {
+		t.Errorf("the request was cancelled after %s, as if nobody had aborted it", took)
+	}
+}
+
+// No cron asks a link-local address or one where clouds tell secrets, by whatever name; what is wrong is told before it is stored.
+func TestHTTPAddresses(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for url, field := range map[string]string{
+		"http://169.254.169.254/latest/meta-data": "url", "http://[fe80::1]/": "url", "http://[::ffff:169.254.169.254]/": "url", "https://user:secret@example.com/": "url", "http:///path": "url",
+	} {
+		_, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: target("c", url)}, kim)
+		var wrong *process.InvalidError
+		if !errors.As(err, &wrong) || wrong.Field != "cron.target.http."+field || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	c := target("c", "http://localhost:1/")
+	c.Target.GetHttp().Headers["Progressor-Attempt"] = "7"
+	if _, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: c}, kim); err == nil {
+		t.Error("a header of the engine's was taken")
+	}
+	n.create(t, target("closed", "http://127.0.0.1:1/"))
+	n.trigger(t, "closed")
+	if f := n.awaits(t, "closed", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "refused") {
+		t.Errorf("nobody listens: %v", f)
+	}
+}
+
+// A notification is given once, and the run ends with its task.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	notifies := func(id, processID, args string) {
+		c := starts(id, never, "")
+		c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_NotifyProcess{NotifyProcess: &progressorv1.NotifyProcessTarget{ProcessId: processID, Args: []byte(args)}}}
+		n.create(t, c)
+		n.trigger(t, id)
+	}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p")}); err != nil {
+		t.Fatal(err)
+	}
+	notifies("good", "p", "hello")
+	n.awaits(t, "good", "FIRED SUCCESS 1")
+	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'p' AND task_type = 'NOTIFY' AND args = 'hello'"); k != 1 {
+		t.Errorf("%d notifications", k)
+	}
+	notifies("missing", "nobody", "hello")
+	n.awaits(t, "missing", "FIRED FAILED 1")
+}

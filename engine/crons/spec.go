@@ -1,0 +1,178 @@
+package crons
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// The bounds of a cron. Its definition and what it remembers are one state of at most 1 MiB: 5,000 runs that go on and 5,000 that wait
+// are about 500 KiB.
+const (
+	maxDefinitionBytes = 384 << 10
+	maxRuns            = 5000
+)
+
+// specOf reads a spec. created is when the cron was made.
+func specOf(s *progressorv1.CronSpec, created time.Time) cron.Spec {
+	spec := cron.Spec{
+		Expressions: s.GetExpressions(), Timezone: s.GetTimezone(), Start: timeOf(s.GetStartTime()), End: timeOf(s.GetEndTime()), Created: created,
+		Jitter: s.GetJitter().AsDuration(), Exclude: s.GetExcludeExpressions(), MaxFires: s.GetMaxFires(),
+	}
+	spec.Daylight.Gap = cron.Gap(s.GetDaylightSaving().GetGap())
+	spec.Daylight.Overlap = cron.Overlap(s.GetDaylightSaving().GetOverlap())
+	return spec
+}
+
+// policyOf reads a policy. PARALLEL without a limit has that of what a cron can remember.
+func policyOf(p *progressorv1.CronPolicy) cron.Policy {
+	b := p.GetRetryBackoff()
+	policy := cron.Policy{
+		Overlap: cron.OverlapAction(p.GetOverlapAction()), Failure: cron.FailureAction(p.GetFailureAction()),
+		Concurrency: cron.ConcurrencyPolicy(p.GetConcurrencyPolicy()), MaxConcurrency: p.GetMaxConcurrency(), QueueLimit: p.GetQueueLimit(),
+		Misfire: cron.MisfirePolicy(p.GetMisfirePolicy()), CatchUpLimit: p.GetCatchupLimit(), CatchUpWindow: p.GetCatchupWindow().AsDuration(),
+		RetryBackoff: cron.Backoff{Initial: b.GetInitial().AsDuration(), Factor: b.GetFactor(), Max: b.GetMax().AsDuration(), Jitter: b.GetJitter()},
+		MaxAttempts:  p.GetMaxAttempts(), PauseAfterFailures: p.GetPauseAfterFailures(), MisfireThreshold: p.GetMisfireThreshold().AsDuration(),
+		MaxOverlap: p.GetMaxOverlap(),
+	}
+	for _, step := range b.GetSteps() {
+		policy.RetryBackoff.Steps = append(policy.RetryBackoff.Steps, step.AsDuration())
+	}
+	if policy.MaxOverlap == 0 {
+		policy.MaxOverlap = maxRuns
+	}
+	return policy
+}
+
+// compile makes what decides. Its errors are *process.InvalidError with the path from the cron, behind prefix.
+func compile(c *progressorv1.Cron, created time.Time, prefix string) (cron.Cron, error) {
+	schedule, err := cron.Compile(specOf(c.GetSpec(), created))
+	policy := policyOf(c.GetPolicy())
+	if err == nil {
+		err = policy.Validate()
+	}
+	return cron.Cron{Key: c.GetNamespace() + "/" + c.GetCronId(), Schedule: schedule, Policy: policy}, invalidOf(err, prefix)
+}
+
+// invalidOf turns an error of package cron into the engine's.
+func invalidOf(err error, prefix string) error {
+	var wrong *cron.SpecError
+	if errors.As(err, &wrong) {
+		return &process.InvalidError{Field: prefix + wrong.Field, Message: wrong.Err.Error()}
+	}
+	return err
+}
+
+// check refuses a definition that cannot be kept or cannot run, by the path of its field.
+func check(c *progressorv1.Cron, created time.Time) error {
+	if strings.HasPrefix(c.GetCronId(), "~") {
+		return invalid("cron.cron_id", `must not begin with "~": such ids are the engine's own`)
+	}
+	if _, err := compile(c, created, "cron."); err != nil {
+		return err
+	}
+	for _, n := range []struct {
+		field string
+		value int32
+	}{
+		{"max_concurrency", c.GetPolicy().GetMaxConcurrency()}, {"queue_limit", c.GetPolicy().GetQueueLimit()}, {"max_overlap", c.GetPolicy().GetMaxOverlap()},
+	} {
+		if n.value > maxRuns {
+			return invalid("cron.policy."+n.field, "%d, at most %d", n.value, maxRuns)
+		}
+	}
+	if err := checkTarget(c.GetTarget()); err != nil {
+		return err
+	}
+	metadata, err := wire.JSON(c.GetMetadata())
+	if err != nil {
+		return invalid("cron.metadata", "%s", err)
+	}
+	if len(metadata) > process.MaxMetadataBytes {
+		return &process.InvalidError{Field: "cron.metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), process.MaxMetadataBytes), TooLarge: true}
+	}
+	if size := proto.Size(definition(c)); size > maxDefinitionBytes {
+		return &process.InvalidError{Field: "cron.target", Message: fmt.Sprintf("the cron has %d bytes with its target's args, at most %d", size, maxDefinitionBytes), TooLarge: true}
+	}
+	return nil
+}
+
+// maxRunMetadata leaves room for what a run's metadata says of its fire.
+const maxRunMetadata = process.MaxMetadataBytes - 1024
+
+func checkTarget(t *progressorv1.CronTarget) error {
+	switch target := t.GetTarget().(type) {
+	case *progressorv1.CronTarget_StartProcess:
+		metadata, err := wire.JSON(target.StartProcess.GetMetadata())
+		if err != nil {
+			return invalid("cron.target.start_process.metadata", "%s", err)
+		}
+		if len(metadata) > maxRunMetadata {
+			return &process.InvalidError{Field: "cron.target.start_process.metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+		}
+		if target.StartProcess.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT {
+			return invalid("cron.target.start_process.run_end", "RUN_END_INIT is not supported yet: leave it out, and the run ends when its process does")
+		}
+		return nil
+	case *progressorv1.CronTarget_EnqueueJob:
+		return invalid("cron.target.enqueue_job", "jobs are not served yet: use start_process")
+	case *progressorv1.CronTarget_StartRun:
+		return invalid("cron.target.start_run", "flows are not served yet: use start_process")
+	case *progressorv1.CronTarget_NotifyProcess:
+		if strings.HasPrefix(target.NotifyProcess.GetProcessId(), "~") {
+			return invalid("cron.target.notify_process.process_id", `must not begin with "~": such processes are the engine's own`)
+		}
+		return nil
+	case *progressorv1.CronTarget_Http:
+		return checkHTTP(target.Http)
+	}
+	return invalid("cron.target", "is required: say what to start, such as start_process")
+}
+
+// namespaceOf is the namespace of a target, and the field that names it; "": the cron's own.
+func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
+	switch target := t.GetTarget().(type) {
+	case *progressorv1.CronTarget_StartProcess:
+		return target.StartProcess.GetNamespace(), "cron.target.start_process.namespace"
+	case *progressorv1.CronTarget_NotifyProcess:
+		return target.NotifyProcess.GetNamespace(), "cron.target.notify_process.namespace"
+	}
+	return "", ""
+}
+
+// definition is what of a cron was ordered: the rest follows from what has happened.
+func definition(c *progressorv1.Cron) *progressorv1.Cron {
+	return &progressorv1.Cron{
+		Namespace: c.GetNamespace(), CronId: c.GetCronId(), Spec: c.GetSpec(), Policy: c.GetPolicy(), Target: c.GetTarget(), Metadata: c.GetMetadata(),
+	}
+}
+
+func invalid(field, format string, args ...any) error {
+	return &process.InvalidError{Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func durationOf(d *durationpb.Duration) time.Duration { return d.AsDuration() }

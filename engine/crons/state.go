@@ -1,0 +1,130 @@
+package crons
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/cron"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// stateVersion is that of the format of states. A program reads none that is newer.
+const stateVersion = 1
+
+// state is what a cron's process keeps: one line of JSON, then the definition in protobuf.
+type state struct {
+	Version   int              `json:"v"`
+	Revision  int64            `json:"revision"` // of the definition: the etag
+	Created   time.Time        `json:"created"`
+	Updated   time.Time        `json:"updated"`
+	PauseNote string           `json:"pause_note,omitempty"`
+	Decisions map[string]int64 `json:"decisions,omitempty"` // how many fire times
+	LastFire  time.Time        `json:"last_fire,omitzero"`  // of the newest run that was started
+	Cron      cron.State       `json:"cron"`
+	Next      time.Time        `json:"next,omitzero"` // when fire times are to be looked at
+	// Deadlines are those of the runs that go on, if the policy has a timeout.
+	Deadlines []deadline `json:"deadlines,omitempty"`
+	// Replaced are runs that were asked to cancel in favor of another: they count for nothing, but their end is told.
+	Replaced []time.Time `json:"replaced,omitempty"`
+	// Unsent is what was decided and is still to be said to the runs, in order: a result takes a part of it.
+	Unsent    []errand   `json:"unsent,omitempty"`
+	Backfills []backfill `json:"backfills,omitempty"` // ordered and not done, in order
+	Timer     time.Time  `json:"timer,omitzero"`      // what the default timer stands at
+
+	definition *progressorv1.Cron
+}
+
+type deadline struct {
+	Fire time.Time `json:"fire"`
+	Due  time.Time `json:"due"`
+}
+
+// errand is the start of a run, or the request that it ends.
+type errand struct {
+	Fire    time.Time `json:"fire"`
+	Attempt int32     `json:"attempt,omitempty"` // of a start
+	Cancel  string    `json:"cancel,omitempty"`  // why it is asked to end
+}
+
+type backfill struct {
+	From    time.Time          `json:"from"`
+	To      time.Time          `json:"to"`
+	Overlap cron.OverlapAction `json:"overlap,omitempty"`
+}
+
+func (s *state) encode() ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("state of a cron: %w", err)
+	}
+	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(append(text, '\n'), s.definition)
+}
+
+func decode(text []byte) (*state, error) {
+	head, body, ok := bytes.Cut(text, []byte{'\n'})
+	if !ok {
+		return nil, errors.New("the state of the cron cannot be read: it is cut off")
+	}
+	s := &state{definition: &progressorv1.Cron{}}
+	err := json.Unmarshal(head, s)
+	if err == nil && s.Version > stateVersion {
+		err = fmt.Errorf("it has version %d, and this program knows %d", s.Version, stateVersion)
+	}
+	if err == nil {
+		err = proto.Unmarshal(body, s.definition)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the state of the cron cannot be read: %w", err)
+	}
+	return s, nil
+}
+
+func (s *state) etag() string { return strconv.FormatInt(s.Revision, 10) }
+
+// compile makes what decides. The definition was found good when it was stored.
+func (s *state) compile() (cron.Cron, error) { return compile(s.definition, s.Created, "cron.") }
+
+// timer is when the process has something to do by itself; zero: never.
+func (s *state) timer(now time.Time) time.Time {
+	at := s.Next
+	if len(s.Unsent) > 0 || len(s.Backfills) > 0 {
+		at = now
+	}
+	for _, d := range s.Deadlines {
+		if at.IsZero() || d.Due.Before(at) {
+			at = d.Due
+		}
+	}
+	return at
+}
+
+// shown is how many fire times to come a cron is shown with.
+const shown = 10
+
+// message is the cron as clients see it.
+func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
+	c, err := s.compile()
+	if err != nil {
+		return nil, err
+	}
+	m := proto.CloneOf(s.definition)
+	m.Paused, m.PauseNote, m.CreatedTime, m.UpdatedTime, m.LastFireTime = s.Cron.Paused, s.PauseNote, stamp(s.Created), stamp(s.Updated), stamp(s.LastFire)
+	m.FiresByDecision, m.Etag = s.Decisions, s.etag()
+	ahead := s.Cron
+	if ahead.Decided.Before(now) {
+		ahead.Decided = now // of a cron that is paused, what waits for its resume is not to come any more
+	}
+	for _, fire := range c.Upcoming(ahead, shown) {
+		m.NextFireTimes = append(m.NextFireTimes, stamp(fire))
+	}
+	for _, fire := range s.Cron.Running {
+		m.RunningProcessIds = append(m.RunningProcessIds, runID(s.definition, fire))
+	}
+	return m, nil
+}

@@ -1,0 +1,258 @@
+package crons
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/crons"
+)
+
+// task is one task of a cron's process: what happens, and everything that follows from it.
+type task struct {
+	crons    *Crons
+	request  *progressorv1.ProcessRequest
+	attempt  *engine.Attempt
+	now      time.Time
+	state    *state
+	cron     cron.Cron
+	rows     []*crons.Fire
+	byFire   map[int64]*crons.Fire // of rows, by their time in microseconds
+	answer   any                   // of an order, as JSON
+	deletes  bool
+	metadata map[string]any // of the process; nil: as it was
+}
+
+// process runs a task of a cron.
+func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	a := engine.AttemptOf(ctx)
+	t := &task{crons: c, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), byFire: map[int64]*crons.Fire{}}
+	var err error
+	if r.GetType() != progressorv1.TaskType_TASK_TYPE_INIT {
+		if err = t.read(); err != nil {
+			return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
+		}
+	}
+	switch r.GetType() {
+	case progressorv1.TaskType_TASK_TYPE_INIT, progressorv1.TaskType_TASK_TYPE_CALL:
+		err = t.carryOut(ctx)
+	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+		t.state.Timer = time.Time{}
+		err = t.look(ctx)
+	case progressorv1.TaskType_TASK_TYPE_NOTIFY:
+		err = t.runEnded(ctx)
+	case progressorv1.TaskType_TASK_TYPE_CANCEL:
+		return processor.Result().Done()
+	default:
+		err = processor.Fail(processor.ReasonNotHandled, "a cron takes no %s", r.GetType()).NonRetryable()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.done()
+}
+
+func (t *task) read() (err error) {
+	if t.state, err = decode(t.request.GetProcess().GetAuxState()); err != nil {
+		return err
+	}
+	t.cron, err = t.state.compile()
+	return err
+}
+
+// look is what a timer has the cron do: the runs that are too late, then a part of what was ordered, then the fire times that are due.
+func (t *task) look(ctx context.Context) error {
+	for _, d := range slices.Clone(t.state.Deadlines) {
+		if !d.Due.After(t.now) {
+			t.end(d.Fire, cron.Timeout, "the run passed the timeout of "+durationOf(t.state.definition.GetPolicy().GetTimeout()).String())
+			t.send(errand{Fire: d.Fire, Cancel: "it passed the timeout of its cron"})
+		}
+	}
+	if err := t.backfill(ctx); err != nil {
+		return err
+	}
+	t.follow(t.cron.Tick(t.state.Cron, t.now))
+	return nil
+}
+
+// told is what the NOTIFY that tells the end of a run says of it.
+type told struct {
+	Fire time.Time `json:"fire"`
+}
+
+// runEnded is told the end of a run.
+func (t *task) runEnded(ctx context.Context) error {
+	child := t.request.GetChild()
+	var run told
+	if err := json.Unmarshal(t.request.GetArgs(), &run); err != nil || child == nil {
+		return processor.Reject(processor.ReasonBadArgs, "nobody but its runs tells a cron anything")
+	}
+	status, detail, err := t.crons.endOf(ctx, child)
+	if err != nil {
+		return err
+	}
+	if n := slices.IndexFunc(t.state.Replaced, run.Fire.Equal); n >= 0 {
+		t.state.Replaced = slices.Delete(t.state.Replaced, n, n+1)
+		t.endRow(run.Fire, status, detail)
+		return nil
+	}
+	t.end(run.Fire, status, detail)
+	return nil
+}
+
+// end ends a run that counts still. The first end holds.
+func (t *task) end(fire time.Time, status cron.Status, detail string) {
+	if !slices.ContainsFunc(t.state.Cron.Running, fire.Equal) {
+		return
+	}
+	t.endRow(fire, status, detail)
+	t.follow(t.cron.Ended(t.state.Cron, fire, status, t.now, t.now))
+}
+
+// endRow writes the end of a run, or of what waits, into the ledger.
+func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
+	t.state.Deadlines = slices.DeleteFunc(t.state.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
+	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: status, Decision: cron.Fired, Count: 1}, Change: crons.Ended, Detail: cut(detail)})
+	t.crons.metrics.ended(t, status)
+}
+
+// follow takes what follows from an event.
+func (t *task) follow(step cron.Step) {
+	s := t.state
+	for _, start := range step.Starts {
+		t.row(crons.Fire{
+			Fire:   cron.Fire{Time: start.Fire, Status: cron.Running, Decision: cron.Queued, Attempt: start.Attempt, Count: 1},
+			Change: crons.Started, RunID: runID(s.definition, start.Fire),
+		})
+		t.start(start.Fire, start.Attempt)
+	}
+	for _, fire := range step.Fires {
+		row := crons.Fire{Fire: fire, Change: crons.Decided}
+		row.Reason = cut(fire.Reason)
+		if fire.Decision == cron.Fired {
+			row.RunID = runID(s.definition, fire.Time)
+			t.start(fire.Time, fire.Attempt)
+		}
+		t.row(row)
+		if s.Decisions == nil {
+			s.Decisions = map[string]int64{}
+		}
+		s.Decisions[fire.Decision.String()] += fire.Count
+		t.crons.metrics.decided(t, fire)
+	}
+	for _, fire := range step.Cancels {
+		s.Deadlines = slices.DeleteFunc(s.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
+		s.Replaced = append(s.Replaced, fire)
+		if len(s.Replaced) > maxRuns {
+			s.Replaced = s.Replaced[1:]
+		}
+		t.send(errand{Fire: fire, Cancel: "another run of its cron takes its place"})
+	}
+	if step.Pause != "" {
+		s.PauseNote = step.Pause
+	}
+	s.Cron, s.Next = step.State, step.Next
+}
+
+func (t *task) start(fire time.Time, attempt int32) {
+	t.send(errand{Fire: fire, Attempt: attempt})
+	if fire.After(t.state.LastFire) {
+		t.state.LastFire = fire
+	}
+	if timeout := durationOf(t.state.definition.GetPolicy().GetTimeout()); timeout > 0 {
+		t.state.Deadlines = append(t.state.Deadlines, deadline{Fire: fire, Due: t.now.Add(timeout)})
+	}
+	if attempt > 1 {
+		t.crons.metrics.retried(t)
+	}
+}
+
+func (t *task) send(e errand) { t.state.Unsent = append(t.state.Unsent, e) }
+
+// row puts a change of the ledger beside the others of this task; one of a fire that has one already becomes a part of it.
+func (t *task) row(f crons.Fire) {
+	f.CronID = t.state.definition.GetCronId()
+	key := f.Time.UnixMicro()
+	before, ok := t.byFire[key]
+	if !ok {
+		t.byFire[key] = &f
+		t.rows = append(t.rows, &f)
+		return
+	}
+	if before.Change != crons.Decided {
+		*before = f
+		return
+	}
+	before.Status, before.Detail = f.Status, f.Detail
+	if f.Change == crons.Started {
+		before.Attempt, before.RunID = f.Attempt, f.RunID
+	}
+}
+
+// What a result says at the most; the next task goes on.
+const (
+	maxErrands     = 200
+	maxErrandBytes = 2 << 20
+)
+
+// done makes the result.
+func (t *task) done() (*progressorv1.ProcessResponse, error) {
+	s, a := t.state, t.attempt
+	result := processor.Result()
+	size, sent := 0, 0
+	for ; sent < len(s.Unsent) && sent < maxErrands && (sent == 0 || size < maxErrandBytes); sent++ {
+		m, err := t.message(s.Unsent[sent])
+		if err != nil {
+			return nil, err
+		}
+		size += len(m.Args) + len(m.Metadata)
+		a.Send(m)
+	}
+	s.Unsent = slices.Clone(s.Unsent[sent:])
+	for _, row := range t.rows {
+		a.Ride(row)
+	}
+	if t.answer != nil {
+		result.JSONResponse(t.answer)
+	}
+	if t.metadata != nil {
+		result.Metadata(t.metadata)
+	}
+	if t.deletes {
+		return result.Remove().Done()
+	}
+	if at := s.timer(t.now); !at.Equal(s.Timer) {
+		s.Timer = at
+		if at.IsZero() {
+			result.UnsetTimers()
+		} else {
+			result.SetTimerAt(at)
+		}
+	}
+	text, err := s.encode()
+	if err != nil {
+		return nil, err
+	}
+	return result.AuxState(text).Done()
+}
+
+// message is an errand as it is sent.
+func (t *task) message(e errand) (storage.Message, error) {
+	key := process.Key{Namespace: t.request.GetProcess().GetNamespace(), ProcessID: runID(t.state.definition, e.Fire)}
+	key.Namespace = cmp.Or(t.state.definition.GetTarget().GetStartProcess().GetNamespace(), key.Namespace)
+	if e.Cancel != "" {
+		return storage.Message{Kind: storage.MessageCancel, Target: key, Reason: e.Cancel}, nil
+	}
+	return t.startOf(key, e)
+}
+
+// maxTextBytes is the most that the ledger keeps of a text.
+const maxTextBytes = 4000

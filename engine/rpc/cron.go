@@ -1,0 +1,119 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine/crons"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// cronService serves CronService.
+type cronService struct {
+	progressorv1connect.UnimplementedCronServiceHandler
+	crons *crons.Crons
+}
+
+// CreateCron makes a cron.
+func (s *cronService) CreateCron(ctx context.Context, r *progressorv1.CreateCronRequest) (*progressorv1.CreateCronResponse, error) {
+	c, err := s.crons.Create(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CreateCronResponse{Cron: c}, nil
+}
+
+// UpdateCron gives a cron another definition.
+func (s *cronService) UpdateCron(ctx context.Context, r *progressorv1.UpdateCronRequest) (*progressorv1.UpdateCronResponse, error) {
+	c, err := s.crons.Update(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.UpdateCronResponse{Cron: c}, nil
+}
+
+// GetCron reads a cron.
+func (s *cronService) GetCron(ctx context.Context, r *progressorv1.GetCronRequest) (*progressorv1.GetCronResponse, error) {
+	c, err := s.crons.Get(ctx, r.GetNamespace(), r.GetCronId())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.GetCronResponse{Cron: c}, nil
+}
+
+// ListCrons reads a page of the crons of a namespace.
+func (s *cronService) ListCrons(ctx context.Context, r *progressorv1.ListCronsRequest) (*progressorv1.ListCronsResponse, error) {
+	list, next, err := s.crons.List(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListCronsResponse{Crons: list, NextPageToken: next}, nil
+}
+
+// DeleteCron ends a cron.
+func (s *cronService) DeleteCron(ctx context.Context, r *progressorv1.DeleteCronRequest) (*progressorv1.DeleteCronResponse, error) {
+	if err := s.crons.Delete(ctx, r, actorOf(ctx)); err != nil {
+		return nil, err
+	}
+	return &progressorv1.DeleteCronResponse{}, nil
+}
+
+// PauseCron lets nothing fire until ResumeCron.
+func (s *cronService) PauseCron(ctx context.Context, r *progressorv1.PauseCronRequest) (*progressorv1.PauseCronResponse, error) {
+	c, err := s.crons.Pause(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.PauseCronResponse{Cron: c}, nil
+}
+
+// ResumeCron ends a pause.
+func (s *cronService) ResumeCron(ctx context.Context, r *progressorv1.ResumeCronRequest) (*progressorv1.ResumeCronResponse, error) {
+	c, err := s.crons.Resume(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ResumeCronResponse{Cron: c}, nil
+}
+
+// TriggerCron starts a run now.
+func (s *cronService) TriggerCron(ctx context.Context, r *progressorv1.TriggerCronRequest) (*progressorv1.TriggerCronResponse, error) {
+	f, err := s.crons.Trigger(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.TriggerCronResponse{Fire: f}, nil
+}
+
+// BackfillCron has the fire times of a time that has passed decided.
+func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
+	n, err := s.crons.Backfill(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.BackfillCronResponse{Fires: n}, nil
+}
+
+// PreviewCron lists fire times of a cron, or of a spec.
+func (s *cronService) PreviewCron(ctx context.Context, r *progressorv1.PreviewCronRequest) (*progressorv1.PreviewCronResponse, error) {
+	list, err := s.crons.Preview(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	resp := &progressorv1.PreviewCronResponse{}
+	for _, fire := range list {
+		resp.FireTimes = append(resp.FireTimes, timestamppb.New(fire))
+	}
+	return resp, nil
+}
+
+// ListFires reads a page of the ledger of a cron.
+func (s *cronService) ListFires(ctx context.Context, r *progressorv1.ListFiresRequest) (*progressorv1.ListFiresResponse, error) {
+	list, next, err := s.crons.ListFires(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListFiresResponse{Fires: list, NextPageToken: next}, nil
+}

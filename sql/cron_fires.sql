@@ -1,0 +1,66 @@
+-- WriteFires writes what results of crons say to the ledger. It follows SaveResult and RemoveProcesses and finds its items by the row
+-- that this very transaction has written at the end of their task: a fenced item writes nothing.
+-- change: decide (a new row), start (a run that has waited starts), end (the first end of a run counts; of one that waits: it never starts).
+-- A fire is in it once. A row that is there already stays: it is of a cron of the same id that was deleted.
+-- name: WriteFires :exec
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                             unnest(@cron_ids::text[]), unnest(@fire_times::timestamptz[]), unnest(@changes::text[]), unnest(@decisions::text[]),
+                             unnest(@reasons::text[]), unnest(@attempts::int[]), unnest(@statuses::text[]), unnest(@run_ids::text[]),
+                             unnest(@details::text[]), unnest(@manuals::bool[]), unnest(@counts::bigint[]))
+         AS x(namespace, process_id, task_id, fencing_token, cron_id, fire_time, change, decision, reason, attempt, status, run_id, detail, manual, count)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
+        AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
+     LIMIT 1) e),
+up AS (
+  UPDATE cron_fires f SET
+         status = i.status::fire_status,
+         attempt = CASE i.change WHEN 'start' THEN i.attempt ELSE f.attempt END,
+         process_id = CASE i.change WHEN 'start' THEN i.run_id ELSE f.process_id END,
+         started_time = CASE i.change WHEN 'start' THEN statement_timestamp() ELSE f.started_time END,
+         ended_time = CASE i.change WHEN 'end' THEN statement_timestamp() END,
+         detail = CASE i.change WHEN 'end' THEN NULLIF(i.detail, '') ELSE f.detail END
+    FROM i WHERE i.change IN ('start', 'end') AND f.namespace = ANY (ARRAY[i.namespace]) AND f.cron_id = i.cron_id AND f.fire_time = i.fire_time
+     AND (f.status = 'SCHEDULED' OR i.change = 'end' AND f.status = 'RUNNING'))
+INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, reason, attempt, status, process_id, decided_time, started_time, ended_time, detail, manual, count)
+SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''), attempt, status::fire_status, NULLIF(run_id, ''), statement_timestamp(),
+       CASE WHEN attempt > 0 THEN statement_timestamp() END,
+       CASE WHEN status NOT IN ('SCHEDULED', 'RUNNING') THEN statement_timestamp() END, NULLIF(detail, ''), manual, count
+  FROM i WHERE change = 'decide'
+ON CONFLICT DO NOTHING;
+
+-- ListFires lists the ledger of a cron, the newest first, before a time. since: rows that are older are of a cron of the same id that
+-- was deleted.
+-- name: ListFires :many
+SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
+       coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
+  FROM cron_fires f
+ WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time < @before::timestamptz AND f.decided_time >= @since::timestamptz
+ ORDER BY f.namespace, f.cron_id, f.fire_time DESC LIMIT @lim::int;
+
+-- GetFire reads one row of the ledger.
+-- name: GetFire :one
+SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
+       coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
+  FROM cron_fires f WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time = @fire_time;
+
+-- ListFireTimes lists the fire times in a range that have rows, for those who must not decide them twice.
+-- name: ListFireTimes :many
+SELECT f.fire_time FROM cron_fires f
+ WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time >= @from_time::timestamptz AND f.fire_time < @to_time::timestamptz
+ ORDER BY f.fire_time;
+
+-- DeleteFires drops the ledger of a cron that was deleted, lim rows at a time.
+-- name: DeleteFires :execrows
+DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
+  SELECT f.ctid FROM cron_fires f WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.decided_time < @before::timestamptz LIMIT @lim::int));
+
+-- ForgetFires drops rows of the ledger that are past their retention, lim at a time; what runs or waits still is kept.
+-- name: ForgetFires :execrows
+DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
+  SELECT f.ctid FROM cron_fires f
+   WHERE f.decided_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond' AND f.ended_time IS NOT NULL LIMIT @lim::int));

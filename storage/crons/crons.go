@@ -1,0 +1,130 @@
+// Package crons reads and writes the ledger of crons, the table cron_fires.
+package crons
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Retention is how long a row of the ledger is kept, counted from its decision; that of a run which has not ended is kept longer.
+const Retention = 30 * 24 * time.Hour
+
+// Row is a row of the ledger.
+type Row = dbsqlc.ListFiresRow
+
+// Change says what is written of a fire.
+type Change string
+
+// The changes. A result holds one of a fire.
+const (
+	Decided Change = "decide" // a new row
+	Started Change = "start"  // a run that has waited
+	Ended   Change = "end"    // a run, or one that waits and never starts; the first end counts
+)
+
+// Fire is what a result writes of a fire: a rider.
+type Fire struct {
+	cron.Fire
+	CronID string
+	Change Change
+	RunID  string // the process that is the run; "": none
+	Detail string
+}
+
+// Bytes implements storage.Rider.
+func (f *Fire) Bytes() int {
+	return 200 + len(f.CronID) + len(f.Reason) + len(f.RunID) + len(f.Detail)
+}
+
+// Write implements storage.Rider.
+func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.WriteFiresParams
+	for _, r := range all {
+		f := r.Rider.(*Fire)
+		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, r.TaskID)
+		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
+		a.CronIds = append(a.CronIds, f.CronID)
+		a.FireTimes = append(a.FireTimes, f.Time)
+		a.Changes = append(a.Changes, string(f.Change))
+		a.Decisions = append(a.Decisions, strings.ToUpper(f.Decision.String()))
+		a.Reasons = append(a.Reasons, f.Reason)
+		a.Attempts = append(a.Attempts, f.Attempt)
+		a.Statuses = append(a.Statuses, strings.ToUpper(f.Status.String()))
+		a.RunIds = append(a.RunIds, f.RunID)
+		a.Details = append(a.Details, f.Detail)
+		a.Manuals = append(a.Manuals, f.Manual)
+		a.Counts = append(a.Counts, f.Count)
+	}
+	return dbsqlc.New().WriteFires(ctx, db, a)
+}
+
+// List lists the ledger of a cron, the newest first, before a time, at most limit rows. since is when the cron was made: what is older
+// is of one of the same id that was deleted.
+func List(ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int) (rows []Row, err error) {
+	err = s.Read(ctx, "list fires", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err = dbsqlc.New().ListFires(ctx, tx, dbsqlc.ListFiresParams{
+			Namespace: namespace, CronID: cronID, Before: before, Since: since, Lim: int32(limit), //nolint:gosec // a page
+		})
+		return err
+	})
+	return rows, err
+}
+
+// Get reads the row of a fire time. process.ErrTaskNotFound: there is none.
+func Get(ctx context.Context, s *storage.Store, namespace, cronID string, fire time.Time) (row Row, err error) {
+	err = s.Read(ctx, "get fire", func(ctx context.Context, tx pgx.Tx) error {
+		r, err := dbsqlc.New().GetFire(ctx, tx, dbsqlc.GetFireParams{Namespace: namespace, CronID: cronID, FireTime: fire})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return process.ErrTaskNotFound
+		}
+		row = Row(r)
+		return err
+	})
+	return row, err
+}
+
+// Times are the fire times from from on and before to that have rows.
+func Times(ctx context.Context, s *storage.Store, namespace, cronID string, from, to time.Time) (times []time.Time, err error) {
+	err = s.Read(ctx, "list fire times", func(ctx context.Context, tx pgx.Tx) error {
+		times, err = dbsqlc.New().ListFireTimes(ctx, tx, dbsqlc.ListFireTimesParams{Namespace: namespace, CronID: cronID, FromTime: from, ToTime: to})
+		return err
+	})
+	return times, err
+}
+
+// forgetBatch bounds what one statement deletes.
+const forgetBatch = 2000
+
+// Delete drops rows of a cron that was deleted, decided before a time. more: there are more of them.
+func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, before time.Time) (more bool, err error) {
+	return forget(ctx, s, "delete fires", func(ctx context.Context, db storage.DB) (int64, error) {
+		return dbsqlc.New().DeleteFires(ctx, db, dbsqlc.DeleteFiresParams{Namespace: namespace, CronID: cronID, Before: before, Lim: forgetBatch})
+	})
+}
+
+// Forget drops rows that are past their retention. more: there are more of them.
+func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
+	return forget(ctx, s, "forget fires", func(ctx context.Context, db storage.DB) (int64, error) {
+		return dbsqlc.New().ForgetFires(ctx, db, dbsqlc.ForgetFiresParams{RetentionUs: Retention.Microseconds(), Lim: forgetBatch})
+	})
+}
+
+func forget(ctx context.Context, s *storage.Store, op string, run func(context.Context, storage.DB) (int64, error)) (more bool, err error) {
+	err = s.Write(ctx, op, func(ctx context.Context, db storage.DB) error {
+		n, err := run(ctx, db)
+		more = n == forgetBatch
+		return err
+	})
+	return more, err
+}

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Rider is what a result writes beside the process itself, into a table that SaveResult does not know: with the result, or not at all.
+type Rider interface {
+	// Bytes is what it counts for in a flush.
+	Bytes() int
+	// Write sends the one statement that writes all riders of this type of a flush. It has to find each by its task and fencing token in
+	// what this transaction has written (see SendMessages), so that those of a fenced attempt write nothing.
+	Write(ctx context.Context, db DB, all []Ride) error
+}
+
+// Ride is a rider with the attempt whose result it goes with.
+type Ride struct {
+	Rider        Rider
+	Key          process.Key
+	TaskID       int64
+	FencingToken int64
+}
+
+// rides are the riders of a flush, by their type.
+type rides struct {
+	types  []reflect.Type // in the order of their statements
+	byType map[reflect.Type][]Ride
+}
+
+func (r *rides) add(c *Completion) {
+	for _, rider := range c.Riders {
+		t := reflect.TypeOf(rider)
+		if r.byType == nil {
+			r.byType = map[reflect.Type][]Ride{}
+		}
+		if _, known := r.byType[t]; !known {
+			r.types = append(r.types, t)
+		}
+		r.byType[t] = append(r.byType[t], Ride{rider, c.Key, c.TaskID, c.FencingToken})
+	}
+}
+
+// stages follow what has ended the tasks, and what has removed processes; their rows are still there.
+func (r *rides) stages() []stage {
+	var stages []stage
+	for _, t := range r.types {
+		all := r.byType[t]
+		stages = append(stages, func(ctx context.Context, db DB) error { return all[0].Rider.Write(ctx, db, all) })
+	}
+	return stages
+}
+
+// Bytes implements Rider.
+func (n *Note) Bytes() int { return 300 + len(n.details()) }
+
+// Write implements Rider: a note that a task takes along is of an order that it has carried out.
+func (n *Note) Write(ctx context.Context, db DB, all []Ride) error {
+	var a dbsqlc.InsertNotesParams
+	for _, r := range all {
+		note := r.Rider.(*Note)
+		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, r.TaskID)
+		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
+		a.Methods = append(a.Methods, note.Method)
+		a.Actors = append(a.Actors, note.By.Name)
+		a.Sources = append(a.Sources, note.By.Source)
+		a.Details = append(a.Details, note.details())
+	}
+	return dbsqlc.New().InsertNotes(ctx, db, a)
+}

@@ -90,7 +90,7 @@ const priority = math.MinInt32
 
 // check refuses a definition that cannot be kept or cannot run.
 func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.Time) error {
-	if err := check(def, created); err != nil {
+	if err := Check(def, created); err != nil {
 		return err
 	}
 	namespace, field := namespaceOf(def.GetTarget())

@@ -125,8 +125,11 @@ func TestPauseAndResume(t *testing.T) {
 		n.awaits(t, id, "FIRED SUCCESS 1")
 		passes := time.Now().Truncate(time.Second).Add(2100 * time.Millisecond)
 		eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
+		if held, err := n.Crons.Get(t.Context(), "ns", id); err != nil || held.GetWaitingFires() < 2 || held.GetWaitingFires() > 60 {
+			t.Errorf("%d fire times wait, want 2 or a few more: %v", held.GetWaitingFires(), err)
+		}
 		r, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: id, SkipMissed: skip}, kim)
-		if err != nil || r.GetPaused() || r.GetPauseNote() != "" {
+		if err != nil || r.GetPaused() || r.GetPauseNote() != "" || r.GetWaitingFires() != 0 {
 			t.Fatalf("%v, %v", r, err)
 		}
 		p, err := n.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: id, Note: "enough"}, kim)

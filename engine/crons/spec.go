@@ -54,6 +54,9 @@ func policyOf(p *progressorv1.CronPolicy) cron.Policy {
 	return policy
 }
 
+// Compile makes what decides of a definition. created is when the cron was made, zero where it is not stored.
+func Compile(c *progressorv1.Cron, created time.Time) (cron.Cron, error) { return compile(c, created, "cron.") }
+
 // compile makes what decides. Its errors are *process.InvalidError with the path from the cron, behind prefix.
 func compile(c *progressorv1.Cron, created time.Time, prefix string) (cron.Cron, error) {
 	schedule, err := cron.Compile(specOf(c.GetSpec(), created))
@@ -73,8 +76,9 @@ func invalidOf(err error, prefix string) error {
 	return err
 }
 
-// check refuses a definition that cannot be kept or cannot run, by the path of its field.
-func check(c *progressorv1.Cron, created time.Time) error {
+// Check refuses a definition that cannot be kept or cannot run. Its errors are *process.InvalidError with the path of the field, such as
+// cron.spec.timezone. What only a database knows it does not look at.
+func Check(c *progressorv1.Cron, created time.Time) error {
 	if strings.HasPrefix(c.GetCronId(), "~") {
 		return invalid("cron.cron_id", `must not begin with "~": such ids are the engine's own`)
 	}

@@ -104,6 +104,9 @@ func (s *state) timer(now time.Time) time.Time {
 	return at
 }
 
+// maxWaiting is how many fire times that wait for a resume are counted: a list has 1,000 crons.
+const maxWaiting = 1000
+
 // shown is how many fire times to come a cron is shown with.
 const shown = 10
 
@@ -119,6 +122,9 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	ahead := s.Cron
 	if ahead.Decided.Before(now) {
 		ahead.Decided = now // of a cron that is paused, what waits for its resume is not to come any more
+	}
+	if s.Cron.Paused {
+		m.WaitingFires = int64(c.Waiting(s.Cron, now, maxWaiting))
 	}
 	for _, fire := range c.Upcoming(ahead, shown) {
 		m.NextFireTimes = append(m.NextFireTimes, stamp(fire))

@@ -543,7 +543,8 @@ type Cron struct {
 	FiresByDecision   map[string]int64         `protobuf:"bytes,12,rep,name=fires_by_decision,json=firesByDecision,proto3" json:"fires_by_decision,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: fired, queued, skipped_overlap, …
 	RunningProcessIds []string                 `protobuf:"bytes,13,rep,name=running_process_ids,json=runningProcessIds,proto3" json:"running_process_ids,omitempty"`
 	Metadata          *structpb.Struct         `protobuf:"bytes,14,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	Etag              string                   `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"` // an update with an old one is ABORTED
+	Etag              string                   `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`                                      // an update with an old one is ABORTED
+	WaitingFires      int64                    `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"` // of a paused cron: fire times that have come and wait for its resume; 1000 stands for more
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -681,6 +682,13 @@ func (x *Cron) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *Cron) GetWaitingFires() int64 {
+	if x != nil {
+		return x.WaitingFires
+	}
+	return 0
 }
 
 type CronSpec struct {
@@ -2790,7 +2798,7 @@ var File_progressor_v1_cron_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\xec\x06\n" +
+	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\x91\a\n" +
 	"\x04Cron\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
@@ -2809,7 +2817,8 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x11fires_by_decision\x18\f \x03(\v2(.progressor.v1.Cron.FiresByDecisionEntryR\x0ffiresByDecision\x12.\n" +
 	"\x13running_process_ids\x18\r \x03(\tR\x11runningProcessIds\x123\n" +
 	"\bmetadata\x18\x0e \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x1c\n" +
-	"\x04etag\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04etag\x1aB\n" +
+	"\x04etag\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04etag\x12#\n" +
+	"\rwaiting_fires\x18\x10 \x01(\x03R\fwaitingFires\x1aB\n" +
 	"\x14FiresByDecisionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xf6\x03\n" +

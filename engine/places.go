@@ -24,8 +24,8 @@ type places struct {
 	waiting []chan struct{}
 
 	vain           time.Time // when a request has last waited in vain
-	window         time.Time // when the count of handed began
-	handed, before int       // places that went to those who waited, in this window and in the one before
+	window         time.Time // when the count of served began
+	served, before int       // places that came free for fresh requests, in this window and in the one before
 
 	wakeCalls, wakeTimers func() // a place is free that is owed, or was missed
 }
@@ -84,19 +84,20 @@ func (p *places) room(now time.Time) int {
 		return p.max
 	}
 	p.count(now, 0)
-	return min(p.max, max(p.handed, p.before, 2)/2)
+	return min(p.max, max(p.served, p.before, 2)/2)
 }
 
-// count notes that n places went to those who waited.
+// count notes that n places came free for fresh requests, whether one waited or not: after a stall nobody waits, and there is still room
+// for those who come while all places are taken.
 func (p *places) count(now time.Time, n int) {
 	if since := now.Sub(p.window); since >= placeWait {
-		p.before = p.handed
+		p.before = p.served
 		if since >= 2*placeWait {
 			p.before = 0
 		}
-		p.handed, p.window = 0, now
+		p.served, p.window = 0, now
 	}
-	p.handed += n
+	p.served += n
 }
 
 // hand gives free places to those who wait, if they may have them. The caller holds the lock.
@@ -113,6 +114,9 @@ func (p *places) hand() {
 func (p *places) release() {
 	p.mu.Lock()
 	p.taken--
+	if !p.owed && len(p.waiting) == 0 {
+		p.count(time.Now(), 1)
+	}
 	p.hand()
 	free := p.taken < p.max
 	calls, timers := free && p.owed, free && p.missed

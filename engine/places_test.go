@@ -138,6 +138,32 @@ func TestPlacesRefuseAtOnce(t *testing.T) {
 	})
 }
 
+// A stall is forgotten at once: where places come free again, as many may wait as are served in time, though nobody waited till then.
+func TestPlacesWaitAfterAStall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := newPlaces(20)
+		for range 20 {
+			p.tryTake()
+		}
+		go p.take(context.Background())
+		time.Sleep(2 * placeWait) // in vain
+		for range 50 {
+			p.release()
+			time.Sleep(placeWait / 50)
+			p.tryTake()
+		}
+		for range 20 {
+			go p.take(context.Background())
+		}
+		synctest.Wait()
+		if _, n := p.inUse(); n != 20 {
+			t.Errorf("%d of 20 wait, where 50 places came free in 100 ms", n)
+		}
+		time.Sleep(placeWait)
+	})
+}
+
 // A stored task goes before every fresh request.
 func TestPlacesOwed(t *testing.T) {
 	t.Parallel()

@@ -93,11 +93,13 @@ func orders(name string, run func(s *storage.Store, id string) (string, error)) 
 	}}
 }
 
-// situations are the processes that two transactions meet in.
-var situations = []struct {
+// A situation is a process that transactions meet in. It gives the claim of what runs in it.
+type situation struct {
 	name string
 	make func(b *bench, id string) *storage.Claim
-}{
+}
+
+var situations = []situation{
 	{"idle", func(b *bench, id string) *storage.Claim { b.process(id, timer(time.Hour)); return nil }},
 	{"at work", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour), named(time.Hour, "n"))

@@ -1,12 +1,19 @@
 package storage_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -40,4 +47,148 @@ func TestQuickStatementsMiss(t *testing.T) {
 	equal(t, "the first call again", b.call("p", keyed("k", "x")).Outcome, storage.Replayed)
 	misses("a repeated call", 2)
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED")
+}
+
+// Situations in which a quick statement comes close to what it must leave to the whole one.
+var closeSituations = []situation{
+	{"a timer is due", func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour), named(time.Hour, "n"))
+		c := b.claim(id)
+		b.due(id)
+		return c
+	}},
+	{"idle, a timer is due", func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour))
+		b.due(id)
+		return nil
+	}},
+	{"idle, a call waits for a place", func(b *bench, id string) *storage.Claim {
+		b.process(id)
+		b.call(id, placeless)
+		return nil
+	}},
+	{"new, a call waits", func(b *bench, id string) *storage.Claim {
+		c := b.start(id)
+		b.call(id)
+		return c
+	}},
+	{"new, to be cancelled", func(b *bench, id string) *storage.Claim {
+		c := b.start(id)
+		state, err := b.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		must(b.t, state, err)
+		return c
+	}},
+	{"new, resumed", func(b *bench, id string) *storage.Claim {
+		c := b.start(id)
+		must(b.t, 0, b.SuspendProcess(key(id), "why"))
+		must(b.t, 0, b.ResumeProcess(key(id)))
+		return c
+	}},
+	{"its cancel is to be tried again", func(b *bench, id string) *storage.Claim {
+		b.process(id)
+		state, err := b.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		must(b.t, state, err)
+		b.save(end(claimOf(b.searchCalls(1000), id), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
+		return nil
+	}},
+	{"at work with all", func(b *bench, id string) *storage.Claim {
+		b.process(id)
+		return b.claim(id, keyed("old", "x"), callWithAll)
+	}},
+	{"repaired", func(b *bench, id string) *storage.Claim {
+		b.wreck(id)
+		b.save(end(b.repair(id).Claim, storage.Finished))
+		return b.claim(id, keyed("k", "x"))
+	}},
+	{"a timer at work", func(b *bench, id string) *storage.Claim {
+		b.process(id, timer(time.Hour))
+		b.due(id)
+		return claimOf(b.searchTimers(1000), id)
+	}},
+	{"removed", func(b *bench, id string) *storage.Claim {
+		b.process(id)
+		c := b.claim(id)
+		must(b.t, 0, b.RemoveProcess(context.Background(), key(id)))
+		return c
+	}},
+}
+
+func claimOf(claims []storage.Claim, id string) *storage.Claim {
+	return &claims[slices.IndexFunc(claims, func(c storage.Claim) bool { return c.ProcessID == id })]
+}
+
+func callWithAll(c *storage.Call) {
+	c.Context, c.HistoryRange, c.Priority = []byte("context"), `{"limit": 1}`, 7
+}
+
+// What a quick statement stores and answers is what the whole one does: row by row and column by column, but for numbers and times.
+func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	stores := []*storage.Store{b.Store, open(t, b.dsn, storage.Config{}).Whole()}
+	calls := map[string][]func(*storage.Call){
+		"call": nil, "notify": {notify}, "repeated call": {keyed("k", "x")}, "another call of its key": {keyed("k", "y")},
+		"call with all": {keyed("new", "x"), callWithAll},
+	}
+	results := map[string][]func(*storage.Completion){
+		"finish": nil, "give the place away": {parked}, "empty": {func(c *storage.Completion) { c.AuxState, c.Response = []byte{}, []byte{} }},
+		"finish with all": {func(c *storage.Completion) {
+			c.Events = []storage.NewEvent{{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)}}
+			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
+		}},
+	}
+	for n, s := range append(slices.Clone(situations), closeSituations...) {
+		// compare does the same in two processes, by one store each.
+		compare := func(name string, do func(store *storage.Store, id string, c *storage.Claim) (any, error)) {
+			var got [2]string
+			for k, store := range stores {
+				id := fmt.Sprintf("%d-%s-%d", n, name, k)
+				answer, err := do(store, id, s.make(b, id))
+				got[k] = fmt.Sprintf("%v, %v, then\n%s", answer, err, b.rows(id))
+			}
+			if got[0] != got[1] {
+				t.Errorf("%s, %s:\n%s\nand whole:\n%s", s.name, name, got[0], got[1])
+			}
+		}
+		for name, change := range calls {
+			compare(name, func(store *storage.Store, id string, _ *storage.Claim) (any, error) {
+				p, err := store.PrepareCall(call(id, change...))
+				return unnumbered(t, p), err
+			})
+		}
+		for name, change := range results {
+			compare(name, func(store *storage.Store, id string, c *storage.Claim) (any, error) {
+				if c == nil {
+					return nil, nil
+				}
+				saved, err := store.SaveResult(end(c, storage.Finished, change...))
+				if errors.Is(err, process.ErrFenced) {
+					return "fenced", nil
+				}
+				return unnumbered(t, saved), err
+			})
+		}
+	}
+}
+
+// rows are all rows of a process.
+func (b *bench) rows(id string) string {
+	b.t.Helper()
+	text := ask[string](b, `SELECT coalesce(string_agg(x.name || ' ' || x.line::text, E'\n' ORDER BY x.n, x.id), '') FROM (
+		SELECT 1 AS n, 0 AS id, 'processes' AS name, to_jsonb(p) AS line FROM processes p WHERE process_id = $1
+		UNION ALL SELECT 2, task_id, 'running', to_jsonb(r) FROM running r WHERE process_id = $1
+		UNION ALL SELECT 3, task_id, 'schedule', to_jsonb(s) FROM schedule s WHERE process_id = $1
+		UNION ALL SELECT 4, task_id, 'tasks', to_jsonb(k) FROM tasks k WHERE process_id = $1
+		UNION ALL SELECT 5, event_id, 'events', to_jsonb(e) FROM events e WHERE process_id = $1
+		UNION ALL SELECT 6, task_id, 'requests', to_jsonb(q) FROM requests q WHERE process_id = $1) x`, id)
+	return numbers.ReplaceAllString(text, `"$1": there`)
+}
+
+// numbers and times, which no two processes have in common.
+var numbers = regexp.MustCompile(`(?i)"(process_?id|task_?id|node_id|fencing_?token|request_id|fingerprint|corrupted_?by|cancelled_by|\w*deadline|now|timestamp|\w+_?time)": ?("[^"]+"|[1-9][0-9]*)`)
+
+func unnumbered(t *testing.T, answer any) string {
+	t.Helper()
+	text, err := json.Marshal(answer)
+	return numbers.ReplaceAllString(string(must(t, text, err)), `"$1": there`)
 }

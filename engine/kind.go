@@ -24,6 +24,9 @@ type Kind struct {
 	Forget func(ctx context.Context) (more bool, err error)
 }
 
+// cronKind is the kind whose timers are claimed before others: those that SearchCronTimers finds.
+const cronKind = "cron"
+
 // Add makes kinds known to the node. It must not be called once Run is.
 func (e *Engine) Add(kinds ...Kind) {
 	for _, k := range kinds {

@@ -190,7 +190,8 @@ type timerPoller struct {
 	mu     sync.Mutex
 	next   time.Time // zero: none known
 
-	failures int // of scans in a row; Run alone looks at it
+	failures int  // of scans in a row; Run alone looks at it
+	crowded  bool // more was due than the last scan had room for; likewise
 }
 
 // minTimerGap is the least time between two scans: timers that are due within it are claimed together.
@@ -266,7 +267,10 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	p.next = time.Time{}
 	p.mu.Unlock()
 	rooms := e.rooms((*places).takeForTimers)
-	if len(rooms.rooms) == 0 {
+	if p.crowded || len(rooms.rooms) == 0 {
+		p.claimCrons(ctx)
+	}
+	if p.crowded = len(rooms.rooms) == 0; p.crowded {
 		return false
 	}
 	began := time.Now()
@@ -294,5 +298,39 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	if next >= 0 && !more {
 		p.alarm(next)
 	}
+	p.crowded = more
 	return more
+}
+
+// cronRoom is how many timers of crons of a namespace one scan claims beyond its places: their tasks take milliseconds.
+const cronRoom = 64
+
+// claimCrons claims the timers of crons alone. They wait neither for places nor behind other timers: a cron that is late because users'
+// work stands in line would be late by all of it. It costs a statement, so it is asked only where there is such a line.
+func (p *timerPoller) claimCrons(ctx context.Context) {
+	e := p.engine
+	if _, runs := e.kinds[cronKind]; !runs {
+		return
+	}
+	rooms := e.rooms(func(*places, int) int { return cronRoom })
+	if len(rooms.rooms) == 0 {
+		return
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	claims, err := e.store.SearchCronTimers(limit, rooms.rooms)
+	if err != nil {
+		e.scanFailed(ctx, "cron timers", err)
+		e.doubtClaims()
+		return
+	}
+	for n := range claims {
+		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
+		for _, ns := range rooms.namespaces {
+			if ns.name == claims[n].Namespace {
+				ns.places.force()
+			}
+		}
+	}
+	rooms.start(claims)
 }

@@ -93,6 +93,19 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 	return claims, next, nil
 }
 
+// SearchCronTimers claims timers of crons that are due, the longest due first, whatever else is due.
+func (s *Store) SearchCronTimers(ctx context.Context, rooms []Room) ([]Claim, error) {
+	p := paramsOf(rooms)
+	rows, err := s.q.SearchCronTimers(ctx, s.hot, dbsqlc.SearchCronTimersParams{
+		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
+	})
+	claims := make([]Claim, len(rows))
+	for n := range rows {
+		claims[n] = Claim(rows[n])
+	}
+	return claims, mapped("search cron timers", err)
+}
+
 // Zombie is a running row that nobody runs any more.
 type Zombie = dbsqlc.CollectZombiesRow
 

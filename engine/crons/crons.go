@@ -37,6 +37,7 @@ type Crons struct {
 	store   *storage.Store
 	metrics *metrics
 	http    *http.Client
+	trimmed time.Time // when the tasks of crons were last looked through, by the collector alone
 }
 
 // New makes the crons of an engine and its store. Their kinds have to be added to it. registerer nil: no metrics.
@@ -48,8 +49,22 @@ func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registere
 func (c *Crons) Kinds() []engine.Kind {
 	return []engine.Kind{{
 		Name: kind, Processor: processor.Func(c.process),
-		Forget: func(ctx context.Context) (bool, error) { return crons.Forget(ctx, c.store) },
+		Forget: c.forget,
 	}, {Name: runKind, Processor: processor.Func(c.processRun)}}
+}
+
+// trimEvery is the time between two looks through the tasks of all crons.
+const trimEvery = 10 * time.Minute
+
+// forget drops what is past its retention, a batch.
+func (c *Crons) forget(ctx context.Context) (more bool, err error) {
+	if more, err = crons.Forget(ctx, c.store); more || err != nil || time.Since(c.trimmed) < trimEvery {
+		return more, err
+	}
+	if more, err = crons.ForgetTasks(ctx, c.store); !more && err == nil {
+		c.trimmed = time.Now()
+	}
+	return more, err
 }
 
 // ProcessID is the id of a cron's process.

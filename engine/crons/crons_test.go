@@ -125,7 +125,7 @@ func TestPauseAndResume(t *testing.T) {
 		n.awaits(t, id, "FIRED SUCCESS 1")
 		passes := time.Now().Truncate(time.Second).Add(2100 * time.Millisecond)
 		eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
-		if held, err := n.Crons.Get(t.Context(), "ns", id); err != nil || held.GetWaitingFires() < 2 || held.GetWaitingFires() > 60 {
+		if held, err := n.Get(t.Context(), "ns", id); err != nil || held.GetWaitingFires() < 2 || held.GetWaitingFires() > 60 {
 			t.Errorf("%d fire times wait, want 2 or a few more: %v", held.GetWaitingFires(), err)
 		}
 		r, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: id, SkipMissed: skip}, kim)
@@ -246,7 +246,7 @@ func TestRefused(t *testing.T) {
 			c.Target.GetStartProcess().RunEnd = progressorv1.StartProcessTarget_RUN_END_INIT
 		},
 		"cron.target.start_process.namespace": func(c *progressorv1.Cron) { c.Target.GetStartProcess().Namespace = "nowhere" },
-		"cron.target":                         func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 500<<10) },
+		"cron.target":                         func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 300<<10) },
 	} {
 		c := starts("c", never, "")
 		spoil(c)

@@ -57,6 +57,7 @@ type node struct {
 	db       *pgxpool.Pool
 	registry *prometheus.Registry
 	stop     func()
+	gate     chan struct{} // what holds goes on when it is closed
 }
 
 // start runs an engine with the namespace "ns".
@@ -68,14 +69,15 @@ func start(t testing.TB, dsn string) *node {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
+	gate := make(chan struct{})
 	e, err := engine.New(ctx, engine.Config{
-		Store: store, Builtins: map[string]processor.Processor{"p": processor.Func(obey)}, Logger: slog.New(slog.DiscardHandler),
+		Store: store, Builtins: map[string]processor.Processor{"p": obey(gate)}, Logger: slog.New(slog.DiscardHandler),
 		DrainTimeout: 5 * time.Second, ZombieAfter: time.Second, Registerer: registry,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{Engine: e, Crons: crons.New(e, store, registry), store: store, db: storagetest.Connect(t, dsn), registry: registry}
+	n := &node{Engine: e, Crons: crons.New(e, store, registry), store: store, db: storagetest.Connect(t, dsn), registry: registry, gate: gate}
 	e.Add(n.Kinds()...)
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -102,18 +104,25 @@ func (n *node) put(t testing.TB, name string) {
 	}
 }
 
-// obey is a run that ends as its args say: complete (at once), fail, timeout (as if the step had), or else goes on until it is called
-// with one of these, or cancelled.
-func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	switch string(r.GetArgs()) {
-	case "complete":
-		return processor.Result().Complete().Done()
-	case "fail":
-		return nil, processor.Fail("broken", "as told")
-	case "timeout":
-		return nil, processor.Fail(process.ReasonTimeout, "too long")
-	}
-	return processor.Result().Done()
+// obey is a run that ends as its args say: complete (at once), fail, timeout (as if the step had), hold (its place, until the gate is
+// closed), or else goes on until it is called with one of these, or cancelled.
+func obey(gate <-chan struct{}) processor.Processor {
+	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		switch string(r.GetArgs()) {
+		case "complete":
+			return processor.Result().Complete().Done()
+		case "fail":
+			return nil, processor.Fail("broken", "as told")
+		case "timeout":
+			return nil, processor.Fail(process.ReasonTimeout, "too long")
+		case "hold":
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+		}
+		return processor.Result().Done()
+	})
 }
 
 func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }

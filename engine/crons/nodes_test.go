@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/engine"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -71,4 +72,71 @@ func TestNodeDies(t *testing.T) {
 	}
 	eventually(t, "what runs has ended", func() bool { return b.count(t, "SELECT count(*) FROM cron_fires WHERE status = 'RUNNING'") == 0 })
 	b.once(t, "c")
+}
+
+// A cron fires while others have all places and stand in line for them.
+func TestFiresWhileAllIsBusy(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.create(t, everySecond("c"))
+	_, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"holds", "waits"} {
+		if _, err := n.Start(t.Context(), engine.StartParams{Key: key(id), Args: []byte("hold"), Accepted: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the place is held", func() bool {
+		return n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") == 1
+	})
+	before := n.count(t, "SELECT count(*) FROM cron_fires")
+	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
+	if k := n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')"); k != 1 {
+		t.Errorf("%d hold places", k)
+	}
+	close(n.gate)
+}
+
+// The ledger, and the tasks of a cron that lives on, are dropped past their retention; what has not ended stays.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", never, "complete")
+	n.create(t, c)
+	n.trigger(t, "c")
+	n.awaits(t, "c", "FIRED SUCCESS 1")
+	c.CronId, c.Target.GetStartProcess().Args = "d", nil
+	n.create(t, c)
+	n.trigger(t, "d")
+	for _, old := range []string{
+		"UPDATE cron_fires SET decided_time = now() - interval '31 days'",
+		"UPDATE tasks SET finished_time = now() - interval '31 days' WHERE process_id = '~cron/c'",
+	} {
+		if _, err := n.db.Exec(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.forget(t)
+	if rows := n.count(t, "SELECT count(*) FROM cron_fires"); rows != 1 {
+		t.Errorf("%d rows are left", rows)
+	}
+	if tasks, others := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/c'"), n.count(t, "SELECT count(*) FROM tasks WHERE process_id = '~cron/d'"); tasks != 0 || others == 0 {
+		t.Errorf("%d old tasks are left, and %d young ones", tasks, others)
+	}
+	n.trigger(t, "c")
+}
+
+// forget drops what is old, as the collector does.
+func (n *node) forget(t testing.TB) {
+	t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = n.Kinds()[0].Forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

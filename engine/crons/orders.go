@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/crons"
@@ -36,9 +37,18 @@ func (c *Crons) Pause(ctx context.Context, r *progressorv1.PauseCronRequest, by 
 	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &order{Method: methodPause, Note: r.GetNote()}, nil, by)
 }
 
-// Resume ends a pause. What came due meanwhile goes through the misfire policy, or is MISSED.
+// Resume ends a pause. What came due meanwhile goes through the misfire policy, or is MISSED. It also brings back a cron whose process
+// broke, by a fault of the engine that has lasted for a day: from there on it is as if nobody had looked.
 func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor) (*progressorv1.Cron, error) {
 	o := &order{Method: methodResume, Note: r.GetNote(), SkipMissed: r.GetSkipMissed()}
+	key := keyOf(r.GetNamespace(), r.GetCronId())
+	p, err := c.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
+	if err == nil && p.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+		_, err = c.engine.Repair(ctx, engine.RepairParams{Key: key, Simple: true, Actor: by})
+	}
+	if err != nil {
+		return nil, refused(err)
+	}
 	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 }
 

@@ -52,6 +52,17 @@ type errand struct {
 	Cancel  string    `json:"cancel,omitempty"`  // why it is asked to end
 }
 
+// Why runs are asked to end.
+const (
+	cancelLate     = "late"
+	cancelReplaced = "replaced"
+)
+
+// cancelReasons are what the runs are told.
+var cancelReasons = map[string]string{
+	cancelLate: "it passed the timeout of its cron", cancelReplaced: "another run of its cron takes its place",
+}
+
 type backfill struct {
 	From    time.Time          `json:"from"`
 	To      time.Time          `json:"to"`

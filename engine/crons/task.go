@@ -73,13 +73,15 @@ func (t *task) look(ctx context.Context) error {
 	for _, d := range slices.Clone(t.state.Deadlines) {
 		if !d.Due.After(t.now) {
 			t.end(d.Fire, cron.Timeout, "the run passed the timeout of "+durationOf(t.state.definition.GetPolicy().GetTimeout()).String())
-			t.send(errand{Fire: d.Fire, Cancel: "it passed the timeout of its cron"})
+			t.send(errand{Fire: d.Fire, Cancel: cancelLate})
 		}
 	}
 	if err := t.backfill(ctx); err != nil {
 		return err
 	}
-	t.follow(t.cron.Tick(t.state.Cron, t.now))
+	if len(t.state.Unsent) < maxErrands { // else what was decided goes out first
+		t.follow(t.cron.Tick(t.state.Cron, t.now))
+	}
 	return nil
 }
 
@@ -154,7 +156,7 @@ func (t *task) follow(step cron.Step) {
 		if len(s.Replaced) > maxRuns {
 			s.Replaced = s.Replaced[1:]
 		}
-		t.send(errand{Fire: fire, Cancel: "another run of its cron takes its place"})
+		t.send(errand{Fire: fire, Cancel: cancelReplaced})
 	}
 	if step.Pause != "" {
 		s.PauseNote = step.Pause
@@ -249,7 +251,7 @@ func (t *task) message(e errand) (storage.Message, error) {
 	key := process.Key{Namespace: t.request.GetProcess().GetNamespace(), ProcessID: runID(t.state.definition, e.Fire)}
 	key.Namespace = cmp.Or(t.state.definition.GetTarget().GetStartProcess().GetNamespace(), key.Namespace)
 	if e.Cancel != "" {
-		return storage.Message{Kind: storage.MessageCancel, Target: key, Reason: e.Cancel}, nil
+		return storage.Message{Kind: storage.MessageCancel, Target: key, Reason: cancelReasons[e.Cancel]}, nil
 	}
 	return t.startOf(key, e)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Retention is how long a row of the ledger is kept, counted from its decision; that of a run which has not ended is kept longer.
+// Retention is how long a row of the ledger is kept, counted from its decision, and the tasks of a cron; the row of a run that has not ended
+// is kept longer.
 const Retention = 30 * 24 * time.Hour
 
 // Row is a row of the ledger.
@@ -118,6 +119,20 @@ func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 	return forget(ctx, s, "forget fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().ForgetFires(ctx, db, dbsqlc.ForgetFiresParams{RetentionUs: Retention.Microseconds(), Lim: forgetBatch})
 	})
+}
+
+// forgetTasksBatch bounds how many tasks of one cron one statement deletes.
+const forgetTasksBatch = 200
+
+// ForgetTasks drops tasks of crons that are past the retention of the ledger: nobody else does so while their process lives. more: there
+// may be more of them.
+func ForgetTasks(ctx context.Context, s *storage.Store) (more bool, err error) {
+	err = s.Write(ctx, "forget tasks of crons", func(ctx context.Context, db storage.DB) error {
+		n, err := dbsqlc.New().ForgetCronTasks(ctx, db, dbsqlc.ForgetCronTasksParams{RetentionUs: Retention.Microseconds(), Lim: forgetTasksBatch})
+		more = n >= forgetTasksBatch
+		return err
+	})
+	return more, err
 }
 
 func forget(ctx context.Context, s *storage.Store, op string, run func(context.Context, storage.DB) (int64, error)) (more bool, err error) {

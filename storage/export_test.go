@@ -15,3 +15,22 @@ func (s *Store) Whole() *Store {
 
 // Pending is how many operations are under way in the lanes.
 func (s *Store) Pending() int64 { return s.pending.Load() }
+
+// FlushAsItCloses has a lane begin with calls when the store has just closed, as it may with what the last flush has left.
+func (s *Store) FlushAsItCloses(calls ...*Call) (errs []error) {
+	l := newLane(s, 0, s.lanes[0].config)
+	if err := l.connect(); err != nil {
+		return []error{err}
+	}
+	defer l.disconnect()
+	s.Close()
+	var ops []operation
+	for _, c := range calls {
+		ops = append(ops, &callItem{item: newItem(c.Key, c.bytes(), false), call: c})
+	}
+	l.flush(ops)
+	for _, op := range ops {
+		errs = append(errs, op.base().err)
+	}
+	return errs
+}

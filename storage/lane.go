@@ -187,6 +187,11 @@ func (l *lane) flush(ops []operation) {
 			if len(ops) == 0 {
 				return
 			}
+		case l.store.stopped.Err() != nil: // nothing of it is stored: the connection is whole
+			for _, op := range ops {
+				finish(op, unavailable("flush", errStopped))
+			}
+			return
 		case (state == stateDeadlock || state == stateSerialization) && try < 10:
 			l.store.metrics.flushRetries.Inc()
 		case len(ops) == 1:

@@ -183,6 +183,18 @@ func TestClosedStoreRefuses(t *testing.T) {
 	}
 }
 
+// What a lane has left for its next flush when the store closes is refused like what comes later.
+func TestClosedStoreRefusesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	for n, err := range b.FlushAsItCloses(call("p"), call("q")) {
+		if !errors.Is(err, process.ErrUnavailable) {
+			t.Errorf("call %d: %v", n, err)
+		}
+	}
+}
+
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -207,7 +209,8 @@ func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunn
 	case *progressorv1.ProcessorConfig_Builtin:
 		p, ok := e.cfg.Builtins[t.Builtin.GetName()]
 		if !ok {
-			return nil, &process.InvalidError{Field: "namespace.processor.builtin.name", Message: fmt.Sprintf("this node has no processor %q", t.Builtin.GetName())}
+			return nil, &process.InvalidError{Field: "namespace.processor.builtin.name", Message: fmt.Sprintf("this node has no processor %q; it has %s",
+				t.Builtin.GetName(), cmp.Or(strings.Join(slices.Sorted(maps.Keys(e.cfg.Builtins)), ", "), "none"))}
 		}
 		return processor.Guard(p, e.log), nil
 	case *progressorv1.ProcessorConfig_Connect:

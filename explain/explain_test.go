@@ -153,8 +153,14 @@ var situations = []struct {
 	{"cancel goes first", state(waiting(call(6, process.WaitsForPlace, 90), explain.Task{ID: 7, Type: process.TaskCancel, WaitsFor: process.WaitsForProcess, Scheduled: at(95)})),
 		process.WaitsForPlace, time.Time{}, []string{"Task 7 (CANCEL) waits for a place"}, nil},
 	{"constraint", state(waiting(call(6, process.WaitsForConstraint, 90))), process.WaitsForConstraint, time.Time{}, []string{"waits for a constraint"}, []string{"processing 1 0-1", "idle 0 1-90", "constraint 6 90-"}},
+	{"the engine's own, at its end", state(own, status(process.StatusCompleted, 52)), "", time.Time{},
+		[]string{"Nothing: it goes when the retention of its namespace is over."}, nil},
+	{"the engine's own, between pages", state(own, waiting(timer(2, 130))), process.WaitsForTime, at(130), []string{"\nIts time."}, nil},
+	{"the engine's own, idle", state(own), "", time.Time{}, []string{"it is the engine's own, and takes no calls.\nNothing."}, nil},
 	{"odd id", state(func(s *explain.State) { s.Process.ProcessID = "it's" }), "", time.Time{}, []string{`progressor call shop 'it'\''s'.`}, nil},
 }
+
+func own(s *explain.State) { s.Process.ProcessID = "~bulk/b-1" }
 
 func TestExplain(t *testing.T) {
 	for _, tt := range situations {

@@ -17,6 +17,9 @@ func (s State) situation(e *Explanation) {
 	case s.Process.Status.Ended():
 		e.Next = "Nothing: the process is at its end."
 		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
+		if s.own() {
+			e.Unblock = "Nothing: it goes when the retention of its namespace is over."
+		}
 	case s.Running != nil:
 		s.running(e, head, behind)
 	case s.Process.Status == process.StatusError && (head == nil || head.Type != process.TaskRepair):
@@ -27,6 +30,9 @@ func (s State) situation(e *Explanation) {
 		e.Detail = "It is idle: nothing waits, and no timer is set."
 		e.Next = "Nothing, until somebody calls it."
 		e.Unblock = "A call: " + s.command("call", "") + "."
+		if s.own() {
+			e.Next, e.Unblock = "Nothing: it is the engine's own, and takes no calls.", "Nothing."
+		}
 	case s.timed(head):
 		s.waitsForTime(e, head)
 	case head.WaitsFor == process.WaitsForConstraint:
@@ -182,11 +188,11 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 	case head.Type == process.TaskRemove:
 		e.Detail = sentence(head.name() + " is set")
 		e.Next = fmt.Sprintf("The process is removed %s, if nothing that comes before changes that.", s.at(head.Scheduled))
-		e.Unblock = "Its time, or a call: " + s.command("call", "") + "."
+		e.Unblock = s.timeOrCall()
 	default:
 		e.Detail = sentence(head.name() + " is set")
 		e.Next = fmt.Sprintf("%s fires %s, if nothing that comes before replaces it.", head.name(), s.at(head.Scheduled))
-		e.Unblock = "Its time, or a call: " + s.command("call", "") + "."
+		e.Unblock = s.timeOrCall()
 	}
 }
 
@@ -272,6 +278,16 @@ func short(d time.Duration) string {
 }
 
 // command is a command line for this process that can be pasted.
+// own tells whether this is a process of the engine, such as a bulk: every order to it is refused, so none is proposed.
+func (s State) own() bool { return strings.HasPrefix(s.Process.ProcessID, "~") }
+
+func (s State) timeOrCall() string {
+	if s.own() {
+		return "Its time."
+	}
+	return "Its time, or a call: " + s.command("call", "") + "."
+}
+
 func (s State) command(verb, rest string) string {
 	return "progressor " + verb + " " + s.Process.Namespace + " " + word(s.Process.ProcessID) + rest
 }

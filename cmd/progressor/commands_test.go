@@ -260,7 +260,7 @@ func TestNamespace(t *testing.T) {
 		HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_FULL,
 	}})
 	wantLines(t, p.ok(t, "namespace", "pause", "demo"), "paused     yes")
-	for _, args := range [][]string{{"--pull", "--builtin", "x"}, {"--encoding", "json"}, {"--history-mode", "some"}} {
+	for _, args := range [][]string{{}, {"--pull", "--builtin", "x"}, {"--encoding", "json"}, {"--history-mode", "some"}} {
 		if r := p.run(t, append([]string{"namespace", "put", "x"}, args...)...); r.code != exitUsage {
 			t.Errorf("%q: %+v", args, r)
 		}

@@ -69,6 +69,9 @@ func (c *namespacePutCmd) Run(a *app) error {
 	if err := c.apply(ns); err != nil {
 		return usageError(err)
 	}
+	if ns.GetProcessor() == nil {
+		return usageError(errors.New("there is no processor: want --connect-url URL, --builtin NAME or a --file that names one"))
+	}
 	ctx, cancel := a.request()
 	defer cancel()
 	resp, err := c.client().Namespace.PutNamespace(ctx, &progressorv1.PutNamespaceRequest{Namespace: ns})

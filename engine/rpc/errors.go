@@ -71,7 +71,7 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 		a.detail.ProcessId = processID
 	}
 	if a.scoped {
-		a.text += scopeText(a.detail)
+		a.text = wantedText(a, request) + scopeText(a.detail)
 	}
 	answered = connect.NewError(a.code, errors.New(shorten(a.text)))
 	addDetail(answered, a.detail)
@@ -157,6 +157,25 @@ func said(reason, message string) string {
 		return message
 	}
 	return reason + ": " + message
+}
+
+// wantedText is the text of an answer with what was not found, where that is no namespace or process.
+func wantedText(a answer, request any) string {
+	switch r := request.(type) {
+	case *progressorv1.AwaitTaskRequest:
+		if a.detail.GetReason() != progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND {
+			break
+		}
+		if r.GetTaskId() != 0 {
+			return fmt.Sprintf("task %d not found", r.GetTaskId())
+		}
+		return fmt.Sprintf("task of idempotency key %q not found", r.GetIdempotencyKey())
+	case *progressorv1.DrainNodeRequest:
+		if a.code == connect.CodeNotFound {
+			return a.text + ": " + r.GetNodeId()
+		}
+	}
+	return a.text
 }
 
 // scopeText names what an error is about.

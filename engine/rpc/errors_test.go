@@ -123,6 +123,24 @@ func TestEveryErrorHasItsCodeAndDetail(t *testing.T) {
 	}
 }
 
+func TestAnErrorNamesWhatWasNotFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err     error
+		request any
+		want    string
+	}{
+		{process.ErrTaskNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p", Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: 9}}, "task 9 not found: n/p"},
+		{process.ErrTaskNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p", Key: &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: "k"}}, `task of idempotency key "k" not found: n/p`},
+		{process.ErrNamespaceNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"}, "namespace not found: n"},
+		{process.ErrNodeNotFound, &progressorv1.DrainNodeRequest{NodeId: "9"}, "node not found: 9"},
+	} {
+		if got, _ := toConnect(c.err, c.request); got.Message() != c.want {
+			t.Errorf("got %q, want %q", got.Message(), c.want)
+		}
+	}
+}
+
 func TestAnErrorKnowsItsRequest(t *testing.T) {
 	t.Parallel()
 	got, _ := toConnect(process.ErrNamespaceNotFound, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "m"}})

@@ -79,6 +79,9 @@ func invalidOf(violation *protovalidate.Violation) *process.InvalidError {
 		message = "breaks the rule " + rule
 	case rule == "enum.defined_only" && violation.FieldDescriptor != nil && violation.FieldDescriptor.Enum() != nil:
 		message = "must be one of " + enumNames(violation.FieldDescriptor.Enum())
+	case rule == "enum.in" || rule == "enum.not_in":
+		// The rule's own words have the numbers.
+		message = "must be one of " + listedNames(violation, rule == "enum.in")
 	}
 	return &process.InvalidError{
 		Field:    protovalidate.FieldPathString(violation.Proto.GetField()),
@@ -101,6 +104,22 @@ func isLimit(rule string) bool {
 		return true
 	}
 	return false
+}
+
+// listedNames are the names of the values that a rule lists, or of the others.
+func listedNames(violation *protovalidate.Violation, listed bool) string {
+	numbers, values := violation.RuleValue.List(), violation.FieldDescriptor.Enum().Values()
+	var names []string
+	for i := range values.Len() {
+		in := false
+		for j := range numbers.Len() {
+			in = in || numbers.Get(j).Int() == int64(values.Get(i).Number())
+		}
+		if in == listed {
+			names = append(names, string(values.Get(i).Name()))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func enumNames(enum protoreflect.EnumDescriptor) string {

@@ -116,6 +116,26 @@ func TestRequestsThatBreakARule(t *testing.T) {
 	}
 }
 
+func TestARuleOnAnEnumTellsNames(t *testing.T) {
+	t.Parallel()
+	valid, err := newValidation(services...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, request := range map[string]proto.Message{
+		"status: must be one of PROCESS_STATUS_RUNNING, PROCESS_STATUS_ERROR": put(func(r *progressorv1.PutProcessRequest) {
+			r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
+		}),
+		"verb: must be one of BULK_VERB_SIMPLE_REPAIR, BULK_VERB_SUSPEND, BULK_VERB_RESUME, BULK_VERB_CANCEL, BULK_VERB_REMOVE": &progressorv1.StartBulkRequest{
+			Namespace: "n", Filter: "status = ERROR",
+		},
+	} {
+		if err := valid.check(request); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestImportsAndMetadata(t *testing.T) {
 	t.Parallel()
 	large, err := structpb.NewStruct(map[string]any{"a": strings.Repeat("x", process.MaxMetadataBytes)})

@@ -21,11 +21,12 @@ const (
 
 // Client speaks to one engine, or to a load balancer in front of several. It is safe for concurrent use.
 type Client struct {
-	// Process, Namespace, Insight and Bulk are the generated clients: one method, one request, no retries.
+	// Process, Namespace, Insight, Bulk and Cron are the generated clients: one method, one request, no retries.
 	Process   progressorv1connect.ProcessServiceClient
 	Namespace progressorv1connect.NamespaceServiceClient
 	Insight   progressorv1connect.InsightServiceClient
 	Bulk      progressorv1connect.BulkServiceClient
+	Cron      progressorv1connect.CronServiceClient
 
 	retry    Retry
 	autoKeys bool
@@ -50,6 +51,7 @@ func New(baseURL string, opts ...Option) *Client {
 		Namespace: progressorv1connect.NewNamespaceServiceClient(httpClient, baseURL, connectOptions...),
 		Insight:   progressorv1connect.NewInsightServiceClient(httpClient, baseURL, connectOptions...),
 		Bulk:      progressorv1connect.NewBulkServiceClient(httpClient, baseURL, connectOptions...),
+		Cron:      progressorv1connect.NewCronServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,
 	}

@@ -18,6 +18,7 @@ type Main struct {
 	Getenv   func(name string) (value string, set bool)
 	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first asks to stop, the second stops at once
 	Terminal bool             // Stderr is a terminal: logs are for people
+	Asks     bool             // Stdin is one too: somebody can answer a question
 }
 
 // commands is the command line. Every command says its help, and an example, itself.
@@ -47,6 +48,7 @@ type commands struct {
 	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
 	Bulk bulkCmd `cmd:"" group:"process" help:"Do something to all processes that match a filter."`
+	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`
 
 	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`
 	Audit     auditCmd     `cmd:"" group:"process" help:"List what operators have done."`

@@ -48,11 +48,18 @@ func (c *configPrintCmd) Run(a *app, ctx *kong.Context) error {
 		insertSetting(root, strings.Split(fileKey(flag.Name), "."), value, a.settings.source(ctx, flag))
 	}
 	if len(a.settings.namespaces) > 0 {
-		list, err := namespacesNode(a.settings.namespaces)
+		list, err := listNode(a.settings.namespaces, redactNamespace)
 		if err != nil {
-			return err
+			return fmt.Errorf("namespaces as YAML: %w", err)
 		}
 		root.Content = append(root.Content, scalar("namespaces", ""), list)
+	}
+	if len(a.settings.crons) > 0 {
+		list, err := listNode(a.settings.crons, func(c fileCron) *progressorv1.Cron { return redactCron(c.Cron) })
+		if err != nil {
+			return fmt.Errorf("crons as YAML: %w", err)
+		}
+		root.Content = append(root.Content, scalar("crons", ""), list)
 	}
 	if c.json() {
 		var tree any
@@ -106,16 +113,17 @@ func insertSetting(node *yaml.Node, key []string, value, source string) {
 	insertSetting(group, key[1:], value, source)
 }
 
-func namespacesNode(namespaces []*progressorv1.Namespace) (*yaml.Node, error) {
+// listNode writes messages, without their secrets, as the list of a configuration file.
+func listNode[E any, M proto.Message](elements []E, redact func(E) M) (*yaml.Node, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode}
-	for _, ns := range namespaces {
-		text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(redactNamespace(ns))
+	for _, e := range elements {
+		text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(redact(e))
 		if err != nil {
-			return nil, fmt.Errorf("namespace %s as YAML: %w", ns.GetNamespace(), err)
+			return nil, err
 		}
 		node, err := parseYAML(text)
 		if err != nil {
-			return nil, fmt.Errorf("namespace %s as YAML: %w", ns.GetNamespace(), err)
+			return nil, err
 		}
 		blockStyle(node)
 		list.Content = append(list.Content, node)
@@ -138,11 +146,17 @@ func redactNamespace(ns *progressorv1.Namespace) *progressorv1.Namespace {
 		ns.Processor.GetConnect().Headers[name] = redacted
 	}
 	if p := ns.GetProcessor().GetConnect(); p != nil {
-		if u, err := url.Parse(p.GetUrl()); err == nil && u.User != nil {
-			p.Url = u.Redacted()
-		}
+		p.Url = redactURL(p.GetUrl())
 	}
 	return ns
+}
+
+// redactURL hides the password of a URL.
+func redactURL(text string) string {
+	if u, err := url.Parse(text); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return text
 }
 
 var dsnPassword = regexp.MustCompile(`(?i)\b(password|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)
@@ -181,9 +195,9 @@ func (configCheckCmd) Help() string {
 }
 
 func (c *configCheckCmd) Run(a *app) error {
-	if err := c.check(a.settings.namespaces); err != nil {
+	if err := c.check(a.settings); err != nil {
 		return usageError(err)
 	}
-	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %d namespaces\n", len(a.settings.namespaces))
+	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %d namespaces, %d crons\n", len(a.settings.namespaces), len(a.settings.crons))
 	return err
 }

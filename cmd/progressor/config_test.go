@@ -129,7 +129,7 @@ namespaces:
     history_mode: none
   - {namespace: remote, processor: {pull: {lease_duration: 30s}}}
 `)
-	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 2 namespaces\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 2 namespaces, 0 crons\n" {
 		t.Errorf("output = %q", out)
 	}
 	out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
@@ -144,9 +144,12 @@ func TestDocumentedConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(doc), "```yaml\n")
-	text, _, _ := strings.Cut(rest, "```")
-	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces\n" {
+	text := ""
+	for _, block := range strings.Split(string(doc), "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		text += block
+	}
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces, 2 crons\n" {
 		t.Errorf("output = %q", out)
 	}
 }

@@ -18,6 +18,7 @@ import (
 type configFile struct {
 	values     map[string]fileValue // by key with dots
 	namespaces []*progressorv1.Namespace
+	crons      []fileCron
 }
 
 // parseConfigFile reads YAML. A key that is not among keys is refused by its name: a typing error must not become a
@@ -33,13 +34,15 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
-		if key.Value == "namespaces" {
-			if file.namespaces, err = parseNamespaces(value); err != nil {
-				return file, err
-			}
-			continue
+		switch key.Value {
+		case "namespaces":
+			file.namespaces, err = parseNamespaces(value)
+		case "crons":
+			file.crons, err = parseCrons(value)
+		default:
+			err = file.add(key, value, fileKey(key.Value), keys)
 		}
-		if err := file.add(key, value, fileKey(key.Value), keys); err != nil {
+		if err != nil {
 			return file, err
 		}
 	}
@@ -91,7 +94,7 @@ func siblings(keys map[string]bool, key string) []string {
 		}
 	}
 	if group == "" {
-		names = append(names, "namespaces")
+		names = append(names, "namespaces", "crons")
 	}
 	return names
 }

@@ -28,6 +28,7 @@ const (
 )
 
 type devCmd struct {
+	configFlag
 	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
 	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
 	DataDir  string      `default:".progressor" placeholder:"DIR" setting:"" help:"Where everything is kept between runs. Default: ${default}."`
@@ -39,14 +40,16 @@ type devCmd struct {
 
 func (devCmd) Help() string {
 	return `Dev runs everything on this machine: a private PostgreSQL below the data directory, an engine, and two
-namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays.
+namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces and crons
+of a configuration file are put at the start; its db.dsn is not looked at.
 
     progressor dev
-    progressor dev --listen 127.0.0.1:9090 --data-dir /tmp/play`
+    progressor dev --listen 127.0.0.1:9090 --data-dir /tmp/play
+    progressor dev -c progressor.yaml`
 }
 
 func (c *devCmd) Run(a *app) error {
-	if err := c.check(); err != nil {
+	if err := errors.Join(c.check(), a.settings.check()); err != nil {
 		return usageError(err)
 	}
 	log := c.Log.logger(a)
@@ -90,7 +93,7 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 	defer cancel(nil)
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
-		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug,
+		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug, file: a.settings,
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version()))

@@ -167,6 +167,9 @@ func exitOf(code connect.Code, reason progressorv1.ErrorDetail_Reason) int {
 
 // nextStep says what somebody who sees this error would do next.
 func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
+	if next := nextOfCron(d); next != "" {
+		return next
+	}
 	process := shellWord(d.GetNamespace()) + " " + shellWord(d.GetProcessId())
 	switch d.GetReason() {
 	case progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND:
@@ -205,6 +208,22 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	default:
 	}
 	return ""
+}
+
+// nextOfCron is nextStep where an error is about a cron.
+func nextOfCron(d *progressorv1.ErrorDetail) string {
+	id, ok := strings.CutPrefix(d.GetProcessId(), "~cron/")
+	if !ok {
+		return ""
+	}
+	switch d.GetReason() {
+	case progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
+		return "progressor cron list " + shellWord(d.GetNamespace())
+	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, progressorv1.ErrorDetail_REASON_STALE_ETAG:
+		return "progressor cron get " + shellWord(d.GetNamespace()) + " " + shellWord(id)
+	default:
+		return ""
+	}
 }
 
 // shellWord quotes a value for a command line that people paste.

@@ -29,6 +29,7 @@ func main() {
 		Getenv:   os.LookupEnv,
 		Signals:  signals,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
+		Asks:     term.IsTerminal(int(os.Stderr.Fd())) && term.IsTerminal(int(os.Stdin.Fd())),
 	}
 	code := m.Run(context.Background(), os.Args[1:])
 	runtime.KeepAlive(floor)

@@ -28,6 +28,7 @@ type program struct {
 	env      map[string]string
 	stdin    string
 	terminal bool
+	asks     bool
 }
 
 func (p program) run(t *testing.T, args ...string) result {
@@ -39,6 +40,7 @@ func (p program) run(t *testing.T, args ...string) result {
 		Stderr:   &stderr,
 		Signals:  make(chan os.Signal),
 		Terminal: p.terminal,
+		Asks:     p.asks,
 		Getenv: func(name string) (string, bool) {
 			v, ok := p.env[name]
 			return v, ok
@@ -64,6 +66,7 @@ type fakeEngine struct {
 	progressorv1connect.UnimplementedNamespaceServiceHandler
 	progressorv1connect.UnimplementedInsightServiceHandler
 	progressorv1connect.UnimplementedBulkServiceHandler
+	progressorv1connect.UnimplementedCronServiceHandler
 
 	err     error // of the next requests
 	last    any
@@ -73,6 +76,8 @@ type fakeEngine struct {
 	updates []*progressorv1.WatchProcessResponse
 	insight any // the answer of InsightService
 	bulks   []*progressorv1.Bulk
+	cron    *progressorv1.Cron
+	fires   []*progressorv1.Fire
 }
 
 // serveFake returns a program whose engine is f.
@@ -83,6 +88,7 @@ func serveFake(t *testing.T, f *fakeEngine) program {
 	mux.Handle(progressorv1connect.NewNamespaceServiceHandler(f))
 	mux.Handle(progressorv1connect.NewInsightServiceHandler(f))
 	mux.Handle(progressorv1connect.NewBulkServiceHandler(f))
+	mux.Handle(progressorv1connect.NewCronServiceHandler(f))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return program{env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}

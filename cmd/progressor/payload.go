@@ -69,13 +69,18 @@ func (a *app) metadata(value string) (*structpb.Struct, error) {
 	if value == "" {
 		return nil, nil
 	}
-	text, err := a.textOrFile("--metadata", value)
+	return a.attributes("--metadata", value)
+}
+
+// attributes reads a JSON object.
+func (a *app) attributes(flag, value string) (*structpb.Struct, error) {
+	text, err := a.textOrFile(flag, value)
 	if err != nil {
 		return nil, err
 	}
 	s := &structpb.Struct{}
 	if err := protojson.Unmarshal(text, s); err != nil {
-		return nil, usageError(fmt.Errorf("--metadata: want a JSON object, such as '{\"tenant\": \"acme\"}': %w", err))
+		return nil, usageError(fmt.Errorf("%s: want a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag, err))
 	}
 	return s, nil
 }

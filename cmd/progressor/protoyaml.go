@@ -25,8 +25,9 @@ func messageFromText(text []byte, m proto.Message) error {
 	return messageFromYAML(root, m, "")
 }
 
-// messageFromYAML reads a message written as YAML, by protojson's rules with three kindnesses: field names may have
-// underscores or dashes, enum values may be short (none for HISTORY_MODE_NONE), durations may have any unit (1h30m).
+// messageFromYAML reads a message written as YAML, by protojson's rules with four kindnesses: field names may have
+// underscores or dashes, enum values may be short (none for HISTORY_MODE_NONE), durations may have any unit (1h30m), and an object or a
+// list in the place of bytes is sent as JSON.
 func messageFromYAML(node *yaml.Node, m proto.Message, path string) error {
 	tree, err := messageTree(node, m.ProtoReflect().Descriptor(), path)
 	if err != nil {
@@ -146,6 +147,9 @@ func valueTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 	if field.Message() != nil {
 		return messageTree(node, field.Message(), path)
 	}
+	if field.Kind() == protoreflect.BytesKind && node.Kind != yaml.ScalarNode {
+		return bytesOfTree(node, path)
+	}
 	if node.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("line %d: %s: want one value", node.Line, path)
 	}
@@ -165,6 +169,19 @@ func valueTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 	default:
 		return node.Value, nil // protojson reads numbers from strings, and says what is wrong with them
 	}
+}
+
+// bytesOfTree takes an object or a list in the place of bytes: they are its JSON.
+func bytesOfTree(node *yaml.Node, path string) (any, error) {
+	var v any
+	err := node.Decode(&v)
+	if err == nil {
+		var text []byte
+		if text, err = json.Marshal(v); err == nil {
+			return text, nil // which encoding/json writes in base64, as protojson wants it
+		}
+	}
+	return nil, fmt.Errorf("line %d: %s: %w", node.Line, path, err)
 }
 
 // enumName finds the full name of an enum value that may be short, in any case.

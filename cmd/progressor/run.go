@@ -44,7 +44,8 @@ type node struct {
 	engine   engineFlags
 	debug    debugFlags
 
-	prepare func(context.Context, *engine.Engine) error // before the first request
+	file    *settings                                   // whose namespaces and crons are put
+	prepare func(context.Context, *engine.Engine) error // before that; nil: nothing
 	ready   func()                                      // when requests are taken
 }
 
@@ -71,7 +72,7 @@ func (n *node) run(ctx context.Context) error {
 	eng.Add(bulks.Kind())
 	schedules := crons.New(eng, store, registry)
 	eng.Add(schedules.Kinds()...)
-	if err := n.prepare(ctx, eng); err != nil {
+	if err := n.put(ctx, eng); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
@@ -81,8 +82,27 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return eng.Run(ctx) })
 	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, n.log, n.engine.DrainTimeout+drainMargin) })
 	group.Go(func() error { return n.debug.serve(ctx, n.log) })
-	group.Go(func() error { return awaitReady(ctx, eng, n.ready) })
+	group.Go(func() error {
+		if err := awaitReady(ctx, eng); err != nil {
+			return nil //nolint:nilerr // it ends before it was ready
+		}
+		if err := n.file.putCrons(ctx, schedules, n.log); err != nil {
+			return err
+		}
+		n.ready()
+		return nil
+	})
 	return group.Wait()
+}
+
+// put puts the namespaces.
+func (n *node) put(ctx context.Context, eng *engine.Engine) error {
+	if n.prepare != nil {
+		if err := n.prepare(ctx, eng); err != nil {
+			return err
+		}
+	}
+	return n.file.putNamespaces(ctx, eng)
 }
 
 // drainMargin is how much longer than the engine's drain connections live: their clients are to be told what became of their
@@ -102,17 +122,17 @@ func (n *node) address() string {
 	return net.JoinHostPort(host, port)
 }
 
-func awaitReady(ctx context.Context, eng *engine.Engine, ready func()) error {
+// awaitReady waits until the engine is ready, or ctx ends.
+func awaitReady(ctx context.Context, eng *engine.Engine) error {
 	ticker := time.NewTicker(readyPoll)
 	defer ticker.Stop()
 	for eng.Ready() != nil {
 		select {
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		case <-ticker.C:
 		}
 	}
-	ready()
 	return nil
 }
 

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -15,7 +13,7 @@ type serveCmd struct {
 
 func (serveCmd) Help() string {
 	return `Serve runs an engine on a PostgreSQL of yours; several may run on one database. Every setting can be a flag, a
-variable of the environment or a key of the configuration file, in this order. Namespaces of the file are put at the start.
+variable of the environment or a key of the configuration file, in this order. Namespaces and crons of the file are put at the start.
 SIGTERM stops taking tasks, lets end what runs, and gives the rest back.
 
     progressor migrate up --db.dsn postgres://progressor@db/progressor
@@ -24,7 +22,7 @@ SIGTERM stops taking tasks, lets end what runs, and gives the rest back.
 }
 
 func (c *serveCmd) Run(a *app) error {
-	if err := c.check(a.settings.namespaces); err != nil {
+	if err := c.check(a.settings); err != nil {
 		return usageError(err)
 	}
 	log := c.Log.logger(a)
@@ -33,15 +31,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n := &node{
-		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, debug: c.Debug,
-		prepare: func(ctx context.Context, eng *engine.Engine) error {
-			for _, ns := range a.settings.namespaces {
-				if _, err := eng.PutNamespace(ctx, ns); err != nil {
-					return fmt.Errorf("namespace %s of %s: %w", ns.GetNamespace(), a.settings.path, err)
-				}
-			}
-			return nil
-		},
+		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, debug: c.Debug, file: a.settings,
 		ready: func() { log.Info("ready", "version", buildVersion(), "url", "http://"+listener.Addr().String()) },
 	}
 	return a.untilSignal(log, func(ctx context.Context) error {

@@ -6,11 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"buf.build/go/protovalidate"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/progressor-engine/progressor/engine/rpc"
-	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 var errNoDSN = errors.New("--db.dsn is missing; it can also be PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
@@ -63,7 +61,7 @@ type debugFlags struct {
 }
 
 // check refuses what cannot work, before anything is opened.
-func (s *serveSettings) check(namespaces []*progressorv1.Namespace) error {
+func (s *serveSettings) check(file *settings) error {
 	if s.DB.DSN == "" {
 		return errNoDSN
 	}
@@ -82,12 +80,7 @@ func (s *serveSettings) check(namespaces []*progressorv1.Namespace) error {
 	if err := s.Debug.check(); err != nil {
 		return err
 	}
-	for _, ns := range namespaces {
-		if err := protovalidate.Validate(&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
-			return fmt.Errorf("namespace %s of the configuration file: %w", ns.GetNamespace(), err)
-		}
-	}
-	return nil
+	return file.check()
 }
 
 // checkDSN parses a connection string. Of pgx's error only the reason is told: where the string is malformed, what it

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
+	"buf.build/go/protovalidate"
 	"github.com/alecthomas/kong"
 
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -20,6 +27,7 @@ type settings struct {
 	path       string // of the file; "" none
 	values     map[string]fileValue
 	namespaces []*progressorv1.Namespace
+	crons      []fileCron
 	sources    map[string]string // by flag name: "environment …", "file …"; absent: default or flag
 }
 
@@ -71,7 +79,56 @@ func (s *settings) load(ctx *kong.Context) error {
 	if err != nil {
 		return fmt.Errorf("configuration file %s: %w", s.path, err)
 	}
-	s.values, s.namespaces = file.values, file.namespaces
+	s.values, s.namespaces, s.crons = file.values, file.namespaces, file.crons
+	return nil
+}
+
+// check refuses what the engine would refuse of what the file has beside settings.
+func (s *settings) check() error {
+	for _, ns := range s.namespaces {
+		if err := protovalidate.Validate(&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
+			return fmt.Errorf("namespace %s of the configuration file: %w", ns.GetNamespace(), err)
+		}
+	}
+	for _, c := range s.crons {
+		if err := c.check(); err != nil {
+			return fmt.Errorf("configuration file %s: %w", s.path, err)
+		}
+	}
+	return nil
+}
+
+// putNamespaces makes the namespaces of the file, or replaces their configuration.
+func (s *settings) putNamespaces(ctx context.Context, eng *engine.Engine) error {
+	for _, ns := range s.namespaces {
+		if _, err := eng.PutNamespace(ctx, ns); err != nil {
+			return fmt.Errorf("namespace %s of %s: %w", ns.GetNamespace(), s.path, err)
+		}
+	}
+	return nil
+}
+
+// putTimeout is how long the start waits for a cron of the file: where the namespace is paused, it is only made later.
+const putTimeout = 10 * time.Second
+
+// putCrons makes the crons of the file, and changes those that differ.
+func (s *settings) putCrons(ctx context.Context, all *crons.Crons, log *slog.Logger) error {
+	for _, c := range s.crons {
+		limited, cancel := context.WithTimeout(ctx, putTimeout)
+		err := c.put(limited, all)
+		late := limited.Err() != nil
+		cancel()
+		var held *process.WrongStatusError
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the program ends
+		case late || errors.Is(err, process.ErrWaitTimeout) || errors.As(err, &held):
+			log.Warn("a cron of the configuration file could not be put now", "namespace", c.GetNamespace(), "cron", c.GetCronId(), "cause", err)
+		default:
+			return fmt.Errorf("configuration file %s: %w", s.path, err)
+		}
+	}
 	return nil
 }
 

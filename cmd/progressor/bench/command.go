@@ -18,7 +18,7 @@ import (
 // Command are the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
@@ -35,6 +35,9 @@ type Command struct {
 	Timers        int           `default:"50000" placeholder:"N" help:"Timers that are due at once. Default: ${default}."`
 	SpreadTimers  int           `default:"2000" placeholder:"N" help:"Timers that are spread over --spread, for their lateness. Default: ${default}."`
 	Spread        time.Duration `default:"10s" placeholder:"DURATION" help:"See --spread-timers. Default: ${default}."`
+	Crons         int           `default:"10000" placeholder:"N" help:"Crons of crons, which all fire at the same times. Default: ${default}."`
+	CronsEvery    time.Duration `default:"1m" placeholder:"DURATION" help:"How often they fire, in whole seconds. Default: ${default}."`
+	CronsFires    int           `default:"3" placeholder:"N" help:"How many times each of them fires. Default: ${default}."`
 	FlatProcesses int           `default:"1000000" placeholder:"N" help:"Other processes of flat. Default: ${default}."`
 	FlatTasks     int           `default:"5000000" placeholder:"N" help:"Finished tasks of the other processes of flat. Default: ${default}."`
 	FlatClients   int           `default:"128" placeholder:"N" help:"Clients of flat. Default: ${default}."`
@@ -102,7 +105,7 @@ func (c *Command) check() error {
 		}
 	}
 	counts := map[string][]int{
-		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers},
+		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers}, "crons": {c.Crons}, "crons-fires": {c.CronsFires},
 		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks}, "flat-clients": {c.FlatClients},
 		"in-flight": {c.InFlight}, "ended": {c.Ended}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events}, "rounds": {c.Rounds},
 	}
@@ -120,6 +123,9 @@ func (c *Command) check() error {
 	}
 	if c.FlatDatabase != "" && c.DSN == "" {
 		return errors.New("--flat-database: want --dsn too: a private server ends with the bench")
+	}
+	if c.CronsEvery < time.Second || c.CronsEvery%time.Second != 0 {
+		return errors.New("--crons-every: want 1s or more, in whole seconds")
 	}
 	if c.Warmup < 0 || c.FlatWarmup < 0 {
 		return errors.New("--warmup and --flat-warmup: want 0s or more")

@@ -55,6 +55,7 @@ var workloads = []workload{
 	{"hot-snapshot", snapshotVariants, (*runner).requests},
 	{"loop", clientVariants, (*runner).loop},
 	{"timers", onceVariant, (*runner).timers},
+	{"crons", onceVariant, (*runner).crons},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},
 	{"retention", flatVariants, (*runner).retention},

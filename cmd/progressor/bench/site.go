@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -28,6 +29,7 @@ const drainTimeout = 5 * time.Second
 // site is an engine in this process, on a database of its own.
 type site struct {
 	engine   *engine.Engine
+	crons    *crons.Crons
 	store    *storage.Store
 	registry *prometheus.Registry
 	stop     context.CancelFunc
@@ -52,6 +54,8 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 		s.store.Close()
 		return nil, fmt.Errorf("start an engine: %w", err)
 	}
+	s.crons = crons.New(s.engine, s.store, s.registry)
+	s.engine.Add(s.crons.Kinds()...)
 	var running context.Context
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { s.ended <- s.engine.Run(running) }()

@@ -1,0 +1,199 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// cronProcessor completes the runs that crons start.
+func cronProcessor() processor.Processor {
+	return processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return processor.Result().Complete().Done()
+	})
+}
+
+// cronFires is what the crons of a case have to decide: all of them at the same fire times.
+type cronFires struct {
+	crons       int
+	every       time.Duration
+	first, last time.Time
+}
+
+func (f cronFires) times() int64 { return int64(f.last.Sub(f.first)/f.every) + 1 }
+
+func (f cronFires) total() int64 { return f.times() * int64(f.crons) }
+
+// crons has many crons fire at the same times, and looks into the ledger how long after them each decision was made.
+func (r *runner) crons(ctx context.Context, v variant) error {
+	row := v.row(subjectEngine)
+	err := r.onEngine(ctx, v.history, cronProcessor(), row, func(d *scratch, s *site) (acknowledged, error) {
+		return nil, r.fireCrons(ctx, d, s, row)
+	})
+	r.report.Rows = append(r.report.Rows, row)
+	return err
+}
+
+// cronsGauge is how many crons are made, and deleted again, to learn how quickly that goes.
+const cronsGauge = 200
+
+func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) error {
+	c := r.command
+	ahead, err := r.server.clockAhead(ctx)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	far := cronFires{every: c.CronsEvery, first: begin.Add(time.Hour), last: begin.Add(2*time.Hour + c.CronsEvery)}
+	if err := makeCrons(ctx, s, "gauge", cronsGauge, far); err != nil {
+		return err
+	}
+	needed := time.Since(begin) * time.Duration(c.Crons) / cronsGauge
+	err = each(ctx, cronsGauge, fillers, func(ctx context.Context, i int) error {
+		return s.crons.Delete(ctx, &progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("gauge", i)}, process.Actor{})
+	})
+	if err != nil {
+		return err
+	}
+	first := time.Now().Add(ahead + needed*3/2 + 3*time.Second).Truncate(time.Second).Add(time.Second)
+	f := cronFires{crons: c.Crons, every: c.CronsEvery, first: first, last: first.Add(c.CronsEvery * time.Duration(c.CronsFires-1))}
+	row.Note = fmt.Sprintf("%d crons, every %s, %d times; latency is decided_time - fire_time", f.crons, f.every, f.times())
+	if err := makeCrons(ctx, s, "cron", f.crons, f); err != nil {
+		return err
+	}
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return err
+	}
+	if time.Until(first.Add(-ahead)) < 0 {
+		return errors.New("the first fire time had come before all crons were made: the machine is too busy to measure")
+	}
+	if err := wait(ctx, time.Until(first.Add(-ahead))-20*time.Millisecond); err != nil {
+		return err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	conn, err := d.connect(ctx, engineSchema)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := f.awaitEnd(ctx, conn, ahead); err != nil {
+		return err
+	}
+	spent, err := m.end(ctx)
+	if err != nil {
+		return err
+	}
+	return f.measure(ctx, conn, row, spent)
+}
+
+func cronID(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
+
+// makeCrons makes n crons that fire from the first to the last time, all at once.
+func makeCrons(ctx context.Context, s *site, prefix string, n int, f cronFires) error {
+	spec := &progressorv1.CronSpec{
+		Expressions: []string{"@every " + f.every.String()}, StartTime: timestamppb.New(f.first), EndTime: timestamppb.New(f.last),
+	}
+	return each(ctx, n, fillers, func(ctx context.Context, i int) error {
+		_, err := s.crons.Create(ctx, &progressorv1.CreateCronRequest{Cron: &progressorv1.Cron{
+			Namespace: namespaceName, CronId: cronID(prefix, i), Spec: spec,
+			Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{}}},
+		}}, process.Actor{})
+		return err
+	})
+}
+
+// cronsPoll is how often an engine that works on crons is looked at: each look counts what waits.
+const cronsPoll = 100 * time.Millisecond
+
+// awaitEnd returns when all fire times have passed and nothing runs or waits any more: crons that are over have no timer.
+func (f cronFires) awaitEnd(ctx context.Context, conn *pgx.Conn, ahead time.Duration) error {
+	if err := wait(ctx, time.Until(f.last.Add(-ahead))); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	for {
+		var standing int64
+		if err := conn.QueryRow(ctx, countStanding).Scan(&standing); err != nil {
+			return err
+		}
+		if standing == 0 {
+			return nil
+		}
+		if err := wait(ctx, cronsPoll); err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	// A fire time is in the ledger once by its key; so many rows that are each of one of the times are all of them.
+	countDecided = `
+SELECT count(*), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WHERE status = 'SUCCESS')
+  FROM cron_fires WHERE namespace = $1 AND count = 1 AND NOT manual AND fire_time BETWEEN $2 AND $3
+   AND mod(extract(epoch FROM fire_time - $2), extract(epoch FROM $4::interval)) = 0`
+	countFires = `SELECT count(*) FROM cron_fires WHERE namespace = $1`
+	// countRuns is how many processes the crons have started.
+	countRuns    = `SELECT count(*) FROM processes WHERE namespace = $1 AND metadata ? 'progressor.cron_id'`
+	readLateness = `SELECT fire_time, decided_time FROM cron_fires WHERE namespace = $1 ORDER BY fire_time`
+)
+
+// measure checks that each fire time of each cron was decided once and started at most one run, and reads how late that was.
+func (f cronFires) measure(ctx context.Context, conn *pgx.Conn, row *Row, spent spent) error {
+	var decided, fired, succeeded, rows, runs int64
+	if err := conn.QueryRow(ctx, countDecided, namespaceName, f.first, f.last, f.every).Scan(&decided, &fired, &succeeded); err != nil {
+		return fmt.Errorf("count what was decided: %w", err)
+	}
+	if err := conn.QueryRow(ctx, countFires, namespaceName).Scan(&rows); err != nil {
+		return fmt.Errorf("count the ledger: %w", err)
+	}
+	if err := conn.QueryRow(ctx, countRuns, namespaceName).Scan(&runs); err != nil {
+		return fmt.Errorf("count the runs: %w", err)
+	}
+	if decided != f.total() || rows != f.total() || runs != fired || succeeded != fired {
+		return fmt.Errorf("of %d fires %d were decided, in %d rows of the ledger; %d were FIRED, and there are %d runs, of which %d succeeded",
+			f.total(), decided, rows, fired, runs, succeeded)
+	}
+	latencies, busy, err := f.lateness(ctx, conn)
+	if err != nil {
+		return err
+	}
+	row.fill(f.total(), busy, latencies, spent)
+	row.figure("fires that started a run", 100*float64(fired)/float64(f.total()), "%")
+	row.figure("longest time until a decision", millis(latencies.quantile(1)), "ms")
+	return nil
+}
+
+// lateness reads how long after its fire time each decision was made, and for how long there was something to decide.
+func (f cronFires) lateness(ctx context.Context, conn *pgx.Conn) (*histogram, time.Duration, error) {
+	var latencies histogram
+	var busy time.Duration
+	var until, fire, decided time.Time
+	result, err := conn.Query(ctx, readLateness, namespaceName)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the ledger: %w", err)
+	}
+	_, err = pgx.ForEachRow(result, []any{&fire, &decided}, func() error {
+		latencies.add(decided.Sub(fire))
+		if until.Before(fire) {
+			until = fire
+		}
+		if decided.After(until) {
+			busy += decided.Sub(until)
+			until = decided
+		}
+		return nil
+	})
+	return &latencies, busy, err
+}

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type cronCmd struct {
+	Create   cronCreateCmd   `cmd:"" help:"Make a cron."`
+	Update   cronUpdateCmd   `cmd:"" help:"Change a cron."`
+	Get      cronGetCmd      `cmd:"" help:"Show a cron, and when it fires next."`
+	List     cronListCmd     `cmd:"" help:"List the crons of a namespace."`
+	Delete   cronDeleteCmd   `cmd:"" help:"Delete a cron with its ledger; what runs goes on."`
+	Pause    cronPauseCmd    `cmd:"" help:"Let nothing fire until the cron is resumed."`
+	Resume   cronResumeCmd   `cmd:"" help:"Let a paused cron fire again; says before how many fire times wait."`
+	Trigger  cronTriggerCmd  `cmd:"" help:"Start a run now, on a paused cron too."`
+	Backfill cronBackfillCmd `cmd:"" help:"Decide the fire times of a time that has passed."`
+	Preview  cronPreviewCmd  `cmd:"" help:"Draw when a cron, or expressions that are not stored, fire in the coming month."`
+	Fires    cronFiresCmd    `cmd:"" help:"Show the ledger: what was decided at each fire time, and why."`
+}
+
+// cronArgs name a cron.
+type cronArgs struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" name:"id" help:"Cron id."`
+}
+
+type cronGetCmd struct {
+	cronArgs
+	clientFlags
+}
+
+func (cronGetCmd) Help() string {
+	return `Get shows a cron: when it fires, what a fire decides and starts, its next ten fire times, what runs, and how many fires had which
+decision. What get -o json prints can be changed and given to update -f.
+
+    progressor cron get demo nightly
+    progressor cron get demo nightly -o json > nightly.json`
+}
+
+func (c *cronGetCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printCron(a, resp.GetCron())
+}
+
+type cronListCmd struct {
+	NS    string `arg:"" name:"ns" help:"Namespace."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only crons that match, such as 'metadata.team = \"billing\"'. See docs/api.md."`
+
+	clientFlags
+	pageFlags `set:"rows=Crons"`
+}
+
+func (cronListCmd) Help() string {
+	return `List shows the crons of a namespace: whether each is active, paused or over, when it fired last and fires next, and its schedule
+in words.
+
+    progressor cron list demo
+    progressor cron list demo 'metadata.team = "billing"' --all -o json`
+}
+
+func (c *cronListCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListCronsResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
+			Namespace: c.NS, Filter: c.Match, PageSize: c.PageSize, PageToken: token,
+		})
+		all.Crons = append(all.Crons, page.GetCrons()...)
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	all.NextPageToken = more
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, cr := range all.GetCrons() {
+		next := ""
+		if times := cr.GetNextFireTimes(); len(times) > 0 && !cr.GetPaused() {
+			next = showTime(times[0])
+		}
+		rows = append(rows, table.Row{
+			oneLine(cr.GetCronId()), cronState(cr), showTime(cr.GetLastFireTime()), next, len(cr.GetRunningProcessIds()), oneLine(cronWords(cr.GetSpec())),
+		})
+	}
+	if err := printRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"}, rows); err != nil {
+		return err
+	}
+	return printMore(a, more)
+}
+
+// cronState is active, paused or over.
+func cronState(c *progressorv1.Cron) string {
+	switch {
+	case c.GetPaused():
+		return "paused"
+	case len(c.GetNextFireTimes()) == 0:
+		return "over"
+	}
+	return "active"
+}
+
+func printCron(a *app, c *progressorv1.Cron) error {
+	var next []string
+	for _, t := range c.GetNextFireTimes() {
+		next = append(next, showTime(t))
+	}
+	err := printFields(a.Stdout,
+		field{"cron", oneLine(c.GetNamespace() + "/" + c.GetCronId())},
+		field{"state", cronState(c)},
+		field{"note", oneLine(c.GetPauseNote())},
+		field{"waiting", showWaiting(c.GetWaitingFires())},
+		field{"expressions", oneLine(strings.Join(c.GetSpec().GetExpressions(), "; "))},
+		field{"fires", oneLine(cronWords(c.GetSpec()))},
+		field{"jitter", showDuration(c.GetSpec().GetJitter().AsDuration())},
+		field{"max fires", showID(c.GetSpec().GetMaxFires())},
+		field{"policy", oneLine(showPolicy(c.GetPolicy()))},
+		field{"target", oneLine(showTarget(c.GetTarget()))},
+		field{"metadata", showStruct(c.GetMetadata(), 0)},
+		field{"last fire", showTime(c.GetLastFireTime())},
+		field{"decisions", showDecisions(c.GetFiresByDecision())},
+		field{"created", showTime(c.GetCreatedTime())},
+		field{"updated", showTime(c.GetUpdatedTime())},
+	)
+	if err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		title string
+		lines []string
+	}{{"next fires", next}, {"running", c.GetRunningProcessIds()}} {
+		if len(list.lines) == 0 {
+			continue
+		}
+		fmt.Fprintln(a.Stdout, "\n"+list.title)
+		for _, line := range list.lines {
+			fmt.Fprintln(a.Stdout, oneLine(line))
+		}
+	}
+	return nil
+}
+
+// showPolicy lists what a policy says; what it does not say has its default.
+func showPolicy(p *progressorv1.CronPolicy) string {
+	var parts []string
+	add := func(name, value string) {
+		if value != "" && value != "0" {
+			parts = append(parts, name+" "+value)
+		}
+	}
+	number := func(name string, n int32) { add(name, fmt.Sprint(n)) }
+	add("overlap", shortEnum(p.GetOverlapAction()))
+	number("max_overlap", p.GetMaxOverlap())
+	add("failure", shortEnum(p.GetFailureAction()))
+	number("max_attempts", p.GetMaxAttempts())
+	add("retry_backoff", showDuration(p.GetRetryBackoff().GetInitial().AsDuration()))
+	number("pause_after_failures", p.GetPauseAfterFailures())
+	add("concurrency", shortEnum(p.GetConcurrencyPolicy()))
+	number("max_concurrency", p.GetMaxConcurrency())
+	number("queue_limit", p.GetQueueLimit())
+	add("misfire", shortEnum(p.GetMisfirePolicy()))
+	number("catchup_limit", p.GetCatchupLimit())
+	add("catchup_window", showDuration(p.GetCatchupWindow().AsDuration()))
+	add("misfire_threshold", showDuration(p.GetMisfireThreshold().AsDuration()))
+	add("timeout", showDuration(p.GetTimeout().AsDuration()))
+	return strings.Join(parts, ", ")
+}
+
+// showTarget tells what a run is; headers may be secret and are not shown.
+func showTarget(t *progressorv1.CronTarget) string {
+	in := func(namespace string) string {
+		if namespace == "" {
+			return ""
+		}
+		return " in " + namespace
+	}
+	with := func(args []byte) string {
+		if len(args) == 0 {
+			return ""
+		}
+		return " with " + showPayload(args, cellLimit)
+	}
+	switch t := t.GetTarget().(type) {
+	case *progressorv1.CronTarget_StartProcess:
+		text := "start a process" + in(t.StartProcess.GetNamespace()) + with(t.StartProcess.GetArgs())
+		if t.StartProcess.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT {
+			text += ", until its INIT task ends"
+		}
+		return text
+	case *progressorv1.CronTarget_EnqueueJob:
+		return "enqueue the job " + t.EnqueueJob.GetName() + in(t.EnqueueJob.GetNamespace())
+	case *progressorv1.CronTarget_NotifyProcess:
+		return "notify the process " + t.NotifyProcess.GetProcessId() + in(t.NotifyProcess.GetNamespace()) + with(t.NotifyProcess.GetArgs())
+	case *progressorv1.CronTarget_Http:
+		method := t.Http.GetMethod()
+		if method == "" {
+			method = "POST"
+		}
+		return method + " " + t.Http.GetUrl() + with(t.Http.GetBody())
+	case *progressorv1.CronTarget_StartRun:
+		return "start a run of " + t.StartRun.GetType()
+	}
+	return ""
+}
+
+func showDecisions(counts map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] > 0 {
+			parts = append(parts, oneLine(name)+" "+thousands(counts[name]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+type cronDeleteCmd struct {
+	cronArgs
+	clientFlags
+}
+
+func (cronDeleteCmd) Help() string {
+	return `Delete deletes a cron with its ledger. Nothing fires any more; runs that are under way go on to their end.
+
+    progressor cron delete demo nightly`
+}
+
+func (c *cronDeleteCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.DeleteCron(ctx, &progressorv1.DeleteCronRequest{Namespace: c.NS, CronId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printFields(a.Stdout, field{"cron", oneLine(c.NS + "/" + c.ID)}, field{"state", "deleted"})
+}
+
+type cronTriggerCmd struct {
+	cronArgs
+	clientFlags
+	Overlap string `placeholder:"ACTION" help:"Instead of the cron's own overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
+}
+
+func (cronTriggerCmd) Help() string {
+	return `Trigger starts a run now, on a paused cron too. It goes through the overlap action and the concurrency policy, but is not skipped
+for a failure; the answer is its row of the ledger.
+
+    progressor cron trigger demo nightly
+    progressor cron trigger demo nightly --overlap parallel`
+}
+
+func (c *cronTriggerCmd) Run(a *app) error {
+	req := &progressorv1.TriggerCronRequest{Namespace: c.NS, CronId: c.ID}
+	if err := setEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
+		return err
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.TriggerCron(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+}
+
+type cronBackfillCmd struct {
+	cronArgs
+	clientFlags
+	From    string `required:"" placeholder:"TIME|DURATION" help:"The first time; -24h: a day ago."`
+	To      string `placeholder:"TIME|DURATION" help:"Before this time. Default: now."`
+	Overlap string `placeholder:"ACTION" help:"Instead of the cron's own overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
+}
+
+func (cronBackfillCmd) Help() string {
+	return `Backfill decides the fire times from --from on and before --to, as trigger does. Times that are in the ledger already are left
+alone. It answers with how many it has decided.
+
+    progressor cron backfill demo nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --overlap parallel
+    progressor cron backfill demo nightly --from -24h`
+}
+
+func (c *cronBackfillCmd) Run(a *app) error {
+	req := &progressorv1.BackfillCronRequest{Namespace: c.NS, CronId: c.ID}
+	var err error
+	if req.FromTime, err = timeFrom("--from", c.From); err != nil {
+		return err
+	}
+	to := c.To
+	if to == "" {
+		to = "0s"
+	}
+	if req.ToTime, err = timeFrom("--to", to); err != nil {
+		return err
+	}
+	if req.GetToTime().AsTime().Before(req.GetFromTime().AsTime()) {
+		return usageError(fmt.Errorf("--to: %s is before --from %s", req.GetToTime().AsTime().Format(time.RFC3339), req.GetFromTime().AsTime().Format(time.RFC3339)))
+	}
+	if err := setEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
+		return err
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	resp, err := c.client().Cron.BackfillCron(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printFields(a.Stdout,
+		field{"cron", oneLine(c.NS + "/" + c.ID)},
+		field{"decided", fmt.Sprintf("%s fire times", thousands(int64(resp.GetFires())))},
+	)
+}

@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+func (f *fakeEngine) CreateCron(_ context.Context, req *progressorv1.CreateCronRequest) (*progressorv1.CreateCronResponse, error) {
+	return answer(f, req, &progressorv1.CreateCronResponse{Cron: req.GetCron()})
+}
+
+func (f *fakeEngine) UpdateCron(_ context.Context, req *progressorv1.UpdateCronRequest) (*progressorv1.UpdateCronResponse, error) {
+	return answer(f, req, &progressorv1.UpdateCronResponse{Cron: req.GetCron()})
+}
+
+func (f *fakeEngine) GetCron(_ context.Context, req *progressorv1.GetCronRequest) (*progressorv1.GetCronResponse, error) {
+	return answer(f, req, &progressorv1.GetCronResponse{Cron: f.cron})
+}
+
+func (f *fakeEngine) ListCrons(_ context.Context, req *progressorv1.ListCronsRequest) (*progressorv1.ListCronsResponse, error) {
+	return answer(f, req, &progressorv1.ListCronsResponse{Crons: []*progressorv1.Cron{f.cron}, NextPageToken: "next"})
+}
+
+func (f *fakeEngine) ResumeCron(_ context.Context, req *progressorv1.ResumeCronRequest) (*progressorv1.ResumeCronResponse, error) {
+	return answer(f, req, &progressorv1.ResumeCronResponse{Cron: f.cron})
+}
+
+func (f *fakeEngine) TriggerCron(_ context.Context, req *progressorv1.TriggerCronRequest) (*progressorv1.TriggerCronResponse, error) {
+	return answer(f, req, &progressorv1.TriggerCronResponse{Fire: f.fires[0]})
+}
+
+func (f *fakeEngine) BackfillCron(_ context.Context, req *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
+	return answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
+}
+
+// PreviewCron has a fire time each minute.
+func (f *fakeEngine) PreviewCron(_ context.Context, req *progressorv1.PreviewCronRequest) (*progressorv1.PreviewCronResponse, error) {
+	resp := &progressorv1.PreviewCronResponse{}
+	for t := req.GetFromTime().AsTime(); t.Before(req.GetToTime().AsTime()) && len(resp.GetFireTimes()) < int(req.GetLimit()); t = t.Add(time.Minute) {
+		resp.FireTimes = append(resp.FireTimes, timestamppb.New(t))
+	}
+	return answer(f, req, resp)
+}
+
+func (f *fakeEngine) ListFires(_ context.Context, req *progressorv1.ListFiresRequest) (*progressorv1.ListFiresResponse, error) {
+	return answer(f, req, &progressorv1.ListFiresResponse{Fires: f.fires})
+}
+
+func utc(text string) *timestamppb.Timestamp {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return timestamppb.New(t)
+}
+
+func nightly() *progressorv1.Cron {
+	return &progressorv1.Cron{
+		Namespace: "demo", CronId: "nightly", Etag: "7",
+		Spec:   &progressorv1.CronSpec{Expressions: []string{"0 3 * * *"}, Timezone: "Europe/Berlin"},
+		Policy: &progressorv1.CronPolicy{OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_SKIP},
+		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{
+			StartProcess: &progressorv1.StartProcessTarget{Args: []byte("one\ntwo")},
+		}},
+		LastFireTime: utc("2026-11-20T02:00:00Z"), NextFireTimes: []*timestamppb.Timestamp{utc("2026-11-21T02:00:00Z"), utc("2026-11-22T02:00:00Z")},
+		FiresByDecision: map[string]int64{"fired": 1200, "missed": 0, "skipped_overlap": 3}, RunningProcessIds: []string{"~cron/nightly\x1b"},
+	}
+}
+
+func TestCronCreate(t *testing.T) {
+	f := &fakeEngine{}
+	p := serveFake(t, f)
+	out := p.ok(t, "cron", "create", "demo", "nightly", "0 3 * * *", "0 12 * * SUN", "--timezone", "Europe/Berlin", "--jitter", "5m",
+		"--exclude", "* * 24,25 12 *", "--daylight-gap", "skip", "--daylight-overlap", "BOTH", "--max-fires", "9", "--start-time", "2026-01-01T00:00:00Z",
+		"--start-process", "--args", `{"a": 1}`, "--target-namespace", "other", "--process-metadata", `{"k": "v"}`,
+		"--overlap", "cancel-prev", "--failure", "BACKOFF", "--concurrency", "queue", "--misfire", "CATCH_UP_LIMITED", "--catchup-limit", "3",
+		"--max-concurrency", "2", "--queue-limit", "10", "--catchup-window", "1h", "--misfire-threshold", "2s", "--timeout", "8s", "--max-attempts", "4",
+		"--retry-backoff", "2s", "--retry-backoff-max", "1m", "--retry-backoff-factor", "1.5", "--pause-after-failures", "5", "--max-overlap", "6",
+		"--metadata", `{"team": "billing"}`, "--paused", "--note", "not yet")
+	wantLines(t, out, "cron demo/nightly", "state paused", "note not yet", "expressions 0 3 * * *; 0 12 * * SUN",
+		"fires at 03:00 every day; and at 12:00 on Sunday; except on the 24th and 25th of December, Europe/Berlin, from 2026-01-01T00:00:00Z",
+		"policy overlap CANCEL_PREV, max_overlap 6, failure BACKOFF, max_attempts 4, retry_backoff 2s, pause_after_failures 5, concurrency QUEUE, max_concurrency 2, "+
+			"queue_limit 10, misfire CATCH_UP_LIMITED, catchup_limit 3, catchup_window 1h0m0s, misfire_threshold 2s, timeout 8s",
+		`target start a process in other with {"a":1}`)
+	attributes := func(key, value string) *structpb.Struct {
+		s, err := structpb.NewStruct(map[string]any{key: value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	wantRequest(t, f.last, &progressorv1.CreateCronRequest{Cron: &progressorv1.Cron{
+		Namespace: "demo", CronId: "nightly", Paused: true, PauseNote: "not yet", Metadata: attributes("team", "billing"),
+		Spec: &progressorv1.CronSpec{
+			Expressions: []string{"0 3 * * *", "0 12 * * SUN"}, Timezone: "Europe/Berlin", Jitter: durationpb.New(5 * time.Minute), MaxFires: 9,
+			ExcludeExpressions: []string{"* * 24,25 12 *"}, StartTime: utc("2026-01-01T00:00:00Z"),
+			DaylightSaving: &progressorv1.DaylightSaving{Gap: progressorv1.DaylightSaving_GAP_SKIP, Overlap: progressorv1.DaylightSaving_OVERLAP_BOTH},
+		},
+		Policy: &progressorv1.CronPolicy{
+			OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV, FailureAction: progressorv1.FailureAction_FAILURE_ACTION_BACKOFF,
+			ConcurrencyPolicy: progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE, MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED,
+			CatchupLimit: 3, MaxConcurrency: 2, QueueLimit: 10, CatchupWindow: durationpb.New(time.Hour), MisfireThreshold: durationpb.New(2 * time.Second),
+			Timeout: durationpb.New(8 * time.Second), MaxAttempts: 4, PauseAfterFailures: 5, MaxOverlap: 6,
+			RetryBackoff: &progressorv1.Backoff{Initial: durationpb.New(2 * time.Second), Max: durationpb.New(time.Minute), Factor: new(1.5)},
+		},
+		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{
+			Namespace: "other", Args: []byte(`{"a": 1}`), Metadata: attributes("k", "v"),
+		}}},
+	}})
+	out = p.ok(t, "cron", "create", "demo", "ping", "@every 90s", "--http", "http://127.0.0.1:9000/ping", "--method", "PUT",
+		"--header", "authorization=Bearer hunter2", "--success-code", "200,204", "--args", "body")
+	if strings.Contains(out, "hunter2") {
+		t.Errorf("a secret is shown:\n%s", out)
+	}
+	wantLines(t, out, "target PUT http://127.0.0.1:9000/ping with body")
+	wantRequest(t, f.last.(*progressorv1.CreateCronRequest).GetCron().GetTarget(), &progressorv1.CronTarget{Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{
+		Url: "http://127.0.0.1:9000/ping", Method: "PUT", Headers: map[string]string{"authorization": "Bearer hunter2"},
+		SuccessCodes: []int32{200, 204}, Body: []byte("body"),
+	}}})
+}
+
+func TestCronFile(t *testing.T) {
+	f := &fakeEngine{cron: nightly()}
+	p := serveFake(t, f)
+	p.stdin = "spec: {expressions: ['@daily'], jitter: 1m30s}\npolicy: {overlap-action: skip, misfirePolicy: catch_up_limited, catchup_limit: 2}\n" +
+		"target: {notify_process: {process_id: payroll, args: {pay: [1, true]}}}\n"
+	p.ok(t, "cron", "create", "demo", "x", "-f", "-", "--catchup-limit", "4")
+	want := &progressorv1.Cron{
+		Namespace: "demo", CronId: "x", Spec: &progressorv1.CronSpec{Expressions: []string{"@daily"}, Jitter: durationpb.New(90 * time.Second)},
+		Policy: &progressorv1.CronPolicy{
+			OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_SKIP, CatchupLimit: 4,
+			MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED,
+		},
+		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_NotifyProcess{NotifyProcess: &progressorv1.NotifyProcessTarget{
+			ProcessId: "payroll", Args: []byte(`{"pay":[1,true]}`),
+		}}},
+	}
+	wantRequest(t, f.last, &progressorv1.CreateCronRequest{Cron: want})
+
+	// What get prints can be given to update, whose answer is what is there where nothing was changed.
+	p.stdin = p.ok(t, "cron", "get", "demo", "nightly", "-o", "json")
+	p.ok(t, "cron", "update", "demo", "nightly", "-f", "-")
+	wantRequest(t, f.last, &progressorv1.UpdateCronRequest{Cron: nightly()})
+
+	f.cron.Paused, f.cron.PauseNote = true, "why"
+	p.ok(t, "cron", "update", "demo", "nightly", "30 4 * * *", "--timeout", "1m", "--args", "three", "--etag", "8")
+	changed := nightly()
+	changed.Spec.Expressions, changed.Policy.Timeout, changed.Etag = []string{"30 4 * * *"}, durationpb.New(time.Minute), "8"
+	changed.Target.GetStartProcess().Args, changed.Paused, changed.PauseNote = []byte("three"), true, "why"
+	wantRequest(t, f.last, &progressorv1.UpdateCronRequest{Cron: changed})
+}
+
+// What is wrong is told by the flag that says it.
+func TestCronRefusals(t *testing.T) {
+	f := &fakeEngine{cron: nightly()}
+	p := serveFake(t, f)
+	good := []string{"cron", "create", "demo", "x", "--start-process", "0 3 * * *"}
+	for args, want := range map[string]string{
+		"--overlap|some": `--overlap: unknown value "some"; known: ALLOW, SKIP, CANCEL_PREV, PARALLEL, BUFFER_ONE`,
+		"0 25 * * *":     `EXPRESSION 2: "0 25 * * *": hour`, "--timezone|Mars": "--timezone: ", "--exclude|@every 9s": "--exclude: ",
+		"--misfire|catch_up_limited": "--catchup-limit: CATCH_UP_LIMITED needs how many", "--max-attempts=-1": "--max-attempts: ",
+		"--retry-backoff-factor|0.5": "--retry-backoff-factor: ", "--start-time|soon": "--start-time: want a time", "--method|PUT": "go with --http",
+		"--end-time|2020-01-01T00:00:00Z|--start-time|2021-01-01T00:00:00Z": "--end-time: nothing fires", "--file|/does/not/exist": "no such file",
+		"--process-metadata|[]": "--process-metadata: want a JSON object", "--http|http://a": "--http", "--target-namespace|a b": "--target-namespace: ",
+	} {
+		r := p.run(t, append(good[:len(good):len(good)], strings.Split(args, "|")...)...)
+		if r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: code %d: %s", args, r.code, r.stderr)
+		}
+	}
+	for line, want := range map[string]string{
+		"create|demo|x|--start-process": "EXPRESSION: want one", "create|demo|x|@daily": "want one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: ",
+		"create|demo|x|@daily|--args|a": "goes with --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "goes with --start-process", "backfill|demo|x|--from|1h": "is before --from",
+		"trigger|demo|x|--overlap|often": "--overlap: unknown", "preview": "want a cron", "preview|demo": "want a cron", "preview|demo|x|-e|@daily": "want one of",
+		"preview|demo|x|--timezone|UTC": "want one of", "preview|-e|@daily|--limit|0": "--limit", "preview|-e|@dayly": "EXPRESSION 1: ",
+		"preview|-e|* * * * * *|--to|9000h": "--to: there are more than 3,000,000", "preview|-e|@daily|--to|-1h": "--to: want a time after",
+	} {
+		if r := p.run(t, append([]string{"cron"}, strings.Split(line, "|")...)...); r.code != exitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: code %d: %s", line, r.code, r.stderr)
+		}
+	}
+}
+
+func TestCronErrorsSayWhatNext(t *testing.T) {
+	for reason, want := range map[progressorv1.ErrorDetail_Reason]string{
+		progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND: "Next: progressor cron list demo\n", progressorv1.ErrorDetail_REASON_STALE_ETAG: "Next: progressor cron get demo 'a b'\n",
+		progressorv1.ErrorDetail_REASON_PROCESS_EXISTS: "Next: progressor cron get demo 'a b'\n",
+	} {
+		f := &fakeEngine{err: engineError(connect.CodeAborted, "no", &progressorv1.ErrorDetail{Reason: reason, Namespace: "demo", ProcessId: "~cron/a b"})}
+		if r := serveFake(t, f).run(t, "cron", "get", "demo", "a b"); r.code != exitConflict || !strings.HasSuffix(r.stderr, want) {
+			t.Errorf("%s: %d %s", reason, r.code, r.stderr)
+		}
+	}
+}
+
+func TestCronGetListFires(t *testing.T) {
+	begin := utc("2026-11-20T02:00:00Z")
+	f := &fakeEngine{cron: nightly(), fires: []*progressorv1.Fire{
+		{
+			FireTime: begin, DecidedTime: timestamppb.New(begin.AsTime().Add(12 * time.Millisecond)), Decision: progressorv1.Decision_DECISION_FIRED, Attempt: 2,
+			Status: progressorv1.FireStatus_FIRE_STATUS_FAILED, StartedTime: begin, EndedTime: timestamppb.New(begin.AsTime().Add(1500 * time.Millisecond)),
+			Detail: "503\nbusy", Manual: true,
+		},
+		{FireTime: begin, Decision: progressorv1.Decision_DECISION_MISSED, Status: progressorv1.FireStatus_FIRE_STATUS_SKIPPED, Reason: "paused", Count: 1234},
+	}}
+	p := serveFake(t, f)
+	wantLines(t, p.ok(t, "cron", "get", "demo", "nightly"), "state active", "policy overlap SKIP", `start a process with one\ntwo`,
+		"decisions fired 1,200, skipped_overlap 3", "next fires\n2026-11-21T02:00:00.000Z\n2026-11-22T02:00:00.000Z", `running`+"\n"+`~cron/nightly\u001b`)
+	wantLines(t, p.ok(t, "cron", "list", "demo", "metadata.a = 1", "--page-size", "5"), "CRON STATE LAST FIRE NEXT FIRE RUNNING FIRES",
+		"nightly active 2026-11-20T02:00:00.000Z 2026-11-21T02:00:00.000Z 1 at 03:00 every day, Europe/Berlin", "more: --page-token next")
+	wantRequest(t, f.last, &progressorv1.ListCronsRequest{Namespace: "demo", Filter: "metadata.a = 1", PageSize: 5})
+	ledger := []string{"FIRE TIME DECIDED AFTER DECISION TIMES MANUAL ATTEMPT STATUS TOOK WHY", `2026-11-20T02:00:00.000Z 12ms FIRED yes 2 FAILED 1.5s 503\nbusy`}
+	wantLines(t, p.ok(t, "cron", "fires", "demo", "nightly"), append(ledger, "2026-11-20T02:00:00.000Z MISSED 1,234 SKIPPED paused")...)
+	wantLines(t, p.ok(t, "cron", "trigger", "demo", "nightly", "--overlap", "parallel"), ledger...)
+	wantRequest(t, f.last, &progressorv1.TriggerCronRequest{Namespace: "demo", CronId: "nightly", OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL})
+	wantLines(t, p.ok(t, "cron", "backfill", "demo", "nightly", "--from", "2026-11-01T00:00:00Z", "--to", "2026-11-02T00:00:00Z"), "decided 1,234 fire times")
+	wantRequest(t, f.last, &progressorv1.BackfillCronRequest{
+		Namespace: "demo", CronId: "nightly", FromTime: utc("2026-11-01T00:00:00Z"), ToTime: utc("2026-11-02T00:00:00Z"),
+	})
+	f.cron.Paused, f.cron.PauseNote = true, "why"
+	wantLines(t, p.ok(t, "cron", "list", "demo"), "nightly paused 2026-11-20T02:00:00.000Z 1 at")
+	f.cron.Paused, f.cron.NextFireTimes = false, nil
+	wantLines(t, p.ok(t, "cron", "get", "demo", "nightly"), "state over")
+}
+
+func TestCronResumeSaysWhatWaits(t *testing.T) {
+	resumed := func(f *fakeEngine) bool { _, ok := f.last.(*progressorv1.ResumeCronRequest); return ok }
+	skip := &progressorv1.CronPolicy{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP}
+	limited := &progressorv1.CronPolicy{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED, CatchupLimit: 2}
+	for _, tt := range []struct {
+		name, answer string
+		waiting      int64
+		asks         bool
+		policy       *progressorv1.CronPolicy
+		args         []string
+		want         string
+		resumed      bool
+	}{
+		{"nothing waits", "", 0, true, nil, nil, "", true},
+		{"a script", "", 3, false, nil, nil, "3 fire times wait: all of them are decided, in turn (misfire policy FIRE_NOW)\n", true},
+		{"one", "", 1, false, nil, nil, "1 fire time waits: ", true},
+		{"many", "", 1000, false, nil, nil, "at least 1,000 fire times wait: ", true},
+		{"yes", "y\n", 3, true, nil, nil, "resume? [y/N]", true},
+		{"no", "n\n", 3, true, nil, nil, "not resumed", false},
+		{"silence", "", 3, true, nil, nil, "not resumed", false},
+		{"not asked", "", 3, true, nil, []string{"--yes"}, "3 fire times wait", true},
+		{"skipped", "", 3, true, nil, []string{"--skip-missed"}, "none of them runs", true},
+		{"the newest", "", 3, false, skip, nil, "only the newest is decided, and only if it is not later than 5s", true},
+		{"some", "", 3, false, limited, nil, "the newest 2 are decided", true},
+	} {
+		f := &fakeEngine{cron: nightly()}
+		f.cron.Paused, f.cron.Policy, f.cron.WaitingFires = true, tt.policy, tt.waiting
+		p := serveFake(t, f)
+		p.asks, p.stdin = tt.asks, tt.answer
+		r := p.run(t, append([]string{"cron", "resume", "demo", "nightly"}, tt.args...)...)
+		if resumed(f) != tt.resumed || (r.code == exitOK) != tt.resumed || !strings.Contains(r.stderr, tt.want) || tt.want == "" && r.stderr != "" {
+			t.Errorf("%s: code %d, resumed %v: %s", tt.name, r.code, resumed(f), r.stderr)
+		}
+	}
+}
+
+// A month without fires, days outside of the preview, a day that the clock leaves out a time of, a range over the end of a month.
+func TestCronPreviewDraws(t *testing.T) {
+	out := program{}.ok(t, "cron", "preview", "-e", "30 2 * * *", "-e", "0 12 * * SUN", "--timezone", "Europe/Berlin", "--from", "2027-03-26T00:00:00+01:00")
+	const want = `at 02:30 every day; and at 12:00 on Sunday, Europe/Berlin
+first: Fri 2027-03-26 02:30:00 +01:00
+
+March 2027
+ Mo   Tu   We   Th   Fr   Sa   Su
+                    [26] [27] [28]
+[29] [30] [31]
+
+April 2027
+ Mo   Tu   We   Th   Fr   Sa   Su
+               [ 1] [ 2] [ 3] [ 4]
+[ 5] [ 6] [ 7] [ 8] [ 9] [10] [11]
+[12] [13] [14] [15] [16] [17] [18]
+[19] [20] [21] [22] [23] [24] [25]
+
+DAYS                                            FIRES A DAY  TIMES
+26-27 Mar, 29 Mar-3 Apr, 5-10 Apr, 12-17 Apr, 19-24 Apr  1  02:30
+28 Mar                                          2            03:00 12:00
+4 Apr, 11 Apr, 18 Apr, 25 Apr                   2            02:30 12:00
+`
+	wantLines(t, out, want)
+	out = program{}.ok(t, "cron", "preview", "-e", "*/20 * * * * *", "--from", "2027-03-02T23:59:30Z", "--to", "2027-03-04T00:00:00Z")
+	wantLines(t, out, "\n          [ 2] [ 3]\n", "2 Mar 1 23:59:40\n", "3 Mar 4,320 00:00 00:00:20 00:00:40 00:01 00:01:20 00:01:40 00:02 00:02:20 … 23:59:40")
+	if out := (program{}).ok(t, "cron", "preview", "-e", "0 0 29 2 *", "--from", "2027-01-01T00:00:00Z"); !strings.HasSuffix(out, "\nno fire times before 2027-02-01 00:00\n") {
+		t.Errorf("%s", out)
+	}
+	out = program{}.ok(t, "cron", "preview", "-e", "@every 90m", "--start-time", "2027-01-01T00:00:00Z", "--from", "2027-01-01T00:00:00Z", "-o", "json", "--limit", "2")
+	if strings.Join(strings.Fields(out), "") != `{"fireTimes":["2027-01-01T00:00:00Z","2027-01-01T01:30:00Z"]}` {
+		t.Errorf("%s", out)
+	}
+	f := &fakeEngine{cron: nightly()}
+	p := serveFake(t, f)
+	f.cron.Paused, f.cron.PauseNote = true, "why"
+	wantLines(t, p.ok(t, "cron", "preview", "demo", "nightly", "--from", "2027-01-01T00:00:00Z"), "paused: why\nat 03:00 every day, Europe/Berlin")
+	p.ok(t, "cron", "preview", "demo", "nightly", "--from", "2027-01-01T00:00:00Z", "-o", "json", "--limit", "7")
+	wantRequest(t, f.last, &progressorv1.PreviewCronRequest{
+		Of:       &progressorv1.PreviewCronRequest_Cron{Cron: &progressorv1.CronRef{Namespace: "demo", CronId: "nightly"}},
+		FromTime: utc("2027-01-01T00:00:00Z"), ToTime: utc("2027-01-31T23:00:00Z"), Limit: 7,
+	})
+}
+
+const cronsOfFile = `
+db: {dsn: 'postgres://db/x'}
+crons:
+  - namespace: demo
+    cron_id: nightly
+    spec: {expressions: ['0 3 * * *'], timezone: Europe/Berlin}
+    policy: {overlap_action: skip, timeout: 10m}
+    target: {start_process: {args: {order: A-7}}}
+  - namespace: demo
+    cron-id: ping
+    spec: {expressions: ['@every 90s']}
+    target: {http: {url: 'http://127.0.0.1:9000/', headers: {authorization: hunter2}}}
+`
+
+func TestCronsOfTheConfiguration(t *testing.T) {
+	path := writeConfig(t, cronsOfFile)
+	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 0 namespaces, 2 crons\n" {
+		t.Errorf("%s", out)
+	}
+	printed := program{}.ok(t, "config", "print", "-c", path)
+	if strings.Contains(printed, "hunter2") {
+		t.Errorf("a secret is shown:\n%s", printed)
+	}
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, printed)); out != "the configuration is good: 0 namespaces, 2 crons\n" {
+		t.Errorf("%s", out)
+	}
+	for change, want := range map[string]string{
+		"Europe/Berlin|Mars": "line 4: crons[0].spec.timezone: ", "overlap_action: skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
+		"@every 90s|0 25 * * *": "line 9: crons[1].spec.expressions[0]: ", "http://127|ftp://127": "line 9: crons[1].target.http.url: ",
+		"cron_id: nightly|cron_id: ping": "line 9: crons[1]: cron ping of namespace demo is there twice", "cron_id: nightly|paused: false": "crons[0].cron_id is missing",
+		"- namespace: demo\n    cron_id|- cron_id": "crons[0].namespace is missing", "{start_process: {args: {order: A-7}}}|{}": "crons[0].target",
+		"timeout: 10m|timeout: 10": "line 7: crons[0].policy.timeout: want a duration with a unit", "timeout: 10m|time_out: 10m": "line 7: crons[0].policy.time_out: unknown field",
+	} {
+		from, to, _ := strings.Cut(change, "|")
+		bad := strings.Replace(cronsOfFile, from, to, 1)
+		if bad == cronsOfFile {
+			t.Fatalf("%s is not there", from)
+		}
+		r := program{}.run(t, "config", "check", "-c", writeConfig(t, bad))
+		if r.code != exitUsage || !strings.Contains(r.stderr, "configuration file "+os.TempDir()) || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: code %d: %s", change, r.code, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type cronFiresCmd struct {
+	cronArgs
+	clientFlags
+	pageFlags `set:"rows=Fires"`
+}
+
+func (cronFiresCmd) Help() string {
+	return `Fires shows the ledger of a cron, the newest fire time first: what was decided and why, how long after the fire time, and how the
+run ended. MANUAL fires were triggered or backfilled. A row of old missed fire times may stand for many.
+
+    progressor cron fires demo nightly
+    progressor cron fires demo nightly --all -o json`
+}
+
+func (c *cronFiresCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListFiresResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().Cron.ListFires(ctx, &progressorv1.ListFiresRequest{
+			Namespace: c.NS, CronId: c.ID, PageSize: c.PageSize, PageToken: token,
+		})
+		all.Fires = append(all.Fires, page.GetFires()...)
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	all.NextPageToken = more
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	if err := printFires(a, all.GetFires()); err != nil {
+		return err
+	}
+	return printMore(a, more)
+}
+
+func printFires(a *app, fires []*progressorv1.Fire) error {
+	var rows []table.Row
+	for _, f := range fires {
+		manual, count, attempt, took := "", "", showID(int64(f.GetAttempt())), ""
+		if f.GetManual() {
+			manual = "yes"
+		}
+		if f.GetCount() > 1 {
+			count = thousands(f.GetCount())
+		}
+		if f.GetStartedTime() != nil && f.GetEndedTime() != nil {
+			took = between(f.GetStartedTime().AsTime(), f.GetEndedTime().AsTime())
+		}
+		after := ""
+		if f.GetDecidedTime() != nil {
+			after = between(f.GetFireTime().AsTime(), f.GetDecidedTime().AsTime())
+		}
+		rows = append(rows, table.Row{
+			showTime(f.GetFireTime()), after, shortEnum(f.GetDecision()), count, manual, attempt, shortEnum(f.GetStatus()), took, oneLine(why(f)),
+		})
+	}
+	header := table.Row{"fire time", "decided after", "decision", "times", "manual", "attempt", "status", "took", "why"}
+	return printRows(a.Stdout, header, rows)
+}
+
+func between(from, to time.Time) string { return to.Sub(from).Round(time.Millisecond).String() }
+
+// why is the reason of the decision, and what is to be said of the run's end.
+func why(f *progressorv1.Fire) string {
+	if f.GetReason() != "" && f.GetDetail() != "" {
+		return f.GetReason() + "; " + f.GetDetail()
+	}
+	return f.GetReason() + f.GetDetail()
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// specFlags say when a cron fires.
+type specFlags struct {
+	Timezone        *string        `placeholder:"ZONE" help:"IANA zone that the expressions are read in, such as Europe/Berlin. Default: UTC."`
+	StartTime       string         `placeholder:"TIME|DURATION" help:"Nothing fires before it; @every counts from it."`
+	EndTime         string         `placeholder:"TIME|DURATION" help:"Nothing fires after it."`
+	Jitter          *time.Duration `placeholder:"DURATION" help:"Each fire comes up to so much later, always the same for the same fire time."`
+	Exclude         []string       `sep:"none" placeholder:"EXPRESSION" help:"Local times at which nothing fires, such as '* * 24-26 12 *'; may be given several times."`
+	DaylightGap     string         `placeholder:"shift|skip" help:"What a local time does that the clock leaves out: fire at the end of the gap, or not. Default: shift."`
+	DaylightOverlap string         `placeholder:"first|last|both" help:"At which coming a local time fires that comes twice. Default: first."`
+	MaxFires        *int64         `placeholder:"N" help:"Runs, then the cron is over; 0: no limit."`
+}
+
+// apply puts the flags into a spec.
+func (f *specFlags) apply(s *progressorv1.CronSpec) (err error) {
+	if f.StartTime != "" {
+		if s.StartTime, err = timeFrom("--start-time", f.StartTime); err != nil {
+			return err
+		}
+	}
+	if f.EndTime != "" {
+		if s.EndTime, err = timeFrom("--end-time", f.EndTime); err != nil {
+			return err
+		}
+	}
+	if f.DaylightGap+f.DaylightOverlap != "" && s.GetDaylightSaving() == nil {
+		s.DaylightSaving = &progressorv1.DaylightSaving{}
+	}
+	if len(f.Exclude) > 0 {
+		s.ExcludeExpressions = f.Exclude
+	}
+	set(&s.Timezone, f.Timezone)
+	set(&s.MaxFires, f.MaxFires)
+	setDuration(&s.Jitter, f.Jitter)
+	return cmp.Or(
+		setEnum("--daylight-gap", f.DaylightGap, func(v progressorv1.DaylightSaving_Gap) { s.DaylightSaving.Gap = v }),
+		setEnum("--daylight-overlap", f.DaylightOverlap, func(v progressorv1.DaylightSaving_Overlap) { s.DaylightSaving.Overlap = v }),
+	)
+}
+
+// policyFlags say what a fire decides.
+type policyFlags struct {
+	Overlap            string         `placeholder:"ACTION" help:"The run before is still running: allow (the concurrency policy decides), skip, cancel_prev, parallel or buffer_one. Default: allow."`
+	Failure            string         `placeholder:"ACTION" help:"The run before has failed: run_new, skip, retry, backoff or half_open. Default: run_new."`
+	Concurrency        string         `placeholder:"skip|queue" help:"What a fire does when --max-concurrency is reached. Default: skip."`
+	MaxConcurrency     *int32         `placeholder:"N" help:"Runs of this cron at a time. Default: 1."`
+	QueueLimit         *int32         `placeholder:"N" help:"Fires that wait, with --concurrency queue; past it they are dropped. Default: 1000."`
+	Misfire            string         `placeholder:"POLICY" help:"Several fire times have passed: fire_now (all of them), skip (only the newest, if it is not late) or catch_up_limited. Default: fire_now."`
+	CatchupLimit       *int32         `placeholder:"N" help:"How many are caught up, with --misfire catch_up_limited."`
+	CatchupWindow      *time.Duration `placeholder:"DURATION" help:"What was due longer ago is missed; 0: no limit."`
+	MisfireThreshold   *time.Duration `placeholder:"DURATION" help:"How late still counts, with --misfire skip. Default: 5s."`
+	Timeout            *time.Duration `placeholder:"DURATION" help:"Of one run; past it the run is TIMEOUT. Default: 10s for --http, else none."`
+	MaxAttempts        *int32         `placeholder:"N" help:"Attempts, with --failure retry and backoff; 0: no limit."`
+	RetryBackoff       *time.Duration `placeholder:"DURATION" help:"How long fires are skipped after a failure, with --failure backoff and half_open. Default: 1s."`
+	RetryBackoffMax    *time.Duration `placeholder:"DURATION" help:"The longest such time. Default: 1h."`
+	RetryBackoffFactor *float64       `placeholder:"FACTOR" help:"By how much it grows with each failure. Default: 2."`
+	PauseAfterFailures *int32         `placeholder:"N" help:"Failed runs in a row that pause the cron, with --failure half_open open its circuit; 0: never."`
+	MaxOverlap         *int32         `placeholder:"N" help:"Runs at a time, with --overlap parallel; 0: no limit."`
+}
+
+// apply puts the flags into the policy of a cron, which it makes where one of them is set.
+func (f *policyFlags) apply(c *progressorv1.Cron) error {
+	if *f == (policyFlags{}) {
+		return nil
+	}
+	if c.GetPolicy() == nil {
+		c.Policy = &progressorv1.CronPolicy{}
+	}
+	p := c.GetPolicy()
+	set(&p.MaxConcurrency, f.MaxConcurrency)
+	set(&p.QueueLimit, f.QueueLimit)
+	set(&p.CatchupLimit, f.CatchupLimit)
+	set(&p.MaxAttempts, f.MaxAttempts)
+	set(&p.PauseAfterFailures, f.PauseAfterFailures)
+	set(&p.MaxOverlap, f.MaxOverlap)
+	setDuration(&p.CatchupWindow, f.CatchupWindow)
+	setDuration(&p.MisfireThreshold, f.MisfireThreshold)
+	setDuration(&p.Timeout, f.Timeout)
+	if f.RetryBackoff != nil || f.RetryBackoffMax != nil || f.RetryBackoffFactor != nil {
+		if p.GetRetryBackoff() == nil {
+			p.RetryBackoff = &progressorv1.Backoff{}
+		}
+		setDuration(&p.RetryBackoff.Initial, f.RetryBackoff)
+		setDuration(&p.RetryBackoff.Max, f.RetryBackoffMax)
+		if f.RetryBackoffFactor != nil {
+			p.RetryBackoff.Factor = f.RetryBackoffFactor
+		}
+	}
+	return cmp.Or(
+		setEnum("--overlap", f.Overlap, func(v progressorv1.OverlapAction) { p.OverlapAction = v }),
+		setEnum("--failure", f.Failure, func(v progressorv1.FailureAction) { p.FailureAction = v }),
+		setEnum("--concurrency", f.Concurrency, func(v progressorv1.ConcurrencyPolicy) { p.ConcurrencyPolicy = v }),
+		setEnum("--misfire", f.Misfire, func(v progressorv1.MisfirePolicy) { p.MisfirePolicy = v }),
+	)
+}
+
+// targetFlags say what a run is.
+type targetFlags struct {
+	StartProcess    bool              `xor:"target" help:"A run is a new process; COMPLETED is a success."`
+	Notify          string            `xor:"target" placeholder:"PROCESS" help:"A run is a notification to this process; it ends with its task."`
+	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"A run is a request to this URL."`
+	TargetNamespace *string           `placeholder:"NS" help:"Where the process is, with --start-process and --notify. Default: the cron's namespace."`
+	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process, with --start-process, beside those that say which fire it is."`
+	Method          *string           `placeholder:"METHOD" help:"With --http. Default: POST."`
+	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header, with --http; may be given several times."`
+	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success, with --http. Default: 200 to 299."`
+	payloadFlags
+}
+
+// apply puts the flags into a target: that which they name, or the one that is there.
+func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
+	switch {
+	case f.StartProcess:
+		t.Target = &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{}}
+	case f.Notify != "":
+		t.Target = &progressorv1.CronTarget_NotifyProcess{NotifyProcess: &progressorv1.NotifyProcessTarget{ProcessId: f.Notify}}
+	case f.HTTP != "":
+		t.Target = &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: f.HTTP}}
+	}
+	start, notify, http := t.GetStartProcess(), t.GetNotifyProcess(), t.GetHttp()
+	switch {
+	case http == nil && (f.Method != nil || len(f.Header) > 0 || len(f.SuccessCode) > 0):
+		return usageError(errors.New("--method, --header and --success-code go with --http"))
+	case start == nil && f.ProcessMetadata != "":
+		return usageError(errors.New("--process-metadata goes with --start-process"))
+	case start == nil && notify == nil && f.TargetNamespace != nil:
+		return usageError(errors.New("--target-namespace goes with --start-process and --notify"))
+	case start == nil && notify == nil && http == nil && f.given():
+		return usageError(errors.New("--args goes with --start-process, --notify and --http"))
+	}
+	args, err := f.args(a)
+	if err != nil {
+		return err
+	}
+	switch {
+	case start != nil:
+		return f.applyStart(a, start, args)
+	case notify != nil:
+		set(&notify.Namespace, f.TargetNamespace)
+		f.setArgs(&notify.Args, args)
+	case http != nil:
+		set(&http.Method, f.Method)
+		f.setArgs(&http.Body, args)
+		if len(f.Header) > 0 {
+			http.Headers = f.Header
+		}
+		if len(f.SuccessCode) > 0 {
+			http.SuccessCodes = f.SuccessCode
+		}
+	}
+	return nil
+}
+
+func (f *targetFlags) applyStart(a *app, t *progressorv1.StartProcessTarget, args []byte) error {
+	set(&t.Namespace, f.TargetNamespace)
+	f.setArgs(&t.Args, args)
+	if f.ProcessMetadata != "" {
+		attributes, err := a.attributes("--process-metadata", f.ProcessMetadata)
+		if err != nil {
+			return err
+		}
+		t.Metadata = attributes
+	}
+	return nil
+}
+
+func (f *targetFlags) given() bool { return f.Args != nil || f.ArgsBase64 != nil }
+
+func (f *targetFlags) setArgs(into *[]byte, args []byte) {
+	if f.given() {
+		*into = args
+	}
+}
+
+// set puts the value of a flag that was given in its place.
+func set[T any](into, value *T) {
+	if value != nil {
+		*into = *value
+	}
+}
+
+func setDuration(into **durationpb.Duration, value *time.Duration) {
+	if value != nil {
+		*into = durationpb.New(*value)
+	}
+}
+
+// setEnum reads an enum value, which may be short, in any case, and puts it in its place. "" is none.
+func setEnum[E interface {
+	~int32
+	protoreflect.Enum
+}](flag, value string, put func(E)) error {
+	if value == "" {
+		return nil
+	}
+	values := E(0).Descriptor()
+	name, err := enumName(values, value)
+	if err != nil {
+		return usageError(fmt.Errorf("%s: %w", flag, err))
+	}
+	put(E(values.Values().ByName(protoreflect.Name(name)).Number()))
+	return nil
+}

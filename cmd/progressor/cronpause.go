@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/cron"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type cronPauseCmd struct {
+	cronArgs
+	clientFlags
+	Note string `placeholder:"TEXT" help:"Why: shown with the cron."`
+}
+
+func (cronPauseCmd) Help() string {
+	return `Pause lets nothing fire until the cron is resumed. What runs goes on; fire times that come meanwhile wait for the resume.
+
+    progressor cron pause demo nightly --note 'the bank is closed'`
+}
+
+func (c *cronPauseCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.PauseCron(ctx, &progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Note})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printCron(a, resp.GetCron())
+}
+
+type cronResumeCmd struct {
+	cronArgs
+	clientFlags
+	Note       string `placeholder:"TEXT" help:"Why."`
+	SkipMissed bool   `help:"Nothing of what came due during the pause runs, whatever the misfire policy: it is MISSED."`
+	Yes        bool   `short:"y" help:"Do not ask, on a terminal either, when fire times wait."`
+}
+
+func (cronResumeCmd) Help() string {
+	return `Resume lets a paused cron fire again. What came due during the pause goes through the misfire policy, or with --skip-missed none
+of it runs. How many fire times wait is said before, on standard error, and on a terminal it asks whether to go on.
+
+    progressor cron resume demo nightly
+    progressor cron resume demo nightly --skip-missed`
+}
+
+func (c *cronResumeCmd) Run(a *app) error {
+	if err := c.tell(a); err != nil {
+		return err
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.ResumeCron(ctx, &progressorv1.ResumeCronRequest{
+		Namespace: c.NS, CronId: c.ID, Note: c.Note, SkipMissed: c.SkipMissed,
+	})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printCron(a, resp.GetCron())
+}
+
+// maxWaiting is where the engine stops counting.
+const maxWaiting = 1000
+
+// tell says how many fire times wait and what becomes of them, and where somebody can answer asks whether to go on.
+func (c *cronResumeCmd) tell(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
+	if err != nil {
+		return err
+	}
+	waiting := resp.GetCron().GetWaitingFires()
+	if waiting == 0 {
+		return nil
+	}
+	fmt.Fprintf(a.Stderr, "%s: %s\n", showWaiting(waiting), becomes(resp.GetCron().GetPolicy(), c.SkipMissed))
+	if c.Yes || c.SkipMissed || !a.Asks {
+		return nil
+	}
+	fmt.Fprint(a.Stderr, "resume? [y/N] ")
+	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return &codedError{code: exitInterrupted, err: errors.New("not resumed"), next: "with --skip-missed none of what waits runs"}
+	}
+	return nil
+}
+
+func showWaiting(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "1 fire time waits"
+	case n >= maxWaiting:
+		return "at least " + thousands(n) + " fire times wait"
+	}
+	return thousands(n) + " fire times wait"
+}
+
+// becomes says what a resume does with what waits.
+func becomes(p *progressorv1.CronPolicy, skipMissed bool) string {
+	switch {
+	case skipMissed:
+		return "none of them runs (--skip-missed)"
+	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP:
+		threshold := p.GetMisfireThreshold().AsDuration()
+		if threshold == 0 {
+			threshold = cron.DefaultMisfireThreshold
+		}
+		return fmt.Sprintf("only the newest is decided, and only if it is not later than %s (misfire policy SKIP)", threshold.Round(time.Millisecond))
+	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED:
+		return fmt.Sprintf("the newest %d are decided, in turn (misfire policy CATCH_UP_LIMITED)", p.GetCatchupLimit())
+	}
+	return "all of them are decided, in turn (misfire policy FIRE_NOW)"
+}

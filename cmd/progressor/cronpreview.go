@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/cron"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type cronPreviewCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace of a cron that is stored."`
+	ID string `arg:"" optional:"" name:"id" help:"Its id."`
+
+	clientFlags
+	Expression []string `short:"e" sep:"none" placeholder:"EXPRESSION" help:"When something fires that is not stored; may be given several times."`
+	specFlags
+	From  string `placeholder:"TIME|DURATION" help:"Where the preview begins. Default: now."`
+	To    string `placeholder:"TIME|DURATION" help:"Where it ends. Default: a month later."`
+	Limit int32  `default:"100" placeholder:"N" help:"Fire times in -o json, 1 to 1000. Default: ${default}."`
+}
+
+func (cronPreviewCmd) Help() string {
+	return `Preview says in words when a cron fires, and draws the coming month: the days that have fires are in brackets, and below stand
+their times, in the zone of the cron. Expressions that are not stored need no engine.
+
+    progressor cron preview demo nightly
+    progressor cron preview -e '0 9 LW * *' --timezone Europe/Berlin
+    progressor cron preview -e '30 2 * * *' --timezone America/New_York --from 2027-03-01T00:00:00Z
+    progressor cron preview -e '@every 90m' -e '0 12 * * SUN' --exclude '* * 24-26 12 *' -o json --limit 10`
+}
+
+func (c *cronPreviewCmd) Run(a *app) error {
+	from, to, err := c.bounds()
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.ID == "" && (c.NS != "" || len(c.Expression) == 0):
+		return usageError(errors.New("want a cron, NS and ID, or --expression"))
+	case c.ID != "" && (len(c.Expression) > 0 || c.set()):
+		return usageError(errors.New("want one of a cron that is stored and of --expression with its flags"))
+	case c.Limit < 1 || c.Limit > 1000:
+		return usageError(errors.New("--limit: want 1 to 1000"))
+	}
+	schedule, stored, err := c.schedule(a)
+	if err != nil {
+		return err
+	}
+	from, to = defaultBounds(from, to, schedule.Location())
+	if !from.Before(to) {
+		return usageError(fmt.Errorf("--to: want a time after %s", from.UTC().Format(time.RFC3339)))
+	}
+	if c.json() {
+		return c.printJSON(a, schedule, from, to)
+	}
+	if stored != nil && stored.GetPaused() {
+		fmt.Fprintf(a.Stdout, "paused: %s\n", oneLine(stored.GetPauseNote()))
+	}
+	return drawPreview(a.Stdout, schedule, from, to)
+}
+
+func (c *cronPreviewCmd) bounds() (from, to time.Time, err error) {
+	start, err := timeFrom("--from", c.From)
+	if err != nil {
+		return from, to, err
+	}
+	end, err := timeFrom("--to", c.To)
+	return instant(start), instant(end), err
+}
+
+// defaultBounds are now, and the same day of the next month.
+func defaultBounds(from, to time.Time, zone *time.Location) (time.Time, time.Time) {
+	if from.IsZero() {
+		from = time.Now().Truncate(time.Second)
+	}
+	if to.IsZero() {
+		year, month, day := from.In(zone).Date()
+		to = time.Date(year, month+1, day, 0, 0, 0, 0, zone)
+	}
+	return from, to
+}
+
+// set tells whether a flag of the spec was given.
+func (c *cronPreviewCmd) set() bool {
+	spec := &progressorv1.CronSpec{}
+	return c.apply(spec) != nil || !proto.Equal(spec, &progressorv1.CronSpec{})
+}
+
+// schedule is that of the flags, or of the cron that is stored.
+func (c *cronPreviewCmd) schedule(a *app) (*cron.Schedule, *progressorv1.Cron, error) {
+	if c.ID == "" {
+		spec := &progressorv1.CronSpec{Expressions: c.Expression}
+		if err := c.apply(spec); err != nil {
+			return nil, nil, err
+		}
+		schedule, err := scheduleOf(spec, time.Time{})
+		if err != nil {
+			return nil, nil, flagError(err)
+		}
+		return schedule, nil, nil
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
+	if err != nil {
+		return nil, nil, err
+	}
+	schedule, err := scheduleOf(resp.GetCron().GetSpec(), instant(resp.GetCron().GetCreatedTime()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("the cron that is stored is of an engine that knows more than this program: %w", err)
+	}
+	return schedule, resp.GetCron(), nil
+}
+
+// printJSON prints the API's answer; of a cron that is stored it is the engine's.
+func (c *cronPreviewCmd) printJSON(a *app, schedule *cron.Schedule, from, to time.Time) error {
+	if c.ID == "" {
+		resp := &progressorv1.PreviewCronResponse{}
+		for fire := range schedule.Between(from, to) {
+			if resp.FireTimes = append(resp.FireTimes, timestamppb.New(fire)); len(resp.FireTimes) == int(c.Limit) {
+				break
+			}
+		}
+		return printMessage(a.Stdout, resp)
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.PreviewCron(ctx, &progressorv1.PreviewCronRequest{
+		Of:       &progressorv1.PreviewCronRequest_Cron{Cron: &progressorv1.CronRef{Namespace: c.NS, CronId: c.ID}},
+		FromTime: timestamppb.New(from), ToTime: timestamppb.New(to), Limit: c.Limit,
+	})
+	if err != nil {
+		return err
+	}
+	return printMessage(a.Stdout, resp)
+}
+
+const (
+	// maxDrawn is how many fire times a preview looks at: more than a month has seconds, a second of work.
+	maxDrawn = 3_000_000
+	// maxTimes is how many times of a day are written out.
+	maxTimes = 8
+)
+
+// firingDay is a day of a preview, with what fires on it.
+type firingDay struct {
+	date  time.Time // noon, in UTC: the same for every zone
+	fires int
+	times []string // the first of them
+	last  string
+	hash  uint64 // of all of them
+}
+
+var timesSeed = maphash.MakeSeed()
+
+// firingDays lists the days that have fires, in the zone of the schedule.
+func firingDays(schedule *cron.Schedule, from, to time.Time) ([]firingDay, error) {
+	var days []firingDay
+	looked := 0
+	for fire := range schedule.Between(from, to) {
+		if looked++; looked > maxDrawn {
+			return nil, usageError(fmt.Errorf("--to: there are more than %s fire times before it; want an earlier one", thousands(maxDrawn)))
+		}
+		local := fire.In(schedule.Location())
+		year, month, day := local.Date()
+		date := time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
+		if len(days) == 0 || !days[len(days)-1].date.Equal(date) {
+			days = append(days, firingDay{date: date})
+		}
+		days[len(days)-1].add(local)
+	}
+	return days, nil
+}
+
+func (d *firingDay) add(local time.Time) {
+	d.fires++
+	h, m, s := local.Clock()
+	d.hash = maphash.Comparable(timesSeed, [2]uint64{d.hash, uint64(h*3600 + m*60 + s)}) //nolint:gosec // seconds of a day
+	if s == 0 {
+		d.last = local.Format("15:04")
+	} else {
+		d.last = local.Format("15:04:05")
+	}
+	if len(d.times) < maxTimes {
+		d.times = append(d.times, d.last)
+	}
+}
+
+// same tells whether two days have the same times.
+func (d *firingDay) same(other firingDay) bool { return d.fires == other.fires && d.hash == other.hash }

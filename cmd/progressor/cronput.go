@@ -1,0 +1,190 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// cronFieldFlags are what create and update set.
+type cronFieldFlags struct {
+	File string `short:"f" placeholder:"FILE|-" help:"A Cron as YAML or JSON, or what get -o json printed; flags and expressions replace what it says."`
+	specFlags
+	policyFlags
+	targetFlags
+	Metadata string `placeholder:"JSON|@FILE" help:"Searchable attributes of the cron, a JSON object."`
+}
+
+// read reads the file, where there is one.
+func (f *cronFieldFlags) read(a *app, ns, id string) (*progressorv1.Cron, error) {
+	c := &progressorv1.Cron{}
+	if f.File != "" {
+		text, err := a.readFile("--file", f.File)
+		if err != nil {
+			return nil, err
+		}
+		if c, err = cronFrom(text); err != nil {
+			return nil, usageError(fmt.Errorf("--file %s: %w", f.File, err))
+		}
+		switch {
+		case c.GetNamespace() != "" && c.GetNamespace() != ns:
+			return nil, usageError(fmt.Errorf("--file %s is of namespace %s, not %s", f.File, c.GetNamespace(), ns))
+		case c.GetCronId() != "" && c.GetCronId() != id:
+			return nil, usageError(fmt.Errorf("--file %s is of cron %s, not %s", f.File, c.GetCronId(), id))
+		}
+	}
+	c.Namespace, c.CronId = ns, id
+	return c, nil
+}
+
+// cronFrom reads a Cron, alone or in a GetCronResponse.
+func cronFrom(text []byte) (*progressorv1.Cron, error) {
+	root, err := parseYAML(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case root == nil:
+		return nil, errors.New("found nothing")
+	case len(root.Content) == 2 && root.Content[0].Value == "cron":
+		got := &progressorv1.GetCronResponse{Cron: &progressorv1.Cron{}}
+		err := messageFromYAML(root, got, "")
+		return got.GetCron(), err
+	}
+	c := &progressorv1.Cron{}
+	return c, messageFromYAML(root, c, "")
+}
+
+// apply puts expressions and flags into a cron, and refuses what the engine would refuse.
+func (f *cronFieldFlags) apply(a *app, c *progressorv1.Cron, expressions []string) error {
+	if c.GetSpec() == nil {
+		c.Spec = &progressorv1.CronSpec{}
+	}
+	if len(expressions) > 0 {
+		c.Spec.Expressions = expressions
+	}
+	if c.GetTarget() == nil {
+		c.Target = &progressorv1.CronTarget{}
+	}
+	if err := f.specFlags.apply(c.GetSpec()); err != nil {
+		return err
+	}
+	if err := f.policyFlags.apply(c); err != nil {
+		return err
+	}
+	if err := f.targetFlags.apply(a, c.GetTarget()); err != nil {
+		return err
+	}
+	if f.Metadata != "" {
+		var err error
+		if c.Metadata, err = a.metadata(f.Metadata); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(c.GetSpec().GetExpressions()) == 0:
+		return usageError(errors.New("EXPRESSION: want one or more, such as '0 3 * * *', or --file"))
+	case c.GetTarget().GetTarget() == nil:
+		return usageError(errors.New("want one of --start-process, --notify and --http, or a target in --file"))
+	}
+	if err := checkCron(c); err != nil {
+		return flagError(err)
+	}
+	return nil
+}
+
+type cronCreateCmd struct {
+	cronArgs
+	Expressions []string `arg:"" optional:"" name:"expression" help:"When it fires: five fields, six with seconds first, @daily and the like, or @every 90s. Several: their union."`
+
+	clientFlags
+	cronFieldFlags
+	Paused bool   `help:"It fires nothing until it is resumed."`
+	Note   string `placeholder:"TEXT" help:"Why it is paused."`
+}
+
+func (cronCreateCmd) Help() string {
+	return `Create makes a cron. What it starts at a fire time, its run, is a process, a notification or a request.
+
+    progressor cron create demo nightly '0 3 * * *' --timezone Europe/Berlin --start-process --args '{"order":"A-7"}' --overlap skip
+    progressor cron create demo poll '*/5 * * * * *' --http http://127.0.0.1:9000/poll --overlap cancel_prev --failure retry --timeout 8s
+    progressor cron create demo payday '0 9 LW * *' '0 9 15W * *' --notify payroll --exclude '* * 24-26 12 *'
+    progressor cron create demo nightly -f nightly.yaml`
+}
+
+func (c *cronCreateCmd) Run(a *app) error {
+	cr, err := c.read(a, c.NS, c.ID)
+	if err != nil {
+		return err
+	}
+	cr.Paused = cr.GetPaused() || c.Paused
+	if c.Note != "" {
+		cr.PauseNote = c.Note
+	}
+	cr.Etag = ""
+	if err := c.apply(a, cr, c.Expressions); err != nil {
+		return err
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Cron.CreateCron(ctx, &progressorv1.CreateCronRequest{Cron: cr})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printCron(a, resp.GetCron())
+}
+
+type cronUpdateCmd struct {
+	cronArgs
+	Expressions []string `arg:"" optional:"" name:"expression" help:"When it fires, instead of the expressions that it has."`
+
+	clientFlags
+	cronFieldFlags
+	Etag string `placeholder:"ETAG" help:"Only if the cron still has this etag. Default: the file's, or that of the cron which the flags change."`
+}
+
+func (cronUpdateCmd) Help() string {
+	return `Update changes what the flags name, and leaves the rest as it is; with --file the file replaces all, and what it does not say goes
+back to its default. Whether the cron is paused stays as it is. The ledger stays; what came before an update is not decided again.
+
+    progressor cron update demo nightly '30 3 * * *'
+    progressor cron update demo nightly --overlap cancel_prev --timeout 10m
+    progressor cron get demo nightly -o json > nightly.json
+    progressor cron update demo nightly -f nightly.json`
+}
+
+func (c *cronUpdateCmd) Run(a *app) error {
+	cr, err := c.read(a, c.NS, c.ID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	there, err := c.client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.File == "" {
+		cr = proto.CloneOf(there.GetCron())
+	}
+	cr.Paused, cr.PauseNote = there.GetCron().GetPaused(), there.GetCron().GetPauseNote()
+	if c.Etag != "" {
+		cr.Etag = c.Etag
+	}
+	if err := c.apply(a, cr, c.Expressions); err != nil {
+		return err
+	}
+	resp, err := c.client().Cron.UpdateCron(ctx, &progressorv1.UpdateCronRequest{Cron: cr})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printCron(a, resp.GetCron())
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// checkCron refuses what the engine refuses in a cron by itself. Errors are a *process.InvalidError with the field's path, such as
+// cron.spec.timezone.
+func checkCron(c *progressorv1.Cron) error {
+	var invalid *protovalidate.ValidationError
+	if err := protovalidate.Validate(&progressorv1.CreateCronRequest{Cron: c}); errors.As(err, &invalid) && len(invalid.Violations) > 0 {
+		first := invalid.Violations[0].Proto
+		return &process.InvalidError{Field: protovalidate.FieldPathString(first.GetField()), Message: first.GetMessage()}
+	} else if err != nil {
+		return err
+	}
+	return crons.Check(c, time.Time{})
+}
+
+// scheduleOf reads a spec; created is when its cron was made, zero where it is not stored.
+func scheduleOf(s *progressorv1.CronSpec, created time.Time) (*cron.Schedule, error) {
+	compiled, err := crons.Compile(&progressorv1.Cron{Spec: s}, created)
+	return compiled.Schedule, err
+}
+
+// instant is a time that may be missing.
+func instant(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// cronFlags are the flags whose names do not follow from those of the fields.
+var cronFlags = map[string]string{
+	"spec.exclude_expressions": "--exclude", "spec.daylight_saving.gap": "--daylight-gap", "spec.daylight_saving.overlap": "--daylight-overlap",
+	"policy.overlap_action": "--overlap", "policy.failure_action": "--failure", "policy.concurrency_policy": "--concurrency",
+	"policy.misfire_policy": "--misfire", "policy.retry_backoff.initial": "--retry-backoff", "policy.retry_backoff.max": "--retry-backoff-max",
+	"policy.retry_backoff.factor": "--retry-backoff-factor", "pause_note": "--note", "cron_id": "ID", "namespace": "NS",
+	"target": "one of --start-process, --notify and --http", "target.start_process.namespace": "--target-namespace",
+	"target.notify_process.namespace": "--target-namespace", "target.notify_process.process_id": "--notify", "target.http.url": "--http",
+	"target.http.method": "--method", "target.http.headers": "--header", "target.http.success_codes": "--success-code",
+	"target.start_process.args": "--args", "target.notify_process.args": "--args", "target.http.body": "--args",
+	"target.start_process.metadata": "--process-metadata",
+}
+
+// flagError names, in an error of checkCron, the flag in the place of the field that it sets.
+func flagError(err error) error {
+	var wrong *process.InvalidError
+	if !errors.As(err, &wrong) {
+		return usageError(err)
+	}
+	path := strings.TrimPrefix(wrong.Field, "cron.")
+	field, index, indexed := strings.Cut(path, "[")
+	flag, known := cronFlags[field]
+	switch {
+	case field == "spec.expressions":
+		if flag = "EXPRESSION"; indexed {
+			n, _ := strconv.Atoi(strings.TrimSuffix(index, "]"))
+			flag += " " + strconv.Itoa(n+1)
+		}
+	case known:
+	case strings.HasPrefix(field, "spec."), strings.HasPrefix(field, "policy."):
+		_, name, _ := strings.Cut(field, ".")
+		flag = "--" + strings.ReplaceAll(name, "_", "-")
+	default:
+		flag = path
+	}
+	return usageError(fmt.Errorf("%s: %s", flag, wrong.Message))
+}
+
+// cronWords says a spec in a sentence, or shows its expressions where this program cannot read them.
+func cronWords(s *progressorv1.CronSpec) string {
+	schedule, err := scheduleOf(s, time.Time{})
+	if err != nil {
+		return strings.Join(s.GetExpressions(), "; ")
+	}
+	return schedule.Words()
+}

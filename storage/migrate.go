@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,7 +44,8 @@ type Migration struct {
 	Files fs.FS
 	// Patience is how long it is tried to get what somebody else holds: a table, or the right to migrate. Default 10 minutes.
 	Patience time.Duration
-	// Waiting is told who holds a table, each time that it was waited for in vain. Default: nobody is.
+	// Waiting is told who holds a table, each time that it was waited for in vain, and every second whom an index build waits for.
+	// Default: nobody is.
 	Waiting func(holder string)
 }
 
@@ -62,7 +64,9 @@ func (m Migration) Up(ctx context.Context) error {
 	return m.withProvider(ctx, func(p *goose.Provider) error {
 		end := time.Now().Add(m.Patience)
 		for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+			done := m.tellBlockers(ctx)
 			_, err := p.Up(ctx)
+			done()
 			state := sqlState(err)
 			if state != stateLockNotAvailable && state != stateDeadlock {
 				return err
@@ -83,26 +87,70 @@ func (m Migration) Up(ctx context.Context) error {
 	})
 }
 
-const findHolder = `
+// blockedInterval is how often it is looked for whom an index build waits: it waits without lock_timeout for every transaction that is older.
+const blockedInterval = time.Second
+
+// tellBlockers tells Waiting of them until done is called.
+func (m Migration) tellBlockers(ctx context.Context) (done func()) {
+	if m.Waiting == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		ticker := time.NewTicker(blockedInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				if blocker, ok := m.describe(ctx, findBlocker, migrateName); ok {
+					m.Waiting(blocker)
+				}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+const (
+	described = `
 SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), coalesce(a.usename, ''), coalesce(a.state, 'active'),
        coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8
-  FROM pg_stat_activity a
+  FROM pg_stat_activity a`
+	findHolder = described + `
  WHERE a.pid <> pg_backend_pid() AND EXISTS (
    SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
     WHERE l.pid = a.pid AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
       AND c.relnamespace = to_regnamespace('progressor'))
  ORDER BY a.xact_start LIMIT 1`
+	findBlocker = described + `
+ WHERE a.pid IN (SELECT unnest(pg_blocking_pids(w.pid)) FROM pg_stat_activity w
+                  WHERE w.datname = current_database() AND w.application_name = $1 AND w.wait_event_type = 'Lock')
+ ORDER BY a.xact_start LIMIT 1`
+)
 
 // holder names the oldest transaction that holds something of the schema: most likely the one that a migration waits for.
 func (m Migration) holder(ctx context.Context) string {
-	const unknown = "its holder is not known"
+	if holder, ok := m.describe(ctx, findHolder); ok {
+		return holder
+	}
+	return "its holder is not known"
+}
+
+// describe tells of the session that a query finds.
+func (m Migration) describe(ctx context.Context, query string, args ...any) (string, bool) {
 	cfg, err := connConfig(m.DSN, calmSettings, migrateName)
 	if err != nil {
-		return unknown
+		return "", false
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return unknown
+		return "", false
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
 	var (
@@ -110,10 +158,10 @@ func (m Migration) holder(ctx context.Context) string {
 		name, user, state string
 		age               float64
 	)
-	if err := conn.QueryRow(ctx, findHolder).Scan(&pid, &name, &user, &state, &age); err != nil {
-		return unknown
+	if err := conn.QueryRow(ctx, query, args...).Scan(&pid, &name, &user, &state, &age); err != nil {
+		return "", false
 	}
-	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user, state, age)
+	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user, state, age), true
 }
 
 // MigrateDown takes the newest migration back.

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -171,6 +172,36 @@ func TestMigrationGivesWay(t *testing.T) {
 	must(t, 0, <-ended)
 	equal(t, "columns and indexes that were made", ask[int](b, `SELECT (SELECT count(*) FROM pg_attribute WHERE attname IN ('next', 'after_next'))
 		+ (SELECT count(*) FROM pg_class WHERE relname = 'processes_next')`), 4) // a column of an index is in pg_attribute too
+}
+
+// An index build waits for older transactions for as long as they last, and tells whom it waits for.
+func TestMigrationTellsWhomAnIndexWaitsFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	held, err := b.db.Begin(t.Context())
+	must(t, held, err)
+	t.Cleanup(func() { _ = held.Rollback(context.Background()) })
+	_, err = held.Exec(t.Context(), "UPDATE processes SET kind = kind")
+	must(t, 0, err)
+	next := storagetest.NextMigrations(t,
+		storagetest.NoTransaction+"SET lock_timeout = 0;\nCREATE INDEX CONCURRENTLY processes_next ON processes (kind);\nRESET lock_timeout;")
+	tries, ended := make(chan string, 100), make(chan error, 1)
+	go func() {
+		ended <- storage.Migration{DSN: b.dsn, Files: next, Waiting: func(holder string) { tries <- holder }}.Up(t.Context())
+	}()
+	select {
+	case holder := <-tries:
+		if !strings.HasPrefix(holder, fmt.Sprintf("held by process %d (", held.Conn().PgConn().PID())) {
+			t.Errorf("the build is %s", holder)
+		}
+	case err := <-ended:
+		t.Fatalf("the migration has not waited: %v", err)
+	case <-time.After(stuck):
+		t.Fatal("nobody is told whom the build waits for")
+	}
+	must(t, 0, held.Rollback(t.Context()))
+	must(t, 0, <-ended)
 }
 
 func TestClosedStoreRefuses(t *testing.T) {

@@ -40,6 +40,7 @@ type migrateUpCmd struct {
 func (migrateUpCmd) Help() string {
 	return `Up applies the migrations that are missing; engines may run meanwhile. Several at once wait for each other. Where a transaction
 holds what has to be changed, up says which, gives way after a tenth of a second, so that engines do not queue behind it, and tries again.
+Only the build of an index, behind which nobody queues, waits for as long as older transactions last; up says every second for which.
 
     progressor migrate up --db.dsn postgres://owner@db/progressor`
 }

@@ -33,7 +33,7 @@ func (t *task) backfill(ctx context.Context) error {
 	}
 	b := &s.Backfills[0]
 	to, n := b.To, 0
-	for fire := range t.cron.Schedule.Between(b.From, b.To) {
+	for fire := range t.cron.Schedule.Past().Between(b.From, b.To) {
 		if n == backfillStep {
 			to = fire
 			break

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/progressor-engine/progressor/engine"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -138,5 +140,107 @@ func (n *node) forget(t testing.TB) {
 		if more, err = n.Kinds()[0].Forget(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// What passed while nobody looked is decided by the misfire policy, all of it at the first look.
+func TestMisfires(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	a := start(t, dsn)
+	policies := map[string]func(*progressorv1.CronPolicy){
+		"now":    func(p *progressorv1.CronPolicy) { p.MaxConcurrency = 100 },
+		"single": func(*progressorv1.CronPolicy) {},
+		"limited": func(p *progressorv1.CronPolicy) {
+			p.MaxConcurrency, p.MisfirePolicy, p.CatchupLimit = 100, progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED, 2
+		},
+		"skip": func(p *progressorv1.CronPolicy) {
+			p.MaxConcurrency, p.MisfirePolicy = 100, progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP
+		},
+		"window": func(p *progressorv1.CronPolicy) {
+			p.MaxConcurrency, p.CatchupWindow = 100, durationpb.New(2500*time.Millisecond)
+		},
+	}
+	for id, change := range policies {
+		c := starts(id, "* * * * * *", "wait")
+		change(c.Policy)
+		a.create(t, c)
+	}
+	a.stop()
+	stopped := time.Now()
+	eventually(t, "five fire times pass", func() bool { return time.Now().After(stopped.Add(5100 * time.Millisecond)) })
+	b := start(t, dsn)
+	for id := range policies {
+		var missed, fired, skipped int
+		eventually(t, "the first look is stored", func() bool {
+			// That of the step which decided the most: those after it decide one or two.
+			return b.db.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WHERE decision = 'SKIPPED_CONCURRENCY')
+				FROM cron_fires WHERE cron_id = $1 GROUP BY decided_time HAVING count(*) >= 4 ORDER BY count(*) DESC LIMIT 1`, id).Scan(&missed, &fired, &skipped) == nil
+		})
+		ok := false
+		switch id {
+		case "now":
+			ok = missed == 0 && skipped == 0
+		case "single":
+			ok = missed == 0 && fired <= 1 && skipped >= 3
+		case "limited":
+			ok = fired == 2 && skipped == 0
+		case "skip":
+			ok = fired == 1 && skipped == 0
+		case "window":
+			ok = fired >= 2 && fired <= 3 && skipped == 0
+		}
+		if !ok {
+			t.Errorf("%s: %d missed, %d fired, %d skipped", id, missed, fired, skipped)
+		}
+	}
+}
+
+// A cron whose process broke is brought back by a resume.
+func TestResumeOfABrokenCron(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", "* * * * * *", "complete")
+	c.Policy.MaxConcurrency = 100
+	n.create(t, c)
+	spoil := func(from, to string) {
+		t.Helper()
+		_, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = convert_to($1, 'UTF8') || substring(aux_state FROM length($2) + 1)
+			WHERE process_id = '~cron/c' AND starts_with(encode(aux_state, 'escape'), $2)`, to, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := func() string {
+		p, err := n.GetProcess(t.Context(), key("~cron/c"), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.GetStatus().String()
+	}
+	eventually(t, "it is broken", func() bool {
+		spoil(`{"v":1,`, `{"v":9,`) // as a later version of this program would have written it
+		return status() == "PROCESS_STATUS_ERROR"
+	})
+	spoil(`{"v":9,`, `{"v":1,`)
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	before := n.count(t, "SELECT count(*) FROM cron_fires")
+	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") > before+1 })
+}
+
+// A run may be in another namespace than its cron, which is told of its end.
+func TestOtherNamespace(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "other")
+	c := starts("c", never, "complete")
+	c.Target.GetStartProcess().Namespace = "other"
+	n.create(t, c)
+	n.trigger(t, "c")
+	n.awaits(t, "c", "FIRED SUCCESS 1")
+	if k := n.count(t, "SELECT count(*) FROM processes WHERE namespace = 'other'"); k != 1 {
+		t.Errorf("%d runs", k)
 	}
 }

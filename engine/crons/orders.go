@@ -108,7 +108,8 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 	if to.After(now) {
 		to = now
 	}
-	if compiled.Schedule.Count(from.Add(-time.Second), to, maxBackfillFires+1) > maxBackfillFires {
+	past := compiled.Schedule.Past()
+	if past.Count(from.Add(-time.Second), to, maxBackfillFires+1) > maxBackfillFires {
 		return 0, invalid("to_time", "more than %d fire times lie between: order them in parts", maxBackfillFires)
 	}
 	known, err := c.decidedTimes(ctx, r.GetNamespace(), r.GetCronId(), from, to)
@@ -116,7 +117,7 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 		return 0, err
 	}
 	fires := int32(0)
-	for fire := range compiled.Schedule.Between(from, to) {
+	for fire := range past.Between(from, to) {
 		if !known[fire.Unix()] {
 			fires++
 		}

@@ -1,0 +1,63 @@
+package storage_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/crons"
+)
+
+// ride has a result write a row of the ledger and one of the audit.
+func ride(f *crons.Fire) func(*storage.Completion) {
+	return func(c *storage.Completion) {
+		c.Riders = append(c.Riders, f, &storage.Note{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
+	}
+}
+
+// What rides with a result is written with it: once, and not at all where the attempt is fenced off, is tried again, or fails.
+func TestRiders(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	at := time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
+	fired := func(n int) *crons.Fire {
+		return &crons.Fire{CronID: "c", Change: crons.Decided, RunID: "r", Fire: cron.Fire{
+			Time: at.Add(time.Duration(n) * time.Second), Decision: cron.Fired, Status: cron.Running, Attempt: 1, Count: 1,
+		}}
+	}
+	rows := func(what, want string) {
+		t.Helper()
+		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(extract(second FROM fire_time)::int || ' ' || status, ', ' ORDER BY fire_time), '')
+			|| '; ' || (SELECT count(*) FROM audit) FROM cron_fires`), want)
+	}
+	b.process("p")
+	c := b.claim("p")
+	late := end(c, storage.Finished, ride(fired(1)))
+	late.FencingToken++
+	if _, err := b.SaveResult(late); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("a late one: %v", err)
+	}
+	rows("of one that is late", "; 0")
+	b.save(end(c, storage.Finished, ride(fired(1))))
+	rows("of one that has finished", "1 RUNNING; 1")
+	if _, err := b.SaveResult(end(c, storage.Finished, ride(fired(2)))); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("twice: %v", err)
+	}
+	rows("of one that comes twice", "1 RUNNING; 1")
+
+	ends := fired(1)
+	ends.Change, ends.Status, ends.Detail = crons.Ended, cron.Failed, "broken"
+	b.save(end(b.claim("p"), storage.Finished, ride(ends)))
+	again := fired(1)
+	again.Change, again.Status = crons.Ended, cron.Success
+	b.save(end(b.claim("p"), storage.Finished, ride(again)))
+	rows("the first end counts", "1 FAILED; 3")
+
+	b.save(end(b.claim("p"), storage.Rejected, ride(fired(3))))
+	rows("of one that said no", "1 FAILED; 3")
+	b.save(end(b.claim("p"), storage.Removed, ride(fired(4))))
+	rows("of one with which its process goes", "1 FAILED, 4 RUNNING; 4")
+}

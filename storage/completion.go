@@ -114,7 +114,7 @@ type Saved struct {
 // plain tells whether SaveFinished may do for it: an attempt that has finished, sets no timer and says nothing to others.
 func (c *Completion) plain() bool {
 	return c.Outcome == Finished && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
-		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0
+		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
 }
 
 func (c *Completion) bytes() int {

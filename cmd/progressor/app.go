@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -96,7 +97,11 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 			_ = parseErr.Context.PrintUsage(false)
 			return exitUsage
 		}
-		return a.fail(usageError(a.settings.explain(err)), wantsJSON(args))
+		err = a.settings.explain(err)
+		if parseErr != nil && strings.HasPrefix(err.Error(), "expected ") && parseErr.Context.Selected() != nil {
+			err = fmt.Errorf("%w, as in: progressor %s", err, parseErr.Context.Selected().Summary())
+		}
+		return a.fail(usageError(err), wantsJSON(args))
 	}
 	if err := parsed.Run(a); err != nil {
 		return a.fail(err, wantsJSON(args))

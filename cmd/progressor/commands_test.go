@@ -313,4 +313,7 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 	if r := p.run(t, "stat"); r.code != exitUsage || !strings.Contains(r.stderr, `did you mean "start"`) {
 		t.Errorf("%+v", r)
 	}
+	if r := p.run(t, "get", "demo"); r.code != exitUsage || !strings.Contains(r.stderr, `expected "<id>", as in: progressor get <ns> <id>`) {
+		t.Errorf("%+v", r)
+	}
 }

@@ -74,6 +74,8 @@ func complain(err error) complaint {
 	var databaseErr *pgconn.ConnectError
 	switch {
 	case errors.As(err, &databaseErr):
+		// The driver's text has a line for each address.
+		c.Message = oneLine(strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(err.Error()))
 		c.Exit, c.Next = exitUnavailable, "is PostgreSQL running there, and is --db.dsn right?"
 	case errors.As(err, &coded):
 		c.Exit, c.Next = coded.code, coded.next

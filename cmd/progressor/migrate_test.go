@@ -115,7 +115,7 @@ func TestMigrateWantsADatabase(t *testing.T) {
 		}
 	}
 	r := program{}.run(t, "migrate", "up", "--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x")
-	if r.code != exitUnavailable || strings.Contains(r.stderr, "hunter2") {
+	if r.code != exitUnavailable || strings.Contains(r.stderr, "hunter2") || strings.Contains(r.stderr, `\n`) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -257,6 +257,25 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+// A backfill reaches back before the cron was made, but not before its start_time; what @every counts from it has only since.
+func TestBackfillBeforeCreation(t *testing.T) {
+	for _, test := range []struct {
+		spec Spec
+		want int
+	}{
+		{Spec{Expressions: []string{"* * * * * *"}, Created: second(0)}, 10},
+		{Spec{Expressions: []string{"* * * * * *"}, Created: second(0), Start: second(-4)}, 4},
+		{Spec{Expressions: []string{"@every 1s"}, Created: second(0)}, 0},
+		{Spec{Expressions: []string{"@every 1s"}, Created: second(0), Start: second(-4)}, 4},
+	} {
+		cron := Cron{Schedule: compile(t, test.spec), Policy: Policy{MaxConcurrency: 100}}
+		step, rest := cron.Backfill(NewState(second(0)), second(-10), second(0), func(time.Time) bool { return false }, OverlapActionDefault, second(0))
+		if len(step.Fires) != test.want || !rest.IsZero() {
+			t.Errorf("%+v: %d rows, want %d; rest %s", test.spec, len(step.Fires), test.want, rest)
+		}
+	}
+}
+
 func TestMaxFires(t *testing.T) {
 	s := compile(t, Spec{Expressions: []string{"* * * * * *"}, MaxFires: 3, End: second(60)})
 	cron := Cron{Schedule: s, Policy: Policy{}}

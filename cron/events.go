@@ -59,14 +59,14 @@ func (d *decider) action(overlap OverlapAction) OverlapAction {
 	return overlap
 }
 
-// Backfill decides the fire times from from on and before to that have come, and of which inLedger does not know a row, as
-// Trigger does. It makes at most 1,000 rows: rest is where to go on, zero when it is through.
+// Backfill decides the fire times from from on and before to that have come, those before the cron was made too, and of which
+// inLedger does not know a row, as Trigger does. It makes at most 1,000 rows: rest is where to go on, zero when it is through.
 func (c Cron) Backfill(state State, from, to time.Time, inLedger func(time.Time) bool, overlap OverlapAction, now time.Time) (step Step, rest time.Time) {
 	d := c.begin(state, now)
 	d.startQueued()
 	to = time.Unix(min(ceilSecond(to), now.Unix()+1), 0).UTC()
 	end := to
-	for fire := range d.Schedule.Between(from, to) {
+	for fire := range d.Schedule.Past().Between(from, to) {
 		if len(d.step.Fires) == maxDecided {
 			rest, end = fire, fire
 			break

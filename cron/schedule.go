@@ -343,6 +343,17 @@ func (s *Schedule) Count(after, upTo time.Time, limit int) int {
 	return n
 }
 
+// Past is the schedule without its Created: a backfill orders what was due before the cron was made, too. What @every counts from
+// stays.
+func (s *Schedule) Past() *Schedule {
+	past := *s
+	past.from = 0
+	if !s.spec.Start.IsZero() {
+		past.from = ceilSecond(s.spec.Start)
+	}
+	return &past
+}
+
 // Due is when a fire time is looked at: the spec's jitter later at the most, but never so late as the next fire time, so that
 // the order of the fires is that of their times. It is the same for the same key (the cron's) and fire time, to 1 ms.
 func (s *Schedule) Due(key string, fire time.Time) time.Time {

@@ -296,8 +296,8 @@ type cronBackfillCmd struct {
 }
 
 func (cronBackfillCmd) Help() string {
-	return `Backfill decides the fire times from --from on and before --to, as trigger does. Times that are in the ledger already are left
-alone. It answers with how many it has decided.
+	return `Backfill decides the fire times from --from on and before --to, as trigger does, those before the cron was made too. Times that
+are in the ledger already are left alone. It answers with how many it has decided.
 
     progressor cron backfill demo nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --overlap parallel
     progressor cron backfill demo nightly --from -24h`

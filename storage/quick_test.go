@@ -26,9 +26,7 @@ func TestQuickStatementsMiss(t *testing.T) {
 	b := &bench{Store: open(t, dsn, storage.Config{Registerer: registry, Lanes: 1}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
 	misses := func(after string, want float64) {
 		t.Helper()
-		families, err := registry.Gather()
-		n := slices.IndexFunc(must(t, families, err), func(f *dto.MetricFamily) bool { return f.GetName() == "progressor_quick_misses_total" })
-		equal(t, "misses after "+after, families[n].GetMetric()[0].GetCounter().GetValue(), want)
+		equal(t, "misses after "+after, quickMisses(t, registry), want)
 	}
 	b.process("p")
 	c := b.claim("p", keyed("k", "x"))
@@ -47,6 +45,59 @@ func TestQuickStatementsMiss(t *testing.T) {
 	equal(t, "the first call again", b.call("p", keyed("k", "x")).Outcome, storage.Replayed)
 	misses("a repeated call", 2)
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED")
+}
+
+func quickMisses(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	n := slices.IndexFunc(must(t, families, err), func(f *dto.MetricFamily) bool { return f.GetName() == "progressor_quick_misses_total" })
+	return families[n].GetMetric()[0].GetCounter().GetValue()
+}
+
+// A process that another node makes after a flush has taken its locks is not locked: the quick statement leaves it to the next flush.
+func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	registry := prometheus.NewRegistry()
+	b := &bench{Store: open(t, dsn, storage.Config{}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
+	s := open(t, dsn, storage.Config{Registerer: registry, Lanes: 1})
+	for _, id := range []string{"first", "held"} {
+		b.process(id)
+	}
+	for try := range 50 {
+		id := fmt.Sprintf("new%d", try)
+		before := quickMisses(t, registry)
+		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first")) })
+		waits := b.waits(1)
+		held := b.foreign("SELECT FROM processes WHERE process_id = 'held' FOR UPDATE")
+		together := []func() (storage.Prepared, error){ // one flush, as the lane is busy
+			later(func() (storage.Prepared, error) { return s.PrepareCall(call("held")) }),
+			later(func() (storage.Prepared, error) { return s.PrepareCall(call(id)) }),
+		}
+		for s.Pending() < 3 && waits {
+			waits = b.waits(1)
+		}
+		release()
+		one, err := first()
+		waits = waits && err == nil && b.waits(1) // the locks of that flush are being taken
+		b.process(id)
+		held()
+		two, err2 := together[0]()
+		p, err3 := together[1]()
+		for _, captured := range []storage.Prepared{one, two} {
+			if captured.Claim != nil {
+				b.save(end(captured.Claim, storage.Finished))
+			}
+		}
+		if !waits || errors.Join(err, err2) != nil || errors.Is(err3, process.ErrUnavailable) {
+			continue // not within the lock timeout: nothing was tried
+		}
+		equal(t, "the call", must(t, p, err3).Outcome, storage.Captured)
+		equal(t, "misses of it", quickMisses(t, registry)-before, 1)
+		return
+	}
+	t.Fatal("never within the lock timeout")
 }
 
 // Situations in which a quick statement comes close to what it must leave to the whole one.

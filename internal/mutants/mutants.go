@@ -29,8 +29,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "acts-unlocked", breaks: "nothing is done to a process that was not locked first",
-		file: captureCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
+		file: prepareCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
 		packages: "./storage", run: "InsertedBehind",
+	},
+	{
+		name: "quick-acts-unlocked", breaks: "nor by the quick statement",
+		file: captureCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
+		packages: "./storage", run: "QuickStatementsLeave",
 	},
 	{
 		name: "lost-wake-up", breaks: "a result takes up the call that waits for its process",

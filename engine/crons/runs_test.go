@@ -53,7 +53,6 @@ func TestEndsOfRuns(t *testing.T) {
 	from := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := starts("taken", "@yearly", "complete")
 	n.create(t, c)
-	n.created(t, "taken", from.AddDate(-1, 0, 0))
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("taken/2020-01-01T00:00:00Z")}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,17 +61,6 @@ func TestEndsOfRuns(t *testing.T) {
 	}
 	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "exists already") || !f.GetManual() {
 		t.Errorf("taken: %v", f)
-	}
-}
-
-// created makes a cron older than it is: only so is there something to fill back.
-func (n *node) created(t testing.TB, id string, at time.Time) {
-	t.Helper()
-	_, err := n.db.Exec(context.Background(), `UPDATE processes SET aux_state = convert_to(jsonb_set(convert_from(substring(aux_state FROM 1 FOR position('\x0a'::bytea IN aux_state) - 1), 'UTF8')::jsonb,
-		'{created}', to_jsonb($2::text))::text, 'UTF8') || substring(aux_state FROM position('\x0a'::bytea IN aux_state)) WHERE process_id = $1`,
-		"~cron/"+id, at.Format(time.RFC3339))
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

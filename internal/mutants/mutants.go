@@ -105,8 +105,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "key-is-not-kept", breaks: "a repeated request with the same key gets the first one's answer",
-		file: prepareCall, old: "FROM a WHERE accepted AND idempotency_key <> ''", planted: "FROM a WHERE accepted AND false",
+		file: captureCall, old: "FROM a WHERE idempotency_key <> ''", planted: "FROM a WHERE false",
 		packages: "./storage", run: "Key",
+	},
+	{
+		name: "key-in-line-is-not-kept", breaks: "so does one whose first had to wait",
+		file: prepareCall, old: "FROM a WHERE accepted AND idempotency_key <> ''", planted: "FROM a WHERE accepted AND false",
+		packages: "./storage", run: "Key|Quick|Twin",
 	},
 	{
 		name: "any-request-by-key", breaks: "a key that was used for another request is refused",

@@ -194,6 +194,7 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	}
 	for try := int32(1); ; try++ {
 		response, err := ns.processor.Process(ctx, request)
+		e.reached(ns, err)
 		if graceful && errors.Is(ctx.Err(), context.DeadlineExceeded) && (err != nil || response.GetFailure() != nil) {
 			return nil, history, errGraceOver
 		}
@@ -211,6 +212,19 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 			return nil, history, errGivenBack // it has not reached its processor: another node may try at once
 		case <-time.After(wait):
 		}
+	}
+}
+
+// reached logs that a processor is away, or is there again: once, not for each of its tasks.
+func (e *Engine) reached(ns *namespace, err error) {
+	if ns.away == nil {
+		return
+	}
+	switch away := processor.Unreachable(err); {
+	case away && ns.away.CompareAndSwap(false, true):
+		e.log.Warn("processor not reached; its tasks are tried again by the retry policy", "namespace", ns.name, "error", err)
+	case !away && ns.away.Load() && ns.away.CompareAndSwap(true, false):
+		e.log.Info("processor reached again", "namespace", ns.name)
 	}
 }
 

@@ -58,6 +58,7 @@ func (e *Engine) governing(ns *namespace, kind string) *namespace {
 	}
 	own := *ns
 	own.processor, own.retry, own.zombie, own.history = k.Processor, ownRetry, process.ZombieRetry, process.HistoryNone
+	own.away = nil // it is here
 	if !known {
 		own.processor = processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, errUnknownKind

@@ -35,7 +35,8 @@ type namespace struct {
 	maxWaiting  int32
 	retention   time.Duration // of processes at their end; 0: for ever
 	places      *places
-	config      []byte // as stored
+	away        *atomic.Bool // the processor was not reached the last time; nil: it is a part of the engine
+	config      []byte       // as stored
 	metrics     *namespaceMetrics
 }
 
@@ -139,6 +140,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
 		name: row.Namespace, paused: row.Paused, config: row.Config, stepTimeout: process.DefaultStepTimeout, retry: process.DefaultRetryPolicy(),
 		zombie: process.ZombieRetry, history: process.HistoryFull, maxWaiting: process.DefaultMaxWaiting, metrics: e.metrics.namespace(row.Namespace),
+		away: new(atomic.Bool),
 	}
 	maxRunning := process.DefaultMaxRunning
 	var m progressorv1.Namespace

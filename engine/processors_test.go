@@ -1,10 +1,13 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -130,18 +133,37 @@ func TestHangingProcessor(t *testing.T) {
 	eventually(t, "no place is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
 }
 
+// lockedBuffer is a log that many write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // A request that never reached its processor is made again in place, by the retry policy; a later call does not overtake it.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	j := newJournal()
 	var down atomic.Bool
 	down.Store(true)
+	var log lockedBuffer
 	n := start(t, storagetest.DSN(t), j.keeps(by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if down.Load() {
 			return nil, &processor.UnreachableError{Err: errors.New("refused")}
 		}
 		return processor.Echo().Process(ctx, r)
-	}}))
+	}}), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000}})
 	n.started(t, "p")
 	first := n.calling("p", "1")
@@ -152,6 +174,10 @@ func TestUnreachable(t *testing.T) {
 		if res := receive(t, "call", c); res.err != nil {
 			t.Error(res.err)
 		}
+	}
+	away := strings.Count(log.String(), "processor not reached; its tasks are tried again")
+	if back := strings.Count(log.String(), "processor reached again"); away != 1 || back != 1 {
+		t.Errorf("told %d times that the processor is away, %d times that it is back:\n%s", away, back, log.String())
 	}
 	tries := j.of("p", callTask)
 	for _, e := range tries[:len(tries)-1] {

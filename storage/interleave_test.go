@@ -263,8 +263,20 @@ func (b *bench) together(other *storage.Store, situation func(*bench, string) *s
 // waits tells whether n lanes wait for a lock before their lock timeout is over.
 func (b *bench) waits(n int) bool {
 	b.t.Helper()
+	return b.lanesWait(n, "true")
+}
+
+// waitsBehind tells whether a lane waits for a foreign session whose statement ends in a comment of this text.
+func (b *bench) waitsBehind(comment string) bool {
+	b.t.Helper()
+	return b.lanesWait(1, "EXISTS (SELECT FROM pg_stat_activity h WHERE h.pid = ANY (pg_blocking_pids(a.pid)) AND h.query LIKE '%-- "+comment+"')")
+}
+
+func (b *bench) lanesWait(n int, condition string) bool {
+	b.t.Helper()
 	for deadline := time.Now().Add(200 * time.Millisecond); time.Now().Before(deadline); {
-		if ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane' AND wait_event_type = 'Lock'`) == n {
+		if ask[int](b, `SELECT count(*) FROM pg_stat_activity a WHERE datname = current_database() AND application_name = 'progressor lane'
+			AND wait_event_type = 'Lock' AND `+condition) == n {
 			return true
 		}
 	}

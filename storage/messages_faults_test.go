@@ -151,7 +151,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	s := open(t, b.dsn, storage.Config{Lanes: 1})
 	b.process("first")
 	hold := func(id string) (release func()) {
-		return b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", id)
+		return b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE -- "+id, id)
 	}
 	for try := range 50 {
 		old, next, last := fmt.Sprint("a", try), fmt.Sprint("b", try), fmt.Sprint("c", try)
@@ -177,7 +177,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		b.start(next)
 		second := hold(next)
 		held()
-		waits = waits && b.waits(1) // the second ones, which find what was not there before
+		waits = waits && b.waitsBehind(next) // for the second ones, which find what was not there before
 		b.start(last)
 		second()
 		got := ""

@@ -20,6 +20,8 @@ type collector struct {
 	// expiring: the last pass had no time for all processes whose retention is over. expiry is how long a pass has for them.
 	expiring bool
 	expiry   time.Duration
+	// forgetting: the last pass had no time for all old rows of kinds.
+	forgetting bool
 
 	mu     sync.Mutex
 	saving map[int64]struct{} // tokens of zombies that are being saved: one may wait for a row that another session holds
@@ -74,6 +76,9 @@ func (c *collector) runOnce(ctx context.Context) error {
 	}
 	if c.passes%30 == 0 {
 		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forget(limit))
+	}
+	if c.passes%300 == 0 || c.forgetting {
+		errs = append(errs, c.forgetOfKinds(limit))
 	}
 	if c.passes%10 == 0 || c.expiring {
 		errs = append(errs, c.expire(limit))
@@ -150,14 +155,15 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 func (c *collector) forget(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if more, err := c.engine.store.Forget(ctx, c.engine.cfg.KeyRetention); err != nil || !more {
-			return errors.Join(err, c.forgetOfKinds(ctx))
+			return err
 		}
 	}
-	return c.forgetOfKinds(ctx)
+	return nil
 }
 
-// forgetOfKinds does so in the tables of kinds.
+// forgetOfKinds does so in the tables of kinds, whose rows are kept for days: it looks every five minutes, for the sake of a node at rest.
 func (c *collector) forgetOfKinds(ctx context.Context) error {
+	c.forgetting = false
 	var errs []error
 	for _, k := range c.engine.kinds {
 		for began := time.Now(); k.Forget != nil && time.Since(began) < purgeTime; {
@@ -165,6 +171,7 @@ func (c *collector) forgetOfKinds(ctx context.Context) error {
 			if errs = append(errs, err); err != nil || !more {
 				break
 			}
+			c.forgetting = time.Since(began) >= purgeTime
 		}
 	}
 	return errors.Join(errs...)

@@ -1,12 +1,10 @@
 package engine_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -18,7 +16,7 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 
 // node is an engine of a test, running.
 type node struct {
-	*engine.Engine
+	*enginetest.Node
 	store *storage.Store
 	stop  func()
 }
@@ -32,52 +30,13 @@ func start(t testing.TB, dsn string, p processor.Processor, change ...func(*engi
 // startKinds is start of an engine that knows kinds.
 func startKinds(t testing.TB, dsn string, p processor.Processor, kinds []engine.Kind, change ...func(*engine.Config)) *node {
 	t.Helper()
-	ctx := context.Background()
-	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := engine.Config{
-		Store: store, Builtins: map[string]processor.Processor{"p": p}, Logger: slog.New(slog.DiscardHandler), DrainTimeout: 5 * time.Second,
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	e, err := engine.New(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.Add(kinds...)
-	running, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- e.Run(running) }()
-	n := &node{Engine: e, store: store}
-	stopped := false
-	n.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		store.Close()
-	}
-	t.Cleanup(n.stop)
-	n.put(t, &progressorv1.Namespace{Namespace: "ns"})
-	return n
+	n := enginetest.Start(t, dsn, p, func(*engine.Engine, *storage.Store) []engine.Kind { return kinds }, change...)
+	return &node{n, n.Store, n.Stop}
 }
 
-// put sets a namespace, by default with the processor of the test.
 func (n *node) put(t testing.TB, ns *progressorv1.Namespace) {
 	t.Helper()
-	if ns.Processor == nil {
-		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}}}
-	}
-	if _, err := n.PutNamespace(context.Background(), ns); err != nil {
-		t.Fatal(err)
-	}
+	n.Put(t, ns)
 }
 
 func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -30,23 +31,10 @@ import (
 // patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
 const patience = 20 * time.Second
 
-// eventually waits until cond holds. It looks every few milliseconds.
+// eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	end := time.NewTimer(patience)
-	defer end.Stop()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !cond() {
-		select {
-		case <-look.C:
-		case <-end.C:
-			if cond() {
-				return
-			}
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	enginetest.Eventually(t, patience, what, cond)
 }
 
 // pass lets time go by in which something must not happen.

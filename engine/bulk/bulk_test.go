@@ -207,9 +207,9 @@ func TestStartedTwice(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "a")
-	n.put(t, "empty")
-	n.put(t, "z")
+	n.put(t, &progressorv1.Namespace{Namespace: "a"})
+	n.put(t, &progressorv1.Namespace{Namespace: "empty"})
+	n.put(t, &progressorv1.Namespace{Namespace: "z"})
 	var want []string
 	for _, namespace := range []string{"a", "ns", "z"} {
 		var of []string

@@ -3,7 +3,6 @@ package bulk_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -28,20 +28,7 @@ const patience = time.Minute
 // eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	end := time.NewTimer(patience)
-	defer end.Stop()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for !cond() {
-		select {
-		case <-look.C:
-		case <-end.C:
-			if cond() {
-				return
-			}
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	enginetest.Eventually(t, patience, what, cond)
 }
 
 // kim is who gives orders here.
@@ -51,6 +38,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 type node struct {
 	*engine.Engine
 	*bulk.Bulks
+	put   func(testing.TB, *progressorv1.Namespace)
 	store *storage.Store
 	db    *pgxpool.Pool
 	stop  func()
@@ -59,46 +47,15 @@ type node struct {
 // start runs an engine with the namespace "ns", whose processor echoes, fails for the args "fail" and completes for "complete".
 func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 	t.Helper()
-	ctx := context.Background()
-	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(ctx, engine.Config{
-		Store: store, Builtins: map[string]processor.Processor{"p": processor.Func(obey)}, Logger: slog.New(slog.DiscardHandler),
-		DrainTimeout: 5 * time.Second, ZombieAfter: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{Engine: e, Bulks: bulk.New(e), store: store, db: storagetest.Connect(t, dsn)}
-	for _, f := range change {
-		f(n.Bulks)
-	}
-	e.Add(n.Kind())
-	running, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- e.Run(running) }()
-	n.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
+	var bulks *bulk.Bulks
+	n := enginetest.Start(t, dsn, processor.Func(obey), func(e *engine.Engine, _ *storage.Store) []engine.Kind {
+		bulks = bulk.New(e)
+		for _, f := range change {
+			f(bulks)
 		}
-		store.Close()
-	})
-	t.Cleanup(n.stop)
-	n.put(t, "ns")
-	return n
-}
-
-func (n *node) put(t testing.TB, name string) {
-	t.Helper()
-	_, err := n.PutNamespace(context.Background(), &progressorv1.Namespace{Namespace: name, Processor: &progressorv1.ProcessorConfig{
-		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		return []engine.Kind{bulks.Kind()}
+	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
+	return &node{n.Engine, bulks, n.Put, n.Store, storagetest.Connect(t, dsn), n.Stop}
 }
 
 func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -179,11 +136,7 @@ func (n *node) ended(t testing.TB, b *progressorv1.Bulk) *progressorv1.Bulk {
 // count is the one number that a query gives.
 func (n *node) count(t testing.TB, sql string, args ...any) int {
 	t.Helper()
-	var k int
-	if err := n.db.QueryRow(context.Background(), sql, args...).Scan(&k); err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return enginetest.Count(t, n.db, sql, args...)
 }
 
 // statuses counts the plain processes by status.

@@ -3,9 +3,7 @@ package crons_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -30,20 +29,7 @@ const patience = time.Minute
 // eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	end := time.NewTimer(patience)
-	defer end.Stop()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for !cond() {
-		select {
-		case <-look.C:
-		case <-end.C:
-			if cond() {
-				return
-			}
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	enginetest.Eventually(t, patience, what, cond)
 }
 
 // kim is who gives orders here.
@@ -53,6 +39,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 type node struct {
 	*engine.Engine
 	*crons.Crons
+	put      func(testing.TB, *progressorv1.Namespace)
 	store    *storage.Store
 	db       *pgxpool.Pool
 	registry *prometheus.Registry
@@ -63,45 +50,13 @@ type node struct {
 // start runs an engine with the namespace "ns".
 func start(t testing.TB, dsn string) *node {
 	t.Helper()
-	ctx := context.Background()
-	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewRegistry()
-	gate := make(chan struct{})
-	e, err := engine.New(ctx, engine.Config{
-		Store: store, Builtins: map[string]processor.Processor{"p": obey(gate)}, Logger: slog.New(slog.DiscardHandler),
-		DrainTimeout: 5 * time.Second, ZombieAfter: time.Second, Registerer: registry,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &node{Engine: e, Crons: crons.New(e, store, registry), store: store, db: storagetest.Connect(t, dsn), registry: registry, gate: gate}
-	e.Add(n.Kinds()...)
-	running, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- e.Run(running) }()
-	n.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		store.Close()
-	})
-	t.Cleanup(n.stop)
-	n.put(t, "ns")
-	return n
-}
-
-func (n *node) put(t testing.TB, name string) {
-	t.Helper()
-	_, err := n.PutNamespace(context.Background(), &progressorv1.Namespace{Namespace: name, Processor: &progressorv1.ProcessorConfig{
-		Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c *crons.Crons
+	registry, gate := prometheus.NewRegistry(), make(chan struct{})
+	n := enginetest.Start(t, dsn, obey(gate), func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		c = crons.New(e, store, registry)
+		return c.Kinds()
+	}, func(c *engine.Config) { c.ZombieAfter, c.Registerer = time.Second, registry })
+	return &node{n.Engine, c, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
 }
 
 // obey is a run that ends as its args say: complete (at once), fail, timeout (as if the step had), hold (its place, until the gate is
@@ -216,11 +171,7 @@ func (n *node) call(t testing.TB, id, args string) {
 // count is the one number that a query gives.
 func (n *node) count(t testing.TB, sql string, args ...any) int {
 	t.Helper()
-	var k int
-	if err := n.db.QueryRow(context.Background(), sql, args...).Scan(&k); err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return enginetest.Count(t, n.db, sql, args...)
 }
 
 func stamp(at time.Time) *timestamppb.Timestamp { return timestamppb.New(at) }

@@ -234,7 +234,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	n.put(t, "other")
+	n.put(t, &progressorv1.Namespace{Namespace: "other"})
 	c := starts("c", never, "complete")
 	c.Target.GetStartProcess().Namespace = "other"
 	n.create(t, c)

@@ -29,7 +29,7 @@ var rooms = map[string]int{
 	"engine/rpc":     6,
 	"cmd/progressor": 7,
 
-	"internal/pgembed": beside, "storage/storagetest": beside, "internal/tidy": beside, "internal/chaos": beside,
+	"internal/pgembed": beside, "storage/storagetest": beside, "engine/enginetest": beside, "internal/tidy": beside, "internal/chaos": beside,
 	"internal/mutants": beside,
 }
 

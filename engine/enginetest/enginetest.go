@@ -1,0 +1,102 @@
+// Package enginetest runs engines for the tests of package engine and of its kinds, on a real PostgreSQL.
+package enginetest
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Node is an engine of a test, running.
+type Node struct {
+	*engine.Engine
+	Store *storage.Store
+	Stop  func() // drains the engine and closes the store; the end of the test does it, too
+}
+
+// Kinds makes the kinds that an engine knows.
+type Kinds func(*engine.Engine, *storage.Store) []engine.Kind
+
+// Start runs an engine on a database, with one namespace "ns" whose processor is p. kinds may be nil.
+func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change ...func(*engine.Config)) *Node {
+	t.Helper()
+	ctx := context.Background()
+	store, err := storage.Open(ctx, storage.Config{DSN: dsn, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{
+		Store: store, Builtins: map[string]processor.Processor{"p": p}, Logger: slog.New(slog.DiscardHandler), DrainTimeout: 5 * time.Second,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	e, err := engine.New(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kinds != nil {
+		e.Add(kinds(e, store)...)
+	}
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- e.Run(running) }()
+	n := &Node{Engine: e, Store: store, Stop: sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		store.Close()
+	})}
+	t.Cleanup(n.Stop)
+	n.Put(t, &progressorv1.Namespace{Namespace: "ns"})
+	return n
+}
+
+// Put sets a namespace, by default with the processor of the test.
+func (n *Node) Put(t testing.TB, ns *progressorv1.Namespace) {
+	t.Helper()
+	if ns.Processor == nil {
+		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}}}
+	}
+	if _, err := n.PutNamespace(context.Background(), ns); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Count asks the database for a number.
+func Count(t testing.TB, db *pgxpool.Pool, sql string, args ...any) (n int) {
+	t.Helper()
+	if err := db.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Eventually waits until cond holds. It looks every few milliseconds.
+func Eventually(t testing.TB, patience time.Duration, what string, cond func() bool) {
+	t.Helper()
+	end := time.NewTimer(patience)
+	defer end.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !cond() {
+		select {
+		case <-look.C:
+		case <-end.C:
+			if cond() {
+				return
+			}
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}

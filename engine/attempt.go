@@ -77,7 +77,7 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	if interrupted || errors.Is(err, errGivenBack) {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
 		d = decision{completion: giveBack(c)}
-		d.completion.RetryAfter = pauseOf(err)
+		d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
 		return d, history, true
 	}
 	ns = e.governing(e.current(ns), c.Kind)
@@ -147,10 +147,11 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 		e.timerLate(next.RunningTime.Sub(next.ScheduledTime))
 	}
 	if d.completion.Outcome == storage.Retry {
-		if d.completion.RetryAfter > 0 {
-			e.timers.alarm(d.completion.RetryAfter)
-		} else {
+		switch {
+		case d.completion.RetryAfter == 0:
 			e.calls.wake()
+		case !d.completion.Uncounted: // a kind that this node does not know is for others: it must not be the first each time
+			e.timers.alarm(d.completion.RetryAfter)
 		}
 	}
 	if c.TaskType == process.TaskRepair && d.completion.Outcome == storage.Finished {
@@ -205,6 +206,7 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		if !again {
 			return nil, history, err
 		}
+		e.attempts.unreached(c, try, err)
 		select {
 		case <-ctx.Done():
 			return nil, history, err

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -21,6 +23,8 @@ type running struct {
 	claim  *storage.Claim
 	began  time.Time
 	cancel context.CancelCauseFunc
+	vain   int32  // how often its processor was not reached
+	cause  string // why not
 }
 
 func newAttempts() *attempts {
@@ -55,6 +59,31 @@ func (a *attempts) runs(key process.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byKey[key] > 0
+}
+
+// unreached notes that an attempt has not reached its processor so often.
+func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
+	cause := err.Error()
+	if unreachable, ok := errors.AsType[*processor.UnreachableError](err); ok {
+		cause = unreachable.Err.Error()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r, ok := a.byToken[c.FencingToken]; ok {
+		r.vain, r.cause = times, cut(cause)
+	}
+}
+
+// vainOf tells how often a task that this node runs has not reached its processor, and why.
+func (a *attempts) vainOf(taskID int64) (times int32, cause string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.byToken {
+		if r.claim.TaskID == taskID {
+			return r.vain, r.cause
+		}
+	}
+	return 0, ""
 }
 
 func (a *attempts) count() int {

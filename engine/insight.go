@@ -32,6 +32,10 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 	}
 	state := read.State
 	state.Namespace.Paused, state.Namespace.MaxRunning, state.Namespace.MaxAttempts = ns.paused, ns.places.size(), ns.retry.MaxAttempts
+	state.Namespace.Away = ns.away.Load()
+	if r := state.Running; r != nil && r.NodeID == e.store.NodeID() {
+		r.Vain, r.Cause = e.attempts.vainOf(r.ID)
+	}
 	said := explain.Explain(state)
 	response := &progressorv1.ExplainProcessResponse{
 		TimeByWhat: map[string]*durationpb.Duration{}, WaitsFor: wire.WaitsFor(said.WaitsFor), WaitsForDetail: said.Detail, Next: said.Next, Unblock: said.Unblock,

@@ -41,9 +41,13 @@ func (e *Engine) Add(kinds ...Kind) {
 // of this program. With these waits a task fails for good after a day.
 var ownRetry = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1}
 
-// unknownKindPause is how long a task waits before the next node takes it, where this one does not know the kind: it runs an older version
-// than the node that made the process.
-const unknownKindPause = time.Second
+// A task waits before the next node takes it, where this one does not know the kind: it runs an older version than the node that made
+// the process. The wait doubles: ten thousand such processes that wait a second each are ten thousand claims a second for nothing, which
+// are 330 with the longest wait. That one is also the most that a task is late once all nodes know its kind.
+const (
+	unknownKindPause    = time.Second
+	maxUnknownKindPause = 30 * time.Second
+)
 
 var errUnknownKind = fmt.Errorf("%w: the kind of the process is not known to this node", errGivenBack)
 
@@ -67,10 +71,10 @@ func (e *Engine) governing(ns *namespace, kind string) *namespace {
 	return &own
 }
 
-// pauseOf is how long a task waits that was given back.
-func pauseOf(err error) time.Duration {
+// pauseOf is how long a task waits that was given back, where it has waited for so long before.
+func pauseOf(err error, waited time.Duration) time.Duration {
 	if errors.Is(err, errUnknownKind) {
-		return unknownKindPause
+		return min(max(2*waited, unknownKindPause), maxUnknownKindPause)
 	}
 	return 0
 }

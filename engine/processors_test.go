@@ -168,6 +168,10 @@ func TestUnreachable(t *testing.T) {
 	n.started(t, "p")
 	first := n.calling("p", "1")
 	eventually(t, "it was tried a few times", func() bool { return len(j.of("p", callTask)) > 2 })
+	if said, err := n.ExplainProcess(t.Context(), key("p")); err != nil || !strings.Contains(said.GetWaitsForDetail(), "its processor was not reached in ") ||
+		!strings.Contains(said.GetWaitsForDetail(), " tries (refused)") {
+		t.Errorf("explained: %v, %v", said, err)
+	}
 	second := n.calling("p", "2")
 	down.Store(false)
 	for _, c := range []<-chan result{first, second} {

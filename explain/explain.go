@@ -34,9 +34,10 @@ type Namespace struct {
 	Paused      bool
 	MaxRunning  int
 	MaxAttempts int32
-	Running     int // its tasks that run, counted to RunningLimit
-	Nodes       int // that are alive
-	Takers      int // of these, those that take new tasks
+	Running     int  // its tasks that run, counted to RunningLimit
+	Nodes       int  // that are alive
+	Takers      int  // of these, those that take new tasks
+	Away        bool // the node that is asked does not reach the processor
 }
 
 // RunningLimit is how far the running tasks of a namespace are counted.
@@ -66,6 +67,8 @@ type Running struct {
 	Alive    bool // its node beats
 	Draining bool
 	Deadline time.Time
+	Vain     int32  // how often this attempt has not reached its processor; 0 also where another node runs it than is asked
+	Cause    string // why it has not
 }
 
 // What a span of time went to, beside the values of process.WaitsFor.

@@ -96,13 +96,13 @@ func (s State) timed(t *Task) bool {
 func (s State) running(e *Explanation, head *Task, behind int) {
 	r := s.Running
 	since := s.Now.Sub(r.Running)
-	e.Detail = fmt.Sprintf("%s runs on node %d (%s), attempt %d, for %s.", r.name(), r.NodeID, r.Address, r.Attempt, short(since))
+	e.Detail = fmt.Sprintf("%s runs on node %d (%s), attempt %d, for %s%s.", r.name(), r.NodeID, r.Address, r.Attempt, short(since), r.vain())
 	e.NextTime = r.Deadline
 	then := ""
 	if head != nil && !s.timed(head) {
 		e.WaitsFor = process.WaitsForProcess
-		e.Detail = fmt.Sprintf("%s%s behind %s, which runs on node %d (%s), attempt %d, for %s.",
-			head.name(), more(behind), lower(r.name()), r.NodeID, r.Address, r.Attempt, short(since))
+		e.Detail = fmt.Sprintf("%s%s behind %s, which runs on node %d (%s), attempt %d, for %s%s.",
+			head.name(), more(behind), lower(r.name()), r.NodeID, r.Address, r.Attempt, short(since), r.vain())
 		then = ", then " + lower(head.name()) + " runs"
 		if s.Process.Status == process.StatusSuspended {
 			e.WaitsFor = process.WaitsForOperator
@@ -120,7 +120,24 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	default:
 		e.Next = fmt.Sprintf("%s ends, at the latest %s by its step timeout%s.", r.name(), s.at(r.Deadline), then)
 		e.Unblock = "The answer of the processor."
+		switch {
+		case r.Vain > 0:
+			e.Unblock = "The answer of the processor: where it is not reached it is asked again by the retry policy, until the step timeout."
+		case s.Namespace.Away:
+			e.Unblock = "The answer of the processor, which the node that was asked for this does not reach."
+		}
 	}
+}
+
+// vain says that the processor was not reached. All tries of it are one attempt, and the last one may go on.
+func (r *Running) vain() string {
+	switch r.Vain {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; its processor was not reached (%s)", r.Cause)
+	}
+	return fmt.Sprintf("; its processor was not reached in %d tries (%s)", r.Vain, r.Cause)
 }
 
 func (s State) broken(e *Explanation) {
@@ -173,6 +190,10 @@ func (s State) suspended(e *Explanation, head *Task, behind int) {
 func (s State) waitsForTime(e *Explanation, head *Task) {
 	e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 	switch {
+	case head.RetryInterval > 0 && head.Reason == "" && head.Message == "":
+		e.Detail = head.name() + " was given back by a node that does not know the kind of the process: that node runs an older version."
+		e.Next = fmt.Sprintf("%s is taken again %s.", head.name(), s.at(head.Scheduled))
+		e.Unblock = "A node of the newer version, which takes it then."
 	case head.Attempt > 0 && head.RetryInterval > 0:
 		failure := head.Reason
 		if head.Message != "" {

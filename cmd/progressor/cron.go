@@ -60,7 +60,7 @@ func (c *cronGetCmd) Run(a *app) error {
 
 type cronListCmd struct {
 	NS    string `arg:"" name:"ns" help:"Namespace."`
-	Match string `arg:"" optional:"" name:"filter" help:"Only crons that match, such as 'metadata.team = \"billing\"'. See docs/api.md."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only crons that match, such as 'paused = true' or 'cron_id = night*'. See docs/api.md."`
 
 	clientFlags
 	pageFlags `set:"rows=Crons"`
@@ -71,6 +71,7 @@ func (cronListCmd) Help() string {
 in words.
 
     progressor cron list demo
+    progressor cron list demo 'paused = true'
     progressor cron list demo 'metadata.team = "billing"' --all -o json`
 }
 

@@ -82,7 +82,7 @@ func TestCronCreate(t *testing.T) {
 	p := serveFake(t, f)
 	out := p.ok(t, "cron", "create", "demo", "nightly", "0 3 * * *", "0 12 * * SUN", "--timezone", "Europe/Berlin", "--jitter", "5m",
 		"--exclude", "* * 24,25 12 *", "--daylight-gap", "skip", "--daylight-overlap", "BOTH", "--max-fires", "9", "--start-time", "2026-01-01T00:00:00Z",
-		"--start-process", "--args", `{"a": 1}`, "--target-namespace", "other", "--process-metadata", `{"k": "v"}`,
+		"--start-process", "--args", `{"a": 1}`, "--target-namespace", "other", "--process-metadata", `{"k": "v"}`, "--run-end", "init",
 		"--overlap", "cancel-prev", "--failure", "BACKOFF", "--concurrency", "queue", "--misfire", "CATCH_UP_LIMITED", "--catchup-limit", "3",
 		"--max-concurrency", "2", "--queue-limit", "10", "--catchup-window", "1h", "--misfire-threshold", "2s", "--timeout", "8s", "--max-attempts", "4",
 		"--retry-backoff", "2s", "--retry-backoff-max", "1m", "--retry-backoff-factor", "1.5", "--pause-after-failures", "5", "--max-overlap", "6",
@@ -91,7 +91,7 @@ func TestCronCreate(t *testing.T) {
 		"fires at 03:00 every day; and at 12:00 on Sunday; except on the 24th and 25th of December, Europe/Berlin, from 2026-01-01T00:00:00Z",
 		"policy overlap CANCEL_PREV, max_overlap 6, failure BACKOFF, max_attempts 4, retry_backoff 2s, pause_after_failures 5, concurrency QUEUE, max_concurrency 2, "+
 			"queue_limit 10, misfire CATCH_UP_LIMITED, catchup_limit 3, catchup_window 1h0m0s, misfire_threshold 2s, timeout 8s",
-		`target start a process in other with {"a":1}`)
+		`target start a process in other with {"a":1}, until its INIT task ends`)
 	attributes := func(key, value string) *structpb.Struct {
 		s, err := structpb.NewStruct(map[string]any{key: value})
 		if err != nil {
@@ -114,7 +114,7 @@ func TestCronCreate(t *testing.T) {
 			RetryBackoff: &progressorv1.Backoff{Initial: durationpb.New(2 * time.Second), Max: durationpb.New(time.Minute), Factor: new(1.5)},
 		},
 		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{
-			Namespace: "other", Args: []byte(`{"a": 1}`), Metadata: attributes("k", "v"),
+			Namespace: "other", Args: []byte(`{"a": 1}`), Metadata: attributes("k", "v"), RunEnd: progressorv1.StartProcessTarget_RUN_END_INIT,
 		}}},
 	}})
 	out = p.ok(t, "cron", "create", "demo", "ping", "@every 90s", "--http", "http://127.0.0.1:9000/ping", "--method", "PUT",

@@ -114,6 +114,7 @@ type targetFlags struct {
 	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"A run is a request to this URL."`
 	TargetNamespace *string           `placeholder:"NS" help:"Where the process is, with --start-process and --notify. Default: the cron's namespace."`
 	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process, with --start-process, beside those that say which fire it is."`
+	RunEnd          string            `placeholder:"process|init" help:"When the run ends, with --start-process: with the process, or with its INIT task. Default: process."`
 	Method          *string           `placeholder:"METHOD" help:"With --http. Default: POST."`
 	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header, with --http; may be given several times."`
 	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success, with --http. Default: 200 to 299."`
@@ -134,6 +135,8 @@ func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 	switch {
 	case http == nil && (f.Method != nil || len(f.Header) > 0 || len(f.SuccessCode) > 0):
 		return usageError(errors.New("--method, --header and --success-code go with --http"))
+	case start == nil && f.RunEnd != "":
+		return usageError(errors.New("--run-end goes with --start-process"))
 	case start == nil && f.ProcessMetadata != "":
 		return usageError(errors.New("--process-metadata goes with --start-process"))
 	case start == nil && notify == nil && f.TargetNamespace != nil:
@@ -174,7 +177,7 @@ func (f *targetFlags) applyStart(a *app, t *progressorv1.StartProcessTarget, arg
 		}
 		t.Metadata = attributes
 	}
-	return nil
+	return setEnum("--run-end", f.RunEnd, func(v progressorv1.StartProcessTarget_RunEnd) { t.RunEnd = v })
 }
 
 func (f *targetFlags) given() bool { return f.Args != nil || f.ArgsBase64 != nil }

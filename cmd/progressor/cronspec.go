@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -19,11 +19,7 @@ import (
 // checkCron refuses what the engine refuses in a cron by itself. Errors are a *process.InvalidError with the field's path, such as
 // cron.spec.timezone.
 func checkCron(c *progressorv1.Cron) error {
-	var invalid *protovalidate.ValidationError
-	if err := protovalidate.Validate(&progressorv1.CreateCronRequest{Cron: c}); errors.As(err, &invalid) && len(invalid.Violations) > 0 {
-		first := invalid.Violations[0].Proto
-		return &process.InvalidError{Field: protovalidate.FieldPathString(first.GetField()), Message: first.GetMessage()}
-	} else if err != nil {
+	if err := rpc.CheckRules(&progressorv1.CreateCronRequest{Cron: c}); err != nil {
 		return err
 	}
 	return crons.Check(c, time.Time{})
@@ -53,7 +49,7 @@ var cronFlags = map[string]string{
 	"target.notify_process.namespace": "--target-namespace", "target.notify_process.process_id": "--notify", "target.http.url": "--http",
 	"target.http.method": "--method", "target.http.headers": "--header", "target.http.success_codes": "--success-code",
 	"target.start_process.args": "--args", "target.notify_process.args": "--args", "target.http.body": "--args",
-	"target.start_process.metadata": "--process-metadata",
+	"target.start_process.metadata": "--process-metadata", "target.start_process.run_end": "--run-end",
 }
 
 // flagError names, in an error of checkCron, the flag in the place of the field that it sets.

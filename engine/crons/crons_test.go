@@ -193,6 +193,8 @@ func TestList(t *testing.T) {
 	for _, id := range []string{"a-1", "a-2", "b-1"} {
 		c := starts(id, never, "complete")
 		c.Metadata, _ = structpb.NewStruct(map[string]any{"team": id[:1]})
+		// What stands in its texts and args is not what it is.
+		c.PauseNote, c.Paused, c.Target.GetStartProcess().Args = `"paused":true`, id == "a-2", []byte(`{"paused":true}`)
 		n.create(t, c)
 	}
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("plain")}); err != nil {
@@ -215,14 +217,27 @@ func TestList(t *testing.T) {
 	}
 	for filter, want := range map[string]string{
 		"": "[a-1 a-2 b-1]", `cron_id = "a-*"`: "[a-1 a-2]", `metadata.team = "b"`: "[b-1]", "cron_id != a-1 status = RUNNING": "[a-2 b-1]", `cron_id > "a-1"`: "[a-2 b-1]",
+		"paused = true": "[a-2]", "paused = false": "[a-1 b-1]", "paused != true cron_id = a-*": "[a-1]", "NOT paused = false": "[a-2]",
 	} {
 		if got := fmt.Sprint(list(filter, 2)); got != want {
 			t.Errorf("%s: %s, want %s", filter, got, want)
 		}
 	}
-	var wrong *process.InvalidError
-	if _, _, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", Filter: "process_id = x"}); !errors.As(err, &wrong) || wrong.Field != "filter" {
-		t.Errorf("a field of processes: %v", err)
+	for filter, want := range map[string]string{
+		"process_id = x":    `there is no field "process_id": want cron_id, paused, status, created_time or metadata.KEY`,
+		"target = http":     `there is no field "target"`,
+		"paused = yes":      `at character 10: paused is true or false, not "yes"`,
+		`paused = "true"`:   "at character 10: paused is true or false",
+		"paused > false":    "paused takes = !=, not >",
+		"paused:*":          "paused takes = !=, not :",
+		"paused.note = x":   "paused has no parts",
+		"cron_id = a-1 OR ": "the filter ends where a comparison is wanted",
+		"paused":            "want = != < <= > >= or : behind paused",
+	} {
+		var wrong *process.InvalidError
+		if _, _, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", Filter: filter}); !errors.As(err, &wrong) || wrong.Field != "filter" || !strings.Contains(wrong.Message, want) {
+			t.Errorf("%s: %v, want %s", filter, err, want)
+		}
 	}
 }
 
@@ -241,9 +256,6 @@ func TestRefused(t *testing.T) {
 		"cron.cron_id":            func(c *progressorv1.Cron) { c.CronId = "~x" },
 		"cron.target.enqueue_job": func(c *progressorv1.Cron) {
 			c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{Name: "j"}}}
-		},
-		"cron.target.start_process.run_end": func(c *progressorv1.Cron) {
-			c.Target.GetStartProcess().RunEnd = progressorv1.StartProcessTarget_RUN_END_INIT
 		},
 		"cron.target.start_process.namespace": func(c *progressorv1.Cron) { c.Target.GetStartProcess().Namespace = "nowhere" },
 		"cron.target":                         func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 300<<10) },

@@ -12,28 +12,33 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// notifyWait is how long one task of a run waits for the end of the notification: a cancel waits for its end, and so does its place.
-const notifyWait = 5 * time.Second
+// taskWait is how long one task of a run waits for the end of what it has ordered: a cancel waits for its end, and so does its place.
+const taskWait = 5 * time.Second
 
 // notify gives a process a NOTIFY task, once by the id of the run, and waits for its end. nil: it has not ended.
 func (c *Crons) notify(ctx context.Context, run process.Key, target *progressorv1.NotifyProcessTarget) (*outcome, error) {
 	key := process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: target.GetProcessId()}
 	answer, err := c.engine.Call(ctx, engine.CallParams{Key: key, Args: target.GetArgs(), IdempotencyKey: run.ProcessID, Accepted: true})
+	return c.taskEnd(ctx, key, answer, err)
+}
+
+// taskEnd waits for the end of a task that a run has ordered, or was refused. nil: it has not ended.
+func (c *Crons) taskEnd(ctx context.Context, key process.Key, answer engine.Answer, err error) (*outcome, error) {
 	var task *progressorv1.Task
 	if err == nil {
-		task, err = c.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: answer.TaskID, Timeout: notifyWait})
+		task, err = c.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: answer.TaskID, Timeout: taskWait})
 	}
 	var status *process.WrongStatusError
 	var o outcome
 	switch {
-	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound), errors.As(err, &status):
+	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrProcessExists), errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound), errors.As(err, &status):
 		o = failed("%s", err)
 	case err != nil:
 		return nil, err
 	case task.GetFinishedTime() == nil:
 		return nil, nil //nolint:nilnil // it goes on
 	case task.GetStatus() == progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
-		o = outcome{cron.Cancelled, "the notification was cancelled"}
+		o = outcome{cron.Cancelled, "the task was cancelled"}
 	case task.GetFailure().GetReason() == process.ReasonTimeout:
 		o = outcome{cron.Timeout, task.GetFailure().GetMessage()}
 	case task.GetFailure() != nil:

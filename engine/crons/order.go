@@ -161,9 +161,7 @@ func (t *task) update(o *order) error {
 }
 
 // place is what the address of a run depends on, beside its fire.
-func place(c *progressorv1.Cron) string {
-	return runID(c, time.Time{}) + " " + c.GetTarget().GetStartProcess().GetNamespace()
-}
+func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}) }
 
 // remove ends the cron. What runs goes on; what waits never starts.
 func (t *task) remove() {

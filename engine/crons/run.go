@@ -1,6 +1,7 @@
 package crons
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,14 +19,31 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// runID is the id of the process that is a run: the cron's and the fire time's. Where the target is no process of a user, the run is one
-// of the engine's own, in the namespace of the cron.
-func runID(c *progressorv1.Cron, fire time.Time) string {
-	id := c.GetCronId() + "/" + fire.UTC().Format(time.RFC3339Nano)
-	if c.GetTarget().GetStartProcess() == nil {
-		return runPrefix + id
+// isOwn tells whether the process whose end is that of a run is one of the engine's own, in the namespace of the cron: where the target is no
+// process of a user, or a run ends before its process does.
+func isOwn(c *progressorv1.Cron) bool {
+	target := c.GetTarget().GetStartProcess()
+	return target == nil || target.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT
+}
+
+// fireID names a fire, and the process of a user that is its run.
+func fireID(cronID string, fire time.Time) string { return cronID + "/" + fire.UTC().Format(time.RFC3339Nano) }
+
+// runKey is the process whose end is that of a run.
+func runKey(c *progressorv1.Cron, fire time.Time) process.Key {
+	id := fireID(c.GetCronId(), fire)
+	if isOwn(c) {
+		return process.Key{Namespace: c.GetNamespace(), ProcessID: runPrefix + id}
 	}
-	return id
+	return process.Key{Namespace: cmp.Or(c.GetTarget().GetStartProcess().GetNamespace(), c.GetNamespace()), ProcessID: id}
+}
+
+// runID is the process that a run is for those who look: the user's, where there is one.
+func runID(c *progressorv1.Cron, fire time.Time) string {
+	if c.GetTarget().GetStartProcess() != nil {
+		return fireID(c.GetCronId(), fire)
+	}
+	return runKey(c, fire).ProcessID
 }
 
 // The metadata by which a run knows its fire.
@@ -42,25 +60,26 @@ func (t *task) startOf(key process.Key, e errand) (storage.Message, error) {
 	if m.NotifyParentArgs, err = json.Marshal(told{e.Fire}); err != nil {
 		return m, err
 	}
-	target := t.state.definition.GetTarget().GetStartProcess()
-	if target == nil {
-		if m.Args, err = t.errandArgs(e); err != nil {
-			return m, err
-		}
+	c, metadata := t.state.definition, (*structpb.Struct)(nil)
+	if isOwn(c) {
+		m.Args, err = t.errandArgs(e)
 	} else {
-		m.Args = target.GetArgs()
+		m.Args, metadata = c.GetTarget().GetStartProcess().GetArgs(), c.GetTarget().GetStartProcess().GetMetadata()
 	}
-	m.Metadata, err = wire.JSON(runMetadata(t.state.definition, e, target.GetMetadata()))
+	if err != nil {
+		return m, err
+	}
+	m.Metadata, err = wire.JSON(runMetadata(c.GetCronId(), e.Fire, e.Attempt, metadata))
 	return m, err
 }
 
 // runMetadata is the metadata of a run: what the target says, and its fire.
-func runMetadata(c *progressorv1.Cron, e errand, more *structpb.Struct) *structpb.Struct {
+func runMetadata(cronID string, fire time.Time, attempt int32, more *structpb.Struct) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	maps.Copy(fields, more.GetFields())
-	fields[metadataCronID] = structpb.NewStringValue(c.GetCronId())
-	fields[metadataFireTime] = structpb.NewStringValue(e.Fire.UTC().Format(time.RFC3339Nano))
-	fields[metadataAttempt] = structpb.NewNumberValue(float64(e.Attempt))
+	fields[metadataCronID] = structpb.NewStringValue(cronID)
+	fields[metadataFireTime] = structpb.NewStringValue(fire.UTC().Format(time.RFC3339Nano))
+	fields[metadataAttempt] = structpb.NewNumberValue(float64(attempt))
 	return &structpb.Struct{Fields: fields}
 }
 

@@ -64,9 +64,7 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	switch r.GetType() {
 	case progressorv1.TaskType_TASK_TYPE_INIT:
 		return processor.Result().AuxState(r.GetArgs()).SetTimerAfter(0).Done()
-	case progressorv1.TaskType_TASK_TYPE_CANCEL:
-		return processor.Result().Done()
-	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+	case progressorv1.TaskType_TASK_TYPE_CANCEL, progressorv1.TaskType_TASK_TYPE_TIMEOUT:
 	default:
 		return nil, processor.Fail(processor.ReasonNotHandled, "a run takes no %s", r.GetType()).NonRetryable()
 	}
@@ -80,12 +78,20 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
 	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
+	if r.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL {
+		if err := c.cancelStarted(ctx, key, &w, target.GetStartProcess()); err != nil {
+			return nil, err
+		}
+		return processor.Result().Done()
+	}
 	var o *outcome
 	switch target := target.GetTarget().(type) {
 	case *progressorv1.CronTarget_Http:
 		o, err = c.request(ctx, key, &w, target.Http, r.GetDeadline().AsTime())
 	case *progressorv1.CronTarget_NotifyProcess:
 		o, err = c.notify(ctx, key, target.NotifyProcess)
+	case *progressorv1.CronTarget_StartProcess:
+		o, err = c.start(ctx, key, &w, target.StartProcess)
 	default:
 		return nil, processor.Fail(processor.ReasonBadState, "a run has no such target").NonRetryable()
 	}

@@ -126,9 +126,6 @@ func checkTarget(t *progressorv1.CronTarget) error {
 		if len(metadata) > maxRunMetadata {
 			return &process.InvalidError{Field: "cron.target.start_process.metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
 		}
-		if target.StartProcess.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT {
-			return invalid("cron.target.start_process.run_end", "RUN_END_INIT is not supported yet: leave it out, and the run ends when its process does")
-		}
 		return nil
 	case *progressorv1.CronTarget_EnqueueJob:
 		return invalid("cron.target.enqueue_job", "jobs are not served yet: use start_process")

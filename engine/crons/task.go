@@ -1,7 +1,6 @@
 package crons
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine"
-	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -248,8 +246,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 
 // message is an errand as it is sent.
 func (t *task) message(e errand) (storage.Message, error) {
-	key := process.Key{Namespace: t.request.GetProcess().GetNamespace(), ProcessID: runID(t.state.definition, e.Fire)}
-	key.Namespace = cmp.Or(t.state.definition.GetTarget().GetStartProcess().GetNamespace(), key.Namespace)
+	key := runKey(t.state.definition, e.Fire)
 	if e.Cancel != "" {
 		return storage.Message{Kind: storage.MessageCancel, Target: key, Reason: cancelReasons[e.Cancel]}, nil
 	}

@@ -38,6 +38,8 @@ func (p *parser) check(r restriction) (node, error) {
 		c.value, err = p.timeValue(r)
 	case f.values == isInteger:
 		c.value, err = p.integerValue(r)
+	case f.values == isTruth:
+		c.value, err = p.truthValue(r)
 	default:
 		c.value, err = p.textValue(r, f)
 	}
@@ -81,6 +83,14 @@ func (p *parser) integerValue(r restriction) (value, error) {
 		return value{}, p.wrong(l.at, "%q is no task_id: %s wants a whole number", clip(l.text), r.name)
 	}
 	return value{kind: isInteger, number: n}, nil
+}
+
+func (p *parser) truthValue(r restriction) (value, error) {
+	l := r.literal
+	if l.quoted || l.stars > 0 || l.text != "true" && l.text != "false" {
+		return value{}, p.wrong(l.at, "%s is true or false, not %q", r.name, clip(l.text))
+	}
+	return value{kind: isTruth, truth: l.text == "true"}, nil
 }
 
 // anything is the value of FIELD:*, the only one that a field takes there which holds no list.

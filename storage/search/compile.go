@@ -115,6 +115,8 @@ func (v value) argument() any {
 		return v.time
 	case isInteger:
 		return v.number
+	case isTruth:
+		return v.truth
 	}
 	return v.text
 }

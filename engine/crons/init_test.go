@@ -1,0 +1,86 @@
+package crons_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// inits is a cron whose runs end with the INIT task of their process.
+func inits(id, args string) *progressorv1.Cron {
+	c := starts(id, never, args)
+	c.Target.GetStartProcess().RunEnd = progressorv1.StartProcessTarget_RUN_END_INIT
+	return c
+}
+
+// A run ends with the INIT task where the cron says so: the process lives on, knows its fire, and is the one that the ledger names.
+func TestRunEndsWithInit(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, &progressorv1.Namespace{Namespace: "other"})
+	c := inits("lives", "wait")
+	c.Target.GetStartProcess().Namespace = "other"
+	n.create(t, c)
+	n.trigger(t, "lives")
+	f := n.awaits(t, "lives", "FIRED SUCCESS 1")[0]
+	at := f.GetFireTime().AsTime().Format(time.RFC3339Nano)
+	if f.GetProcessId() != "lives/"+at {
+		t.Errorf("the ledger names %q", f.GetProcessId())
+	}
+	if k := n.count(t, `SELECT count(*) FROM processes WHERE namespace = 'other' AND process_id = $1 AND kind = '' AND status = 'RUNNING'
+		AND metadata->>'progressor.cron_id' = 'lives' AND metadata->>'progressor.fire_time' = $2 AND metadata->>'progressor.attempt' = '1'`, f.GetProcessId(), at); k != 1 {
+		t.Errorf("%d processes live on", k)
+	}
+	for args, want := range map[string]string{"complete": "FIRED SUCCESS 1", "fail": "FIRED FAILED 1", "timeout": "FIRED TIMEOUT 1"} {
+		n.create(t, inits(args, args))
+		n.trigger(t, args)
+		n.awaits(t, args, want)
+	}
+	from := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	taken := inits("taken", "wait")
+	taken.Spec.Expressions = []string{"@yearly"}
+	n.create(t, taken)
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("taken/2020-01-01T00:00:00Z")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Backfill(t.Context(), &progressorv1.BackfillCronRequest{Namespace: "ns", CronId: "taken", FromTime: stamp(from), ToTime: stamp(from.Add(time.Second))}, kim); err != nil {
+		t.Fatal(err)
+	}
+	if f := n.awaits(t, "taken", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "exists") {
+		t.Errorf("taken: %v", f)
+	}
+}
+
+// A process whose INIT takes longer than the cron allows, or whose place another takes, is cancelled behind its INIT.
+func TestRunEndsBeforeInit(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	slow := inits("slow", "hold")
+	slow.Policy.Timeout = durationpb.New(300 * time.Millisecond)
+	n.create(t, slow)
+	prev := inits("prev", "hold")
+	prev.Policy.OverlapAction = progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
+	n.create(t, prev)
+	status := func(f *progressorv1.Fire, want string) bool {
+		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status::text = $2", f.GetProcessId(), want) == 1
+	}
+	late, first := n.trigger(t, "slow"), n.trigger(t, "prev")
+	if ids := n.get(t, "prev").GetRunningProcessIds(); len(ids) != 1 || ids[0] != first.GetProcessId() {
+		t.Errorf("runs %v, want %s", ids, first.GetProcessId())
+	}
+	n.awaits(t, "slow", "FIRED TIMEOUT 1")
+	eventually(t, "the first one is in its INIT", func() bool { return status(first, "INIT") })
+	second := n.trigger(t, "prev")
+	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")
+	close(n.gate)
+	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED SUCCESS 1")
+	eventually(t, "those that were to end have, and the other one lives", func() bool {
+		return status(late, "CANCELLED") && status(first, "CANCELLED") && status(second, "RUNNING")
+	})
+}

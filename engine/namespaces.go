@@ -207,19 +207,36 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 
 // connect makes the processor of a namespace.
 func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunning int) (processor.Processor, error) {
+	p, err := e.cfg.processorOf(name, cfg, maxRunning)
+	if _, builtin := cfg.GetTransport().(*progressorv1.ProcessorConfig_Builtin); builtin && err == nil {
+		p = processor.Guard(p, e.log)
+	}
+	return p, err
+}
+
+// CheckProcessor refuses the processor of a namespace that an engine with this configuration refuses. It calls nobody.
+func (c *Config) CheckProcessor(m *progressorv1.Namespace) error {
+	p, err := c.processorOf(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
+	if err == nil {
+		closeIdle(p)
+	}
+	return err
+}
+
+func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, maxRunning int) (processor.Processor, error) {
 	switch t := cfg.GetTransport().(type) {
 	case *progressorv1.ProcessorConfig_Builtin:
-		p, ok := e.cfg.Builtins[t.Builtin.GetName()]
+		p, ok := c.Builtins[t.Builtin.GetName()]
 		if !ok {
 			return nil, &process.InvalidError{Field: "namespace.processor.builtin.name", Message: fmt.Sprintf("this node has no processor %q; it has %s",
-				t.Builtin.GetName(), cmp.Or(strings.Join(slices.Sorted(maps.Keys(e.cfg.Builtins)), ", "), "none"))}
+				t.Builtin.GetName(), cmp.Or(strings.Join(slices.Sorted(maps.Keys(c.Builtins)), ", "), "none"))}
 		}
-		return processor.Guard(p, e.log), nil
+		return p, nil
 	case *progressorv1.ProcessorConfig_Connect:
-		if e.cfg.Dial == nil {
+		if c.Dial == nil {
 			return nil, &process.InvalidError{Field: "namespace.processor.connect", Message: "this node does not call processors over the network"}
 		}
-		p, err := e.cfg.Dial(name, t.Connect, maxRunning)
+		p, err := c.Dial(name, t.Connect, maxRunning)
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ type Main struct {
 	Stdout   io.Writer
 	Stderr   io.Writer
 	Getenv   func(name string) (value string, set bool)
+	Environ  func() []string  // NAME=value, of all of them
 	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first asks to stop, the second stops at once
 	Terminal bool             // Stderr is a terminal: logs are for people
 	Asks     bool             // Stdin is one too: somebody can answer a question
@@ -85,6 +86,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 	}()
 	var cmds commands
 	a := &app{Main: m, ctx: ctx, settings: newSettings(m.Getenv)}
+	a.settings.environ = m.Environ
 	parser, err := newParser(a, &cmds)
 	if err != nil {
 		panic(err) // a mistake in the tags above

@@ -36,6 +36,7 @@ redacted.
 }
 
 func (c *configPrintCmd) Run(a *app, ctx *kong.Context) error {
+	a.warnUnknown()
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, flag := range ctx.Flags() {
 		if !isSetting(flag.Value) || flag.Name == "output" {
@@ -189,7 +190,8 @@ type configCheckCmd struct {
 }
 
 func (configCheckCmd) Help() string {
-	return `Check reads the configuration as serve would and says what is wrong with it. It ends with code 2 then.
+	return `Check reads the configuration as serve would and says what is wrong with it. It ends with code 2 then. Of a
+variable of the environment that begins with PROGRESSOR_ and is none, it warns: serve and dev ignore it.
 
     progressor config check -c progressor.yaml`
 }
@@ -198,6 +200,7 @@ func (c *configCheckCmd) Run(a *app) error {
 	if err := c.check(a.settings); err != nil {
 		return usageError(err)
 	}
-	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %d namespaces, %d crons\n", len(a.settings.namespaces), len(a.settings.crons))
+	a.warnUnknown()
+	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %s, %s\n", counted(len(a.settings.namespaces), "namespace"), counted(len(a.settings.crons), "cron"))
 	return err
 }

@@ -103,7 +103,12 @@ func TestBadConfiguration(t *testing.T) {
 		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil, `unknown value "some"; known: FULL, NONE, LAST`},
 		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil, "namespaces[0].step_timeout: want a duration with a unit"},
 		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, "maxRunning"},
-		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, "namespace a b of the configuration file"},
+		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, ": namespace a b: namespace: "},
+		{"no processor of that name", dsn + "namespaces: [{namespace: a, processor: {builtin: {name: ordrs}}}]", nil,
+			`namespace a: processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},
+		{"no transport", dsn + "namespaces: [{namespace: a, processor: {}}]", nil, "namespace a: processor.transport: is required: set one of connect, pull, builtin"},
+		{"a transport that nothing serves", dsn + "namespaces: [{namespace: a, processor: {pull: {}}}]", nil, "namespace a: processor.pull: workers that pull are not part of this release"},
+		{"no target", dsn + "crons: [{namespace: a, cron_id: b, spec: {expressions: ['* * * * *']}, target: {}}]", nil, "target: is required: set one of start_process"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,14 +132,42 @@ namespaces:
     retry_policy: {initial_interval: 250ms, backoff_coefficient: 2, max_attempts: 5, non_retryable_errors: [a, b]}
     retention: 720h
     history_mode: none
-  - {namespace: remote, processor: {pull: {lease_duration: 30s}}}
+  - {namespace: play, processor: {builtin: {name: echo}}}
 `)
 	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 2 namespaces, 0 crons\n" {
+		t.Errorf("output = %q", out)
+	}
+	one := writeConfig(t, "db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
+	if out := (program{}).ok(t, "config", "check", "-c", one); out != "the configuration is good: 1 namespace, 0 crons\n" {
 		t.Errorf("output = %q", out)
 	}
 	out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
 	if !strings.Contains(out, "good") {
 		t.Errorf("output = %q", out)
+	}
+}
+
+// A variable that looks like a setting and is none is told, with the setting that it may mean; what Kubernetes sets is none of ours.
+func TestUnknownVariables(t *testing.T) {
+	p := program{env: map[string]string{
+		"PROGRESSOR_DB_DSN": "host=db", "PROGRESSOR_ADDRESS": "http://x", "PROGRESSOR_DATA_DIR": "d", "PROGRESSOR_CONFIG": "",
+		"PROGRESSOR_ENGINE_ZOMBIEAFTER": "20s", "PROGRESSOR_LISTN": "x", "OTHER": "x", "PROGRESSORX": "x",
+		"PROGRESSOR_SERVICE_HOST": "10.0.0.1", "PROGRESSOR_SERVICE_PORT_API": "1", "PROGRESSOR_PORT": "tcp://10.0.0.1:1", "PROGRESSOR_PORT_8080_TCP_ADDR": "10.0.0.1",
+	}}
+	const want = "progressor: unknown variable PROGRESSOR_ENGINE_ZOMBIEAFTER of the environment is ignored; the nearest is PROGRESSOR_ENGINE_ZOMBIE_AFTER\n" +
+		"progressor: unknown variable PROGRESSOR_LISTN of the environment is ignored; the nearest is PROGRESSOR_LISTEN\n"
+	for _, command := range []string{"check", "print"} {
+		if r := p.run(t, "config", command); r.code != exitOK || r.stderr != want {
+			t.Errorf("config %s: code %d, %s", command, r.code, r.stderr)
+		}
+	}
+	// Serve and dev say it in their logs, before they open anything: here a database and a listener that are not there.
+	p.env["PROGRESSOR_DB_DSN"], p.env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
+	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"dev", "--listen", "192.0.2.1:1", "--insecure", "--data-dir", t.TempDir()}} {
+		r := p.run(t, command...)
+		if r.code == exitOK || !strings.Contains(r.stderr, `"name":"PROGRESSOR_LISTN","nearest":"PROGRESSOR_LISTEN"`) || strings.Contains(r.stderr, "SERVICE_HOST") {
+			t.Errorf("%s: code %d, %s", command[0], r.code, r.stderr)
+		}
 	}
 }
 

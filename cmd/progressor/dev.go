@@ -53,6 +53,9 @@ func (c *devCmd) Run(a *app) error {
 		return usageError(err)
 	}
 	log := c.Log.logger(a)
+	for _, u := range a.settings.unknown(a.kong.Model.Node) {
+		log.Warn("unknown variable of the environment is ignored", "name", u.name, "nearest", u.nearest)
+	}
 	listener, err := listen("--listen", c.Listen) // before PostgreSQL is started for nothing
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func (c *doctorCmd) Run(a *app) error {
 		return err
 	}
 	if n := len(found.Violations); n > 0 {
-		return &codedError{code: exitFailed, err: fmt.Errorf("doctor found %d violations", n)}
+		return &codedError{code: exitFailed, err: fmt.Errorf("doctor found %s", counted(n, "violation"))}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ func main() {
 		Stdout:   os.Stdout,
 		Stderr:   os.Stderr,
 		Getenv:   os.LookupEnv,
+		Environ:  os.Environ,
 		Signals:  signals,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Asks:     term.IsTerminal(int(os.Stderr.Fd())) && term.IsTerminal(int(os.Stdin.Fd())),

@@ -45,6 +45,12 @@ func (p program) run(t *testing.T, args ...string) result {
 			v, ok := p.env[name]
 			return v, ok
 		},
+		Environ: func() (all []string) {
+			for name, value := range p.env {
+				all = append(all, name+"="+value)
+			}
+			return all
+		},
 	}
 	code := m.Run(t.Context(), args)
 	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}

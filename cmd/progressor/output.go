@@ -139,3 +139,11 @@ func showStruct(s *structpb.Struct, limit int) string {
 	}
 	return showPayload(b, limit)
 }
+
+// counted is a number with what is counted, in the plural unless it is one.
+func counted(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

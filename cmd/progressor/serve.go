@@ -26,6 +26,9 @@ func (c *serveCmd) Run(a *app) error {
 		return usageError(err)
 	}
 	log := c.Log.logger(a)
+	for _, u := range a.settings.unknown(a.kong.Model.Node) {
+		log.Warn("unknown variable of the environment is ignored", "name", u.name, "nearest", u.nearest)
+	}
 	listener, err := listen("--listen", c.Listen)
 	if err != nil {
 		return err

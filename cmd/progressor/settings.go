@@ -10,12 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"buf.build/go/protovalidate"
 	"github.com/alecthomas/kong"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -23,6 +24,7 @@ import (
 // then the configuration file. Only flags tagged `setting` are asked for; the file counts for commands with --config.
 type settings struct {
 	getenv     func(string) (string, bool)
+	environ    func() []string // nil: nobody looks for unknown names
 	loaded     bool
 	path       string // of the file; "" none
 	values     map[string]fileValue
@@ -85,9 +87,14 @@ func (s *settings) load(ctx *kong.Context) error {
 
 // check refuses what the engine would refuse of what the file has beside settings.
 func (s *settings) check() error {
+	node := engine.Config{Builtins: builtins(), Dial: remote.Dial}
 	for _, ns := range s.namespaces {
-		if err := protovalidate.Validate(&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
-			return fmt.Errorf("namespace %s of the configuration file: %w", ns.GetNamespace(), err)
+		err := rpc.CheckRules(&progressorv1.PutNamespaceRequest{Namespace: ns})
+		if err == nil {
+			err = node.CheckProcessor(ns)
+		}
+		if err != nil {
+			return fmt.Errorf("configuration file %s: namespace %s: %s", s.path, ns.GetNamespace(), strings.TrimPrefix(err.Error(), "namespace."))
 		}
 	}
 	for _, c := range s.crons {

@@ -56,23 +56,33 @@ func (v *validation) check(request any) error {
 			return fault
 		}
 	}
-	err := v.rules.Validate(m)
+	return broken(m, v.rules.Validate(m))
+}
+
+// CheckRules holds a request to the rules of the contract, outside of a server; what breaks one is a *process.InvalidError.
+func CheckRules(request proto.Message) error {
+	return broken(request, protovalidate.Validate(request))
+}
+
+// broken turns what the validator says of a request into the engine's error; nil stays nil.
+func broken(request proto.Message, err error) error {
 	if err == nil {
 		return nil
 	}
+	d := request.ProtoReflect().Descriptor()
 	if violated, ok := errors.AsType[*protovalidate.ValidationError](err); ok && len(violated.Violations) > 0 {
-		return invalidOf(violated.Violations[0])
+		return invalidOf(d, violated.Violations[0])
 	}
-	return fmt.Errorf("validate %s: %w", r.Descriptor().FullName(), err)
+	return fmt.Errorf("validate %s: %w", d.FullName(), err)
 }
 
 // invalidOf turns a violation of the contract's rules into the engine's error.
-func invalidOf(violation *protovalidate.Violation) *process.InvalidError {
+func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.Violation) *process.InvalidError {
 	rule := violation.Proto.GetRuleId()
 	message := violation.Proto.GetMessage()
 	switch {
 	case rule == "required" && violation.FieldDescriptor == nil:
-		message = "is required: one of its choices must be set"
+		message = "is required: set one of " + choices(request, violation)
 	case rule == "required" || isEmpty(violation.FieldValue):
 		message = "is required: it must not be empty"
 	case message == "":
@@ -88,6 +98,30 @@ func invalidOf(violation *protovalidate.Violation) *process.InvalidError {
 		Message:  message,
 		TooLarge: isLimit(rule),
 	}
+}
+
+// choices are the fields of the oneof that a violation names.
+func choices(request protoreflect.MessageDescriptor, violation *protovalidate.Violation) string {
+	path := violation.Proto.GetField().GetElements()
+	for _, e := range path[:max(len(path)-1, 0)] {
+		field := request.Fields().ByName(protoreflect.Name(e.GetFieldName()))
+		if field != nil && field.IsMap() {
+			field = field.MapValue()
+		}
+		if field == nil || field.Message() == nil {
+			return "its choices"
+		}
+		request = field.Message()
+	}
+	if len(path) == 0 || request.Oneofs().ByName(protoreflect.Name(path[len(path)-1].GetFieldName())) == nil {
+		return "its choices"
+	}
+	fields := request.Oneofs().ByName(protoreflect.Name(path[len(path)-1].GetFieldName())).Fields()
+	names := make([]string, 0, fields.Len())
+	for i := range fields.Len() {
+		names = append(names, string(fields.Get(i).Name()))
+	}
+	return strings.Join(names, ", ")
 }
 
 // isEmpty tells whether a value that broke a rule is the empty string.

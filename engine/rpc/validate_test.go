@@ -136,6 +136,29 @@ func TestARuleOnAnEnumTellsNames(t *testing.T) {
 	}
 }
 
+// Of a choice that was not made the error names what there is to choose, wherever the choice stands.
+func TestARequiredChoiceIsListed(t *testing.T) {
+	t.Parallel()
+	valid, err := newValidation(services...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, request := range map[string]proto.Message{
+		"key: is required: set one of task_id, idempotency_key": &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"},
+		"namespace.processor.transport: is required: set one of connect, pull, builtin": &progressorv1.PutNamespaceRequest{
+			Namespace: &progressorv1.Namespace{Namespace: "n", Processor: &progressorv1.ProcessorConfig{}},
+		},
+		"how: is required: set one of processor, simple": &progressorv1.RepairRequest{Namespace: "n", ProcessId: "p"},
+	} {
+		if err := valid.check(request); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if err := CheckRules(request); err == nil || err.Error() != want {
+			t.Errorf("outside of a server: got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestImportsAndMetadata(t *testing.T) {
 	t.Parallel()
 	large, err := structpb.NewStruct(map[string]any{"a": strings.Repeat("x", process.MaxMetadataBytes)})

@@ -2,6 +2,7 @@ package bulk_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -291,6 +293,28 @@ func TestFailures(t *testing.T) {
 	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), &progressorv1.HistoryRange{Limit: &limit}, 0)
 	if err != nil || len(p.GetHistory()) != 1 || p.GetLastEventId() != 2 || !strings.Contains(string(p.GetHistory()[0].GetPayload()), `"process_id":"p-000`) {
 		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// However a text grows by being quoted, the largest number of failures is a history that can be asked for as a whole; a plain text keeps
+// its first 500 bytes.
+func TestFailuresFitIntoAHistory(t *testing.T) {
+	t.Parallel()
+	const kept = 5_000
+	odd := strings.Repeat("\x01", process.MaxProcessIDBytes)
+	for _, c := range []struct{ id, text, begins string }{
+		{"p", strings.Repeat("x", 10_000), strings.Repeat("x", 500)},
+		{"p", strings.Repeat("\"", 10_000), strings.Repeat(`\"`, 500)},
+		{"p", strings.Repeat("\x01", 10_000), `\u0001\u0001`},
+		{"p", strings.Repeat("\x00", 10_000), "\uFFFD\uFFFD"},
+		{"p", strings.Repeat("<\xff", 10_000), `\u003c` + "\uFFFD"},
+		{odd, strings.Repeat("é\x01", 10_000), ""},
+		{odd, "short", "short"},
+	} {
+		event, err := bulk.FailureEvent(c.id, c.text)
+		if err != nil || len(event)*kept > process.MaxHistoryBytes || !json.Valid(event) || !strings.Contains(string(event), `"error":"`+c.begins) {
+			t.Errorf("%d bytes of %q: %v, %s", len(event), c.text[:5], err, event)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -20,3 +21,6 @@ func (b *Bulks) Page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 
 // Hurry makes counting end with its first page.
 func (b *Bulks) Hurry() { b.limits.expectTime, b.limits.dryRunTime = 0, 0 }
+
+// FailureEvent is what is stored of a failure.
+func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failureOf(id, text)) }

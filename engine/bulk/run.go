@@ -2,8 +2,10 @@ package bulk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,8 +34,12 @@ var usual = limits{
 	expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
-// maxErrorBytes bounds the text of a failure: with 5,000 of them a history stays below 8 MiB.
-const maxErrorBytes = 500
+// What bounds a failure: with 5,000 of them a history stays below 8 MiB. As JSON a control character is six bytes, so that 500 of them were
+// 3,000: the text is cut until the whole event fits. An id of such characters alone always does.
+const (
+	maxErrorBytes   = 500
+	maxFailureBytes = 1600
+)
 
 // process runs a task of a bulk.
 func (b *Bulks) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -194,8 +200,21 @@ func (w *work) tell(id string, err error) {
 		return
 	}
 	w.told++
-	text := err.Error()
-	w.result.JSONEvent(failure{ProcessID: id, Error: wire.Plain(text[:min(len(text), maxErrorBytes)])})
+	w.result.JSONEvent(failureOf(id, err.Error()))
+}
+
+// failureOf cuts the text of an error to what fits into the event.
+func failureOf(id, text string) failure {
+	f := failure{ProcessID: id, Error: wire.Plain(text[:min(len(text), maxErrorBytes)])}
+	for f.Error != "" && f.size() > maxFailureBytes {
+		f.Error = strings.ToValidUTF8(f.Error[:len(f.Error)*3/4], "")
+	}
+	return f
+}
+
+func (f failure) size() int {
+	text, _ := json.Marshal(f) // two texts
+	return len(text)
 }
 
 // wait is the time until the next page: what the rate asks for beyond what this one took.

@@ -1,0 +1,212 @@
+package msgpack
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"unicode/utf8"
+
+	low "github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// kind is what a value is, by its first byte.
+type kind int
+
+const (
+	kindNone kind = iota // 0xc1, which MessagePack never uses
+	kindNil
+	kindBool
+	kindInt
+	kindFloat
+	kindStr
+	kindBin
+	kindArray
+	kindMap
+	kindExt
+)
+
+func (k kind) String() string {
+	return [...]string{"the byte 0xc1, which is no MessagePack", "nil", "a bool", "an int", "a float", "a str", "bin", "an array", "a map", "an extension"}[k]
+}
+
+func kindOf(c byte) kind {
+	switch {
+	case msgpcode.IsFixedNum(c), c >= msgpcode.Uint8 && c <= msgpcode.Int64:
+		return kindInt
+	case msgpcode.IsString(c):
+		return kindStr
+	case msgpcode.IsFixedMap(c), c == msgpcode.Map16, c == msgpcode.Map32:
+		return kindMap
+	case msgpcode.IsFixedArray(c), c == msgpcode.Array16, c == msgpcode.Array32:
+		return kindArray
+	case c == msgpcode.Nil:
+		return kindNil
+	case c == msgpcode.True, c == msgpcode.False:
+		return kindBool
+	case c == msgpcode.Float, c == msgpcode.Double:
+		return kindFloat
+	case msgpcode.IsBin(c):
+		return kindBin
+	case msgpcode.IsExt(c):
+		return kindExt
+	}
+	return kindNone
+}
+
+// decoder reads one message. The library reads what stands before a value; the bytes of text, bin and extensions are taken from data
+// itself, so that a length that is not true costs no memory.
+type decoder struct {
+	data []byte
+	src  *bytes.Reader
+	low  *low.Decoder
+}
+
+// short is the error of the library: all that it can meet here is the end of the data, since kinds are looked at first.
+func short(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault("the body ends in the middle of the message")
+}
+
+// next tells what comes.
+func (d *decoder) next() (kind, error) {
+	c, err := d.low.PeekCode()
+	if err != nil {
+		return kindNone, short(err)
+	}
+	if k := kindOf(c); k != kindNone {
+		return k, nil
+	}
+	return kindNone, fault("%s", kindNone)
+}
+
+// expect reads what comes where it must be a want; what says in words what would be right.
+func (d *decoder) expect(want kind, what string) error {
+	got, err := d.next()
+	if err == nil && got != want {
+		return fault("must be %s, not %s", what, got)
+	}
+	return err
+}
+
+// take returns the next n bytes. They are the caller's own to copy.
+func (d *decoder) take(n int) ([]byte, error) {
+	if n < 0 || n > d.src.Len() {
+		return nil, short(io.ErrUnexpectedEOF)
+	}
+	begin := len(d.data) - d.src.Len()
+	_, err := d.src.Seek(int64(n), io.SeekCurrent)
+	return d.data[begin : begin+n : begin+n], err
+}
+
+func (d *decoder) mapLen(what string) (int, error) {
+	if err := d.expect(kindMap, what); err != nil {
+		return 0, err
+	}
+	n, err := d.low.DecodeMapLen()
+	return n, short(err)
+}
+
+func (d *decoder) arrayLen(what string) (int, error) {
+	if err := d.expect(kindArray, what); err != nil {
+		return 0, err
+	}
+	n, err := d.low.DecodeArrayLen()
+	return n, short(err)
+}
+
+func (d *decoder) bool() (bool, error) {
+	if err := d.expect(kindBool, "true or false"); err != nil {
+		return false, err
+	}
+	v, err := d.low.DecodeBool()
+	return v, short(err)
+}
+
+// text reads a str.
+func (d *decoder) text(what string) (string, error) {
+	if err := d.expect(kindStr, what); err != nil {
+		return "", err
+	}
+	b, err := d.raw()
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(b) {
+		return "", fault("not valid UTF-8: send what is no text as bin")
+	}
+	return string(b), nil
+}
+
+// bytes reads a bin. The result is a copy, and not nil.
+func (d *decoder) bytes() ([]byte, error) {
+	if err := d.expect(kindBin, "bin (bytes)"); err != nil {
+		return nil, err
+	}
+	b, err := d.raw()
+	return append([]byte{}, b...), err
+}
+
+// raw reads the bytes of a str or bin.
+func (d *decoder) raw() ([]byte, error) {
+	n, err := d.low.DecodeBytesLen()
+	if err != nil {
+		return nil, short(err)
+	}
+	return d.take(n)
+}
+
+func (d *decoder) ext() (extType int8, data []byte, err error) {
+	extType, n, err := d.low.DecodeExtHeader()
+	if err != nil {
+		return 0, nil, short(err)
+	}
+	data, err = d.take(n)
+	return extType, data, err
+}
+
+// integer is a number of MessagePack's int family: from -2^63 up to 2^64-1.
+type integer struct {
+	negative bool
+	bits     uint64 // of an int64 where it is negative
+}
+
+func (n integer) String() string {
+	if n.negative {
+		return fmt.Sprint(int64(n.bits))
+	}
+	return fmt.Sprint(n.bits)
+}
+
+// int64 is the number, where it is one.
+func (n integer) int64() (int64, bool) {
+	return int64(n.bits), n.negative || n.bits <= math.MaxInt64
+}
+
+// exact tells whether a double holds the number, and all of its like.
+func (n integer) exact() (float64, bool) {
+	v, ok := n.int64()
+	return float64(v), ok && v >= -maxExact && v <= maxExact
+}
+
+// int reads a number of the int family.
+func (d *decoder) int() (integer, error) {
+	c, err := d.low.PeekCode()
+	if err != nil {
+		return integer{}, short(err)
+	}
+	if c >= msgpcode.Uint8 && c <= msgpcode.Uint64 {
+		v, err := d.low.DecodeUint64()
+		return integer{false, v}, short(err)
+	}
+	v, err := d.low.DecodeInt64()
+	return integer{v < 0, uint64(v)}, short(err)
+}
+
+func (d *decoder) float() (float64, error) {
+	v, err := d.low.DecodeFloat64() // reads both widths
+	return v, short(err)
+}

@@ -235,13 +235,16 @@ func TestMaxWaiting(t *testing.T) {
 	if reg.value(t, "progressor_requests_refused_total", "bound=waiting") != 1 {
 		t.Error("the refusal was not counted")
 	}
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 0}) // is the default, and not none
+	calls = append(calls, n.calling("p", "4"))
+	eventually(t, "one more waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 3 })
 	g.release()
 	for _, c := range calls {
 		if res := receive(t, "call", c); res.err != nil {
 			t.Error(res.err)
 		}
 	}
-	if d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL'") != 3 {
+	if d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL'") != 4 {
 		t.Error("something of the refused call was stored")
 	}
 }

@@ -15,6 +15,9 @@ type callItem struct {
 
 // PrepareCall accepts a call. It returns when the task is durable, or when nothing was stored because the process refuses it.
 func (s *Store) PrepareCall(c *Call) (Prepared, error) {
+	if c.MaxWaiting < 1 { // the statement looks at no more of what waits than that: the call would go before all of it
+		return Prepared{}, &process.InvalidError{Field: "max_waiting", Message: "must be 1 or more"}
+	}
 	it := &callItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
 	it.requestID, it.whole = c.RequestID, !c.Capture
 	err := s.submit(it)

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -101,6 +102,21 @@ func TestCallIsOverloaded(t *testing.T) {
 	equal(t, "at once", slices.Compact(slices.Clone(got)), "[captured overloaded postponed]")
 	equal(t, "waiting", ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = 'q'"), 3)
 	equal(t, "running", ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'q'"), 1)
+}
+
+// A bound of nothing is refused: the statement would see nothing wait, and give a call the place of those that do.
+func TestCallWithoutABound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	equal(t, "a call that waits for a place", b.call("p", func(c *storage.Call) { c.Capture = false }).Outcome, storage.Placed)
+	for _, bound := range []int32{0, -1} {
+		p, err := b.PrepareCall(call("p", func(c *storage.Call) { c.MaxWaiting = bound }))
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "max_waiting" {
+			t.Errorf("bound %d: %q, %v", bound, p.Outcome, err)
+		}
+	}
+	equal(t, "running", ask[int](b, "SELECT count(*) FROM running"), 0)
 }
 
 // flood makes n calls at once.

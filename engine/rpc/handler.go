@@ -101,12 +101,13 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		connect.WithCodec(binary{}),
 		connect.WithCodec(strictJSON{codecJSON}),
 		connect.WithCodec(strictJSON{codecJSONCharset}),
+		connect.WithCodec(packed{}),
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
 		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted}),
 	)
 	mux := http.NewServeMux()
-	mount := func(path string, h http.Handler) { mux.Handle(path, limitBody(h)) }
+	mount := func(path string, h http.Handler) { mux.Handle(path, limitBody(packErrors(h))) }
 	mount(progressorv1connect.NewProcessServiceHandler(s.process, options))
 	mount(progressorv1connect.NewNamespaceServiceHandler(s.namespace, options))
 	mount(progressorv1connect.NewInsightServiceHandler(s.insight, options))

@@ -1,0 +1,173 @@
+package rpc
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/internal/msgpack"
+)
+
+const (
+	// codecMsgpack is the name under which Connect looks the MessagePack codec up.
+	codecMsgpack = "msgpack"
+	typeMsgpack  = "application/msgpack"
+)
+
+// packed is the MessagePack codec. It reads as strictly as strictJSON does.
+type packed struct{}
+
+// Name is the name that the codec is registered under.
+func (packed) Name() string { return codecMsgpack }
+
+// IsBinary tells that what it writes is not text.
+func (packed) IsBinary() bool { return true }
+
+// Marshal writes a message.
+func (packed) Marshal(message any) ([]byte, error) { return packed{}.MarshalAppend(nil, message) }
+
+// MarshalAppend writes a message behind dst. Connect calls it, with a pooled buffer, where a codec has it.
+func (packed) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, notProto(message)
+	}
+	return msgpack.MarshalAppend(dst, m)
+}
+
+// Unmarshal reads a message.
+func (packed) Unmarshal(data []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return notProto(message)
+	}
+	return msgpack.Unmarshal(data, m)
+}
+
+// onlyUnary is what somebody is told who asks for a stream in MessagePack, or for gRPC.
+const onlyUnary = "MessagePack is for methods of one answer, by POST with Content-Type application/msgpack: " +
+	"streams are application/connect+json, application/connect+proto or gRPC"
+
+// packErrors answers the errors of requests in MessagePack in MessagePack: Connect writes those of unary methods as JSON, whatever
+// the codec is.
+func packErrors(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		contentType, _, _ := strings.Cut(strings.ToLower(r.Header.Get("Content-Type")), ";")
+		switch strings.TrimSpace(contentType) {
+		case typeMsgpack:
+			held := &errorWriter{ResponseWriter: w}
+			h.ServeHTTP(held, r)
+			held.finish()
+		case "application/connect+msgpack", "application/grpc+msgpack", "application/grpc-web+msgpack":
+			(&errorWriter{ResponseWriter: w, status: http.StatusUnsupportedMediaType}).finish()
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// errorWriter holds an error back until it is whole. What is no error goes through.
+type errorWriter struct {
+	http.ResponseWriter
+	status int // of an error; else 0
+	body   bytes.Buffer
+}
+
+// Unwrap is for http.ResponseController.
+func (w *errorWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *errorWriter) WriteHeader(status int) {
+	if status == http.StatusOK {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.status = status
+}
+
+func (w *errorWriter) Write(b []byte) (int, error) {
+	if w.status != 0 {
+		return w.body.Write(b)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// finish sends the error that was held back.
+func (w *errorWriter) finish() {
+	if w.status == 0 {
+		return
+	}
+	body := w.body.Bytes()
+	if w.status == http.StatusUnsupportedMediaType {
+		body = []byte(`{"code":"unimplemented","message":"` + onlyUnary + `"}`)
+	}
+	if value, ok := errorValue(body); ok {
+		if text, err := msgpack.Marshal(value); err == nil {
+			body = text
+			w.Header().Set("Content-Type", typeMsgpack)
+			w.Header().Del("Content-Length")
+		}
+	}
+	w.ResponseWriter.WriteHeader(w.status)
+	_, _ = w.ResponseWriter.Write(body)
+}
+
+// errorValue is an error of Connect as it is in MessagePack: code, message and details as in JSON, but the value of a detail is
+// bin, and its debug form has the types of MessagePack. ok is false for what is no error of Connect's, such as a page of HTTP's own.
+func errorValue(body []byte) (value *structpb.Value, ok bool) {
+	var said struct {
+		Code    string
+		Message string
+		Details []struct{ Type, Value string }
+	}
+	if json.Unmarshal(body, &said) != nil || said.Code == "" {
+		return nil, false
+	}
+	fields := map[string]*structpb.Value{"code": structpb.NewStringValue(said.Code)}
+	if said.Message != "" {
+		fields["message"] = structpb.NewStringValue(said.Message)
+	}
+	var details []*structpb.Value
+	for _, d := range said.Details {
+		b, err := base64.RawStdEncoding.DecodeString(d.Value)
+		if err != nil {
+			return nil, false
+		}
+		detail := map[string]*structpb.Value{
+			"type":  structpb.NewStringValue(d.Type),
+			"value": object(map[string]*structpb.Value{"$bin": structpb.NewStringValue(base64.StdEncoding.EncodeToString(b))}),
+		}
+		if debug, ok := debugValue(d.Type, b); ok {
+			detail["debug"] = debug
+		}
+		details = append(details, object(detail))
+	}
+	if len(details) > 0 {
+		fields["details"] = structpb.NewListValue(&structpb.ListValue{Values: details})
+	}
+	return object(fields), true
+}
+
+// debugValue is a detail for who has no protobuf: the message in MessagePack.
+func debugValue(name string, b []byte) (*structpb.Value, bool) {
+	typ, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(name))
+	if err != nil {
+		return nil, false
+	}
+	m, debug := typ.New().Interface(), &structpb.Value{}
+	if proto.Unmarshal(b, m) != nil {
+		return nil, false
+	}
+	text, err := msgpack.Marshal(m)
+	return debug, err == nil && msgpack.Unmarshal(text, debug) == nil
+}
+
+func object(fields map[string]*structpb.Value) *structpb.Value {
+	return structpb.NewStructValue(&structpb.Struct{Fields: fields})
+}

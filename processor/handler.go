@@ -15,13 +15,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/progressor-engine/progressor/internal/msgpack"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// maxJSONBytes bounds a request in JSON: payloads are base64 there, four bytes for three.
-const maxJSONBytes = process.MaxMessageBytes / 3 * 4
+// maxPlainBytes bounds a request that is posted: payloads are base64 in JSON, four bytes for three.
+const maxPlainBytes = process.MaxMessageBytes / 3 * 4
 
 // compressFrom is the size from which answers are compressed for those who ask for it: the engine does not.
 const compressFrom = 16 << 10
@@ -70,9 +71,11 @@ func WithTLS(config *tls.Config) Option {
 //
 //   - Connect, gRPC and gRPC-Web at /progressor.v1.ProcessorService/ (gRPC needs a server that speaks HTTP/2, without TLS
 //     by http.Protocols.SetUnencryptedHTTP2; Serve does);
-//   - plain JSON by POST at /: a ProcessRequest as protobuf's JSON, answered by a ProcessResponse.
+//   - plain JSON by POST at /: a ProcessRequest as protobuf's JSON, answered by a ProcessResponse;
+//   - the same with application/msgpack in MessagePack, at either path.
 //
-// Messages are at most 16 MiB, decompressed; JSON is read strictly: a field or an enum name that is not known is an error.
+// Messages are at most 16 MiB, decompressed; JSON and MessagePack are read strictly: a field or an enum name that is not known is an
+// error.
 // The processor is guarded (see Guard).
 func Handler(p Processor, opts ...Option) http.Handler {
 	o := newOptions(opts)
@@ -84,8 +87,14 @@ func Handler(p Processor, opts ...Option) http.Handler {
 		connect.WithCodec(strictJSON("json")),
 		connect.WithCodec(strictJSON("json; charset=utf-8")),
 	)
-	mux.Handle(path, rpc)
-	mux.HandleFunc("POST /{$}", served.serveJSON)
+	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if in, _ := encodingOf(r); in.contentType == msgpackEncoding.contentType && r.Method == http.MethodPost {
+			served.servePlain(w, r)
+			return
+		}
+		rpc.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("POST /{$}", served.servePlain)
 	var handler http.Handler = mux
 	for i := len(o.middleware) - 1; i >= 0; i-- {
 		handler = o.middleware[i](handler)
@@ -122,13 +131,26 @@ func (s *service) answer(ctx context.Context, req *progressorv1.ProcessRequest) 
 	return resp, err
 }
 
-// serveJSON answers the plain JSON POST of ENCODING_JSON.
-func (s *service) serveJSON(w http.ResponseWriter, r *http.Request) {
-	if !isJSON(r.Header.Get("Content-Type")) {
-		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
+// encoding is how a plain POST is read and its answer written.
+type encoding struct {
+	contentType string
+	marshal     func(proto.Message) ([]byte, error)
+	unmarshal   func([]byte, proto.Message) error
+}
+
+var (
+	jsonEncoding    = encoding{"application/json", protojson.Marshal, protojson.Unmarshal}
+	msgpackEncoding = encoding{"application/msgpack", msgpack.Marshal, msgpack.Unmarshal}
+)
+
+// servePlain answers the plain POST of ENCODING_JSON and ENCODING_MSGPACK.
+func (s *service) servePlain(w http.ResponseWriter, r *http.Request) {
+	in, known := encodingOf(r)
+	if !known {
+		http.Error(w, "the content type must be application/json or application/msgpack", http.StatusUnsupportedMediaType)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlainBytes))
 	if err != nil {
 		status := http.StatusBadRequest
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -138,25 +160,25 @@ func (s *service) serveJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req := &progressorv1.ProcessRequest{}
-	if err := protojson.Unmarshal(body, req); err != nil {
+	if err := in.unmarshal(body, req); err != nil {
 		http.Error(w, "read the ProcessRequest: "+err.Error(), http.StatusBadRequest)
 		return
 	}
 	resp, err := s.answer(r.Context(), req)
 	var text []byte
 	if err == nil {
-		text, err = protojson.Marshal(resp)
+		text, err = in.marshal(resp)
 	}
 	if err != nil {
-		http.Error(w, err.Error(), jsonStatus(err))
+		http.Error(w, err.Error(), plainStatus(err))
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", in.contentType)
 	_, _ = w.Write(text) // the engine went away: it has its own error for that
 }
 
-// jsonStatus is the HTTP status of an attempt that has no answer: 503 alone tells the engine to try it again.
-func jsonStatus(err error) int {
+// plainStatus is the HTTP status of an attempt that has no answer: 503 alone tells the engine to try it again.
+func plainStatus(err error) int {
 	switch {
 	case Unreachable(err):
 		return http.StatusServiceUnavailable
@@ -167,13 +189,17 @@ func jsonStatus(err error) int {
 	}
 }
 
-func isJSON(contentType string) bool {
-	mediaType, params, err := mime.ParseMediaType(contentType)
-	if err != nil || mediaType != "application/json" {
-		return false
+// encodingOf is the encoding that a request says it is in.
+func encodingOf(r *http.Request) (in encoding, known bool) {
+	mediaType, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err != nil:
+		return encoding{}, false
+	case mediaType == msgpackEncoding.contentType:
+		return msgpackEncoding, true
 	}
 	charset, ok := params["charset"]
-	return !ok || strings.EqualFold(charset, "utf-8")
+	return jsonEncoding, mediaType == jsonEncoding.contentType && (!ok || strings.EqualFold(charset, "utf-8"))
 }
 
 // strictJSON is Connect's JSON codec without its leniency: Connect's own drops fields that it does not know.

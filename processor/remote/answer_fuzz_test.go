@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/progressor-engine/progressor/internal/msgpack"
 	"github.com/progressor-engine/progressor/processor"
 )
 
@@ -24,7 +26,7 @@ func FuzzJSONAnswer(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		answer, err := readJSON(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))})
+		answer, err := jsonEncoding.read(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))})
 		if err != nil {
 			if answer != nil || !processor.BadResponse(err) {
 				t.Fatalf("%v, %v", answer, err)
@@ -43,6 +45,29 @@ func FuzzJSONAnswer(f *testing.F) {
 					t.Fatalf("%s was read and has lost digits, in %s", number, body)
 				}
 			}
+		}
+	})
+}
+
+// FuzzMsgpackAnswer is the same in MessagePack.
+func FuzzMsgpackAnswer(f *testing.F) {
+	answer, err := processor.Result().Event([]byte("hi")).AuxState([]byte{0xff}).SetTimerAfter(time.Second).
+		Metadata(map[string]any{"a": []any{1, "x", nil}}).Response(nil).Done()
+	if err != nil {
+		f.Fatal(err)
+	}
+	body, err := msgpack.Marshal(answer)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
+	f.Add([]byte{})
+	f.Add([]byte{0x80})
+	f.Add([]byte("\x81\xa6result\x81\xa9jobResult\xcf\x00\x20\x00\x00\x00\x00\x00\x01"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		answer, err := msgpackEncoding.read(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))})
+		if err != nil && (answer != nil || !processor.BadResponse(err)) || err == nil && answer == nil {
+			t.Fatalf("%v, %v", answer, err)
 		}
 	})
 }

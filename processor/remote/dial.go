@@ -6,16 +6,17 @@
 // ENCODING_PROTO is a call of ProcessorService by the Connect protocol over HTTP/1.1 (PROTOCOL_CONNECT) or by gRPC over
 // HTTP/2, without TLS too (PROTOCOL_GRPC); the procedure's path is added to the URL. ENCODING_JSON is a plain POST to the
 // URL as it is: the body is a ProcessRequest in protobuf's JSON, status 200 and a ProcessResponse in JSON the answer.
+// ENCODING_MSGPACK is the same in MessagePack (see package msgpack).
 //
 // # What became of an attempt that has no answer
 //
 // An error of Process is of one of these types; Process never tries anything again by itself.
 //
 //	processor.UnreachableError   the request surely never reached user code: the address cannot be resolved or connected to
-//	                             (or is refused by policy), the TLS handshake failed; plain JSON: HTTP 408, 429 or 503;
+//	                             (or is refused by policy), the TLS handshake failed; plain POST: HTTP 408, 429 or 503;
 //	                             Connect and gRPC: the codes UNAVAILABLE and RESOURCE_EXHAUSTED
 //	processor.BadResponseError   an answer came that is none: any other HTTP status (redirects, 404 and 502 too) or code,
-//	                             text that cannot be read, JSON with an unknown field, more than 16 MiB
+//	                             text that cannot be read, an unknown field, more than 16 MiB
 //	processor.LostError          the connection broke after the request was sent: nobody knows
 //	the context's error          it was cancelled or its deadline passed; the request was closed
 //
@@ -104,21 +105,22 @@ func dial(
 	switch encoding := cfg.GetEncoding(); encoding {
 	case progressorv1.ConnectProcessor_ENCODING_UNSPECIFIED, progressorv1.ConnectProcessor_ENCODING_PROTO:
 		if target.RawQuery != "" {
-			return nil, &process.InvalidError{Field: fieldURL, Message: "a query is only for ENCODING_JSON: the procedure's path follows"}
+			return nil, &process.InvalidError{Field: fieldURL, Message: "a query is only for ENCODING_JSON and ENCODING_MSGPACK: the procedure's path follows"}
 		}
 		p.transport = newTransport(maxRunning, grpc, security)
 		p.call = rpcCall(target, headers, p.transport, grpc)
-	case progressorv1.ConnectProcessor_ENCODING_JSON:
+	case progressorv1.ConnectProcessor_ENCODING_JSON, progressorv1.ConnectProcessor_ENCODING_MSGPACK:
 		if grpc {
-			return nil, &process.InvalidError{Field: fieldProtocol, Message: "PROTOCOL_GRPC goes with ENCODING_PROTO: ENCODING_JSON is a plain POST"}
+			return nil, &process.InvalidError{
+				Field: fieldProtocol, Message: fmt.Sprintf("PROTOCOL_GRPC goes with ENCODING_PROTO: %s is a plain POST", encoding),
+			}
+		}
+		in := jsonEncoding
+		if encoding == progressorv1.ConnectProcessor_ENCODING_MSGPACK {
+			in = msgpackEncoding
 		}
 		p.transport = newTransport(maxRunning, false, security)
-		p.call = jsonCall(target, headers, p.transport)
-	case progressorv1.ConnectProcessor_ENCODING_MSGPACK:
-		return nil, &process.InvalidError{
-			Field:   fieldEncoding,
-			Message: "ENCODING_MSGPACK comes with the job queue and does not work yet: use ENCODING_PROTO or ENCODING_JSON",
-		}
+		p.call = plainCall(target, headers, p.transport, in)
 	default:
 		return nil, &process.InvalidError{Field: fieldEncoding, Message: fmt.Sprintf("%d is no encoding", encoding)}
 	}

@@ -33,14 +33,14 @@ func TestDialRefuses(t *testing.T) {
 		"link-local":   {&progressorv1.ConnectProcessor{Url: "http://169.254.169.254/"}, fieldURL, "link-local"},
 		"link-local 6": {&progressorv1.ConnectProcessor{Url: "http://[fe80::1%25eth0]/"}, fieldURL, "link-local"},
 		"query":        {&progressorv1.ConnectProcessor{Url: url + "/?a=b"}, fieldURL, "query"},
-		"msgpack": {&progressorv1.ConnectProcessor{
-			Url: url, Encoding: progressorv1.ConnectProcessor_ENCODING_MSGPACK,
-		}, fieldEncoding, "job queue"},
-		"encoding": {&progressorv1.ConnectProcessor{Url: url, Encoding: 99}, fieldEncoding, "99"},
-		"protocol": {&progressorv1.ConnectProcessor{Url: url, Protocol: 99}, fieldProtocol, "99"},
+		"encoding":     {&progressorv1.ConnectProcessor{Url: url, Encoding: 99}, fieldEncoding, "99"},
+		"protocol":     {&progressorv1.ConnectProcessor{Url: url, Protocol: 99}, fieldProtocol, "99"},
 		"json grpc": {&progressorv1.ConnectProcessor{
 			Url: url, Encoding: encodingJSON, Protocol: protocolGRPC,
-		}, fieldProtocol, "plain POST"},
+		}, fieldProtocol, "ENCODING_JSON is a plain POST"},
+		"msgpack grpc": {&progressorv1.ConnectProcessor{
+			Url: url, Encoding: encodingMsgpack, Protocol: protocolGRPC,
+		}, fieldProtocol, "ENCODING_MSGPACK is a plain POST"},
 		"header name":  {with("a b", "s3cret"), fieldHeaders, "no name"},
 		"header value": {with("X-Key", "s3cret\r\nHost: x"), fieldHeaders + ".X-Key", "control"},
 		"content type": {with("content-type", "s3cret"), fieldHeaders + ".content-type", "transport"},
@@ -73,7 +73,7 @@ func TestExactNumbers(t *testing.T) {
 		`{"a":1.5e300,"b":"1234567890123456"}`:      "",
 		`{"a":-9007199254740992}`:                   "",
 		`{"a":10000000000000000000000}`:             "a: ",
-		`{"a":9007199254740992`:                     "read the ProcessResponse: ",
+		`{"a":9007199254740992`:                     "unexpected EOF",
 		`[1000000000000000, 18446744073709551615 ]`: "[1]: ",
 	} {
 		err := exactNumbers([]byte(text))

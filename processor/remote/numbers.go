@@ -19,7 +19,7 @@ func exactNumbers(text []byte) error {
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return fmt.Errorf("read the ProcessResponse: %w", err)
+		return err
 	}
 	return exact("", value)
 }

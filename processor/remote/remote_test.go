@@ -32,9 +32,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	encodingProto = progressorv1.ConnectProcessor_ENCODING_PROTO
-	encodingJSON  = progressorv1.ConnectProcessor_ENCODING_JSON
-	protocolGRPC  = progressorv1.ConnectProcessor_PROTOCOL_GRPC
+	encodingProto   = progressorv1.ConnectProcessor_ENCODING_PROTO
+	encodingJSON    = progressorv1.ConnectProcessor_ENCODING_JSON
+	encodingMsgpack = progressorv1.ConnectProcessor_ENCODING_MSGPACK
+	protocolGRPC    = progressorv1.ConnectProcessor_PROTOCOL_GRPC
 )
 
 // ways are the ways to push, each over the same configuration but for the encoding and the protocol.
@@ -42,6 +43,7 @@ var ways = map[string]*progressorv1.ConnectProcessor{
 	"connect": {Encoding: encodingProto},
 	"grpc":    {Encoding: encodingProto, Protocol: protocolGRPC},
 	"json":    {Encoding: encodingJSON},
+	"msgpack": {Encoding: encodingMsgpack},
 }
 
 // eachWay runs a test for every way to push.
@@ -335,7 +337,7 @@ func TestBrokenConnection(t *testing.T) {
 
 // TestBrokenAnswer is the same where the answer had begun.
 func TestBrokenAnswer(t *testing.T) {
-	for _, name := range []string{"connect", "json"} {
+	for _, name := range []string{"connect", "json", "msgpack"} {
 		t.Run(name, func(t *testing.T) {
 			server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
@@ -379,7 +381,7 @@ func TestDeadline(t *testing.T) {
 
 // TestConnectionsAreKept holds: as many connections are kept as attempts may run at a time.
 func TestConnectionsAreKept(t *testing.T) {
-	for _, name := range []string{"connect", "json"} {
+	for _, name := range []string{"connect", "json", "msgpack"} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
 			opened := 0

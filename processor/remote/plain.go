@@ -9,20 +9,42 @@ import (
 	"net/url"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/progressor-engine/progressor/internal/msgpack"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jsonCall posts the request as JSON to the URL as it is.
-func jsonCall(target *url.URL, headers http.Header, transport *http.Transport) callFunc {
+// encoding is how a plain POST is written and its answer read.
+type encoding struct {
+	contentType string
+	marshal     func(proto.Message) ([]byte, error)
+	unmarshal   func([]byte, proto.Message) error
+}
+
+var (
+	jsonEncoding    = encoding{"application/json", protojson.Marshal, unmarshalJSON}
+	msgpackEncoding = encoding{"application/msgpack", msgpack.Marshal, msgpack.Unmarshal}
+)
+
+// unmarshalJSON refuses integers that would lose digits.
+func unmarshalJSON(text []byte, m proto.Message) error {
+	if err := exactNumbers(text); err != nil {
+		return err
+	}
+	return protojson.Unmarshal(text, m)
+}
+
+// plainCall posts the request to the URL as it is.
+func plainCall(target *url.URL, headers http.Header, transport *http.Transport, in encoding) callFunc {
 	headers = headers.Clone()
-	headers.Set("Content-Type", "application/json")
-	headers.Set("Accept", "application/json")
+	headers.Set("Content-Type", in.contentType)
+	headers.Set("Accept", in.contentType)
 	headers.Set("User-Agent", "progressor")
 	return func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		body, err := protojson.Marshal(req)
+		body, err := in.marshal(req)
 		if err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
@@ -31,15 +53,15 @@ func jsonCall(target *url.URL, headers http.Header, transport *http.Transport) c
 			return nil, fmt.Errorf("make the request: %w", err)
 		}
 		setHeaders(post.Header, headers)
-		resp, err := send(transport, post) //nolint:bodyclose // readJSON closes it
+		resp, err := send(transport, post) //nolint:bodyclose // read closes it
 		if err != nil {
 			return nil, err
 		}
-		return readJSON(resp)
+		return in.read(resp)
 	}
 }
 
-func readJSON(resp *http.Response) (*progressorv1.ProcessResponse, error) {
+func (in encoding) read(resp *http.Response) (*progressorv1.ProcessResponse, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, statusError(resp)
 	}
@@ -51,11 +73,8 @@ func readJSON(resp *http.Response) (*progressorv1.ProcessResponse, error) {
 	if len(text) > process.MaxMessageBytes {
 		return nil, &processor.BadResponseError{Err: fmt.Errorf("it is larger than %d bytes", process.MaxMessageBytes)}
 	}
-	if err := exactNumbers(text); err != nil {
-		return nil, &processor.BadResponseError{Err: err}
-	}
 	answer := &progressorv1.ProcessResponse{}
-	if err := protojson.Unmarshal(text, answer); err != nil {
+	if err := in.unmarshal(text, answer); err != nil {
 		return nil, &processor.BadResponseError{Err: fmt.Errorf("read the ProcessResponse: %w", err)}
 	}
 	return answer, nil

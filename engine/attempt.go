@@ -213,6 +213,9 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		case <-e.drained:
 			return nil, history, errGivenBack // it has not reached its processor: another node may try at once
 		case <-time.After(wait):
+			if ctx.Err() != nil { // both at the same moment: nothing has reached it, and nothing will
+				return nil, history, err
+			}
 		}
 	}
 }

@@ -61,6 +61,18 @@ func (a *attempts) runs(key process.Key) bool {
 	return a.byKey[key] > 0
 }
 
+// beganOf tells since when this node runs a task.
+func (a *attempts) beganOf(taskID int64) (at time.Time, runs bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.byToken {
+		if r.claim.TaskID == taskID {
+			return r.began, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // unreached notes that an attempt has not reached its processor so often.
 func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
 	cause := err.Error()

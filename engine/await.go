@@ -48,11 +48,42 @@ func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 	select {
 	case <-answers:
 	case <-timer.C:
+		e.outlast(ctx, wt.ref, p.Timeout, answers)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("await task %d of %s: %w", taskID, p.Key, ctx.Err())
 	case <-e.waiters.done:
 	}
 	return e.task(ctx, p.Key, taskID)
+}
+
+// A wait lasts as long as a step by default, so that both end at the same moment where the processor does not answer: without more, it was
+// chance which of the two the client was told.
+const (
+	tiePortion = 10                     // of the wait: an attempt that ends within such a part of it ends with it
+	maxTie     = 250 * time.Millisecond // at most
+	tieWait    = time.Second            // for the end of the attempt to be stored
+)
+
+// outlast waits a little longer, at the end of a wait, if the attempt of the task on this node is over too. It leaves an answer in answers.
+func (e *Engine) outlast(ctx context.Context, ref storage.TaskRef, waited time.Duration, answers chan answer) {
+	began, runs := e.attempts.beganOf(ref.TaskID)
+	ns, known := e.registry.all()[ref.Key.Namespace]
+	if !runs || !known {
+		return
+	}
+	left := time.Until(began.Add(ns.stepTimeout))
+	if left > min(waited/tiePortion, maxTie) || left < -tieWait { // it ends later, or its processor does not heed its end
+		return
+	}
+	timer := time.NewTimer(max(left, 0) + tieWait)
+	defer timer.Stop()
+	select {
+	case a := <-answers:
+		answers <- a // it holds one, and is filled but once
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-e.waiters.done:
+	}
 }
 
 // taskOfKey finds the task of an idempotent request; its scope is the process, or the namespace where the engine chose the id.

@@ -153,7 +153,7 @@ func failureOf(err error) *progressorv1.Failure {
 	if errors.Is(err, errGraceOver) {
 		return &progressorv1.Failure{Reason: process.ReasonGraceExpired, Message: process.GraceExpiredMessage, NonRetryable: true}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) && !processor.Unreachable(err) { // a connection that was not made in time is no attempt that took too long
 		return &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the attempt passed the step timeout"}
 	}
 	return processor.FailureOf(err)

@@ -215,6 +215,46 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// A wait lasts as long as a step where its request does not say: of a processor that does not answer in time, and of one that is not
+// reached, the client is told each time, and not now and then that its wait is over.
+func TestWaitAsLongAsTheStep(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		switch string(r.GetArgs()) {
+		case "away":
+			return nil, &processor.UnreachableError{Err: errors.New("refused")}
+		case "dials":
+			<-ctx.Done()
+			return nil, &processor.UnreachableError{Err: ctx.Err()}
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(2 * time.Second), RetryPolicy: &progressorv1.RetryPolicy{
+		InitialInterval: durationpb.New(100 * time.Millisecond), MaxAttempts: 1000,
+	}})
+	var answers []<-chan result
+	var want []string
+	for k, args := range []string{"slow", "away", "dials", "slow", "away", "dials"} {
+		id := fmt.Sprint("p", k)
+		n.started(t, id)
+		change := func(*engine.CallParams) {}
+		if k > 2 {
+			change = func(p *engine.CallParams) { p.Timeout = 2 * time.Second }
+		}
+		answers = append(answers, n.calling(id, args, change))
+		want = append(want, map[string]string{"slow": process.ReasonTimeout}[args])
+		if args != "slow" {
+			want[k] = process.ReasonUnavailable
+		}
+	}
+	for k, c := range answers {
+		if te := taskError(t, receive(t, "an answer", c).err); te.WaitTimeout || te.Failure.GetReason() != want[k] {
+			t.Errorf("call %d: %v, want the failure %q", k, te, want[k])
+		}
+	}
+}
+
 // An unreachable processor of a timer costs an attempt each time, and the timer waits in the database.
 func TestUnreachableTimer(t *testing.T) {
 	t.Parallel()

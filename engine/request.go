@@ -71,6 +71,7 @@ type request struct {
 	method   string // of the fingerprint
 	accepted bool
 	timeout  time.Duration
+	own      bool // it is for the engine's own processor: neither a pause of its namespace nor the want of a processor holds it
 	call     storage.Call
 }
 
@@ -99,7 +100,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 		}
 	}()
 	ns := r.ns
-	if canRun && ns.servable() && e.inTouch() {
+	if canRun && (ns.servable() || r.own) && e.inTouch() {
 		if r.accepted || e.attempts.runs(r.call.Key) {
 			// It need not run now, or will have to wait for its process anyway: without a place it is stored and waits.
 			r.call.Capture = ns.places.tryTake()
@@ -193,7 +194,7 @@ func (e *Engine) await(ctx context.Context, r *request, ans Answer, wt *waiter) 
 	return ans, a.errorOf(wt.ref.Key, wt.ref.TaskID)
 }
 
-// waitFor waits for one answer.
+// waitFor waits for one answer. Where the wait and the attempt that runs here end at the same moment, the task's end is the answer.
 func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration) (answer, error) {
 	answers := wt.answers
 	timer := time.NewTimer(timeout)
@@ -203,6 +204,7 @@ func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration)
 	case a := <-answers:
 		return a, nil
 	case <-timer.C:
+		e.outlast(ctx, wt.ref, timeout, answers)
 	case <-ctx.Done():
 	case <-e.waiters.done:
 		over = &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, Draining: true}

@@ -10,6 +10,7 @@ type Cron struct {
 	Key      string // namespace and id: what spreads the jitter
 	Schedule *Schedule
 	Policy   Policy
+	Held     bool // its namespace is paused: no fire times are decided, and what waits does not start
 }
 
 // maxDecided is how many rows a step makes at the most, and how many missed times have a row each; the older ones share one.
@@ -221,6 +222,9 @@ func (d *decider) start(fire time.Time) int32 {
 
 // startQueued starts what waits, in order, as far as there are places. While the cron is paused only a person's orders start.
 func (d *decider) startQueued() {
+	if d.Held {
+		return
+	}
 	for i := 0; i < len(d.s.Queue) && len(d.s.Running) < int(d.Policy.MaxConcurrency); {
 		wait := d.s.Queue[i]
 		if d.s.Paused && !wait.Manual {

@@ -21,6 +21,9 @@ type CallParams struct {
 	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
 	Priority       int32         // smaller first, between processes
 	Actor          process.Actor
+	// Own says that the process is one of the engine's own, and that the request is to run though its namespace is paused: it is carried out at
+	// once, where the process is idle.
+	Own bool
 }
 
 // Call runs a CALL task on a process and answers with its response.
@@ -33,7 +36,7 @@ func (e *Engine) Call(ctx context.Context, p CallParams) (Answer, error) {
 	if err != nil {
 		return Answer{}, &process.InvalidError{Field: "range", Message: err.Error()}
 	}
-	r := &request{ns: ns, method: methodCall, accepted: p.Accepted, timeout: p.Timeout}
+	r := &request{ns: ns, method: methodCall, accepted: p.Accepted, timeout: p.Timeout, own: p.Own}
 	taskType := process.TaskCall
 	if p.Accepted {
 		taskType = process.TaskNotify

@@ -26,6 +26,7 @@ type StartParams struct {
 	Actor          process.Actor
 	Kind           string        // "": a plain process
 	Note           *storage.Note // the order of an operator by which it comes; nil: none
+	Own            bool          // as of CallParams
 }
 
 // Start makes a process and runs its INIT task.
@@ -38,7 +39,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	if err != nil {
 		return Answer{}, &process.InvalidError{Field: "range", Message: err.Error()}
 	}
-	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout}
+	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout, own: p.Own}
 	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime, Kind: p.Kind, Note: p.Note}
 	r.call = storage.Call{
 		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: p.Context, IdempotencyKey: p.IdempotencyKey,

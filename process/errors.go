@@ -20,6 +20,7 @@ var (
 	ErrDraining            = errors.New("the node is draining: nothing was stored, and another node takes requests")
 	ErrCronNotFound        = errors.New("cron not found")
 	ErrCronExists          = errors.New("cron exists already")
+	ErrNamespacePaused     = errors.New("the namespace is paused, and nothing runs in it: resume it first")
 	ErrStaleEtag           = errors.New("the etag is not the newest: somebody has changed it since; read it again")
 	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
 )

@@ -194,7 +194,7 @@ func TestCronRefusals(t *testing.T) {
 func TestCronErrorsSayWhatNext(t *testing.T) {
 	for reason, want := range map[progressorv1.ErrorDetail_Reason]string{
 		progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND: "Next: progressor cron list demo\n", progressorv1.ErrorDetail_REASON_STALE_ETAG: "Next: progressor cron get demo 'a b'\n",
-		progressorv1.ErrorDetail_REASON_PROCESS_EXISTS: "Next: progressor cron get demo 'a b'\n",
+		progressorv1.ErrorDetail_REASON_PROCESS_EXISTS: "Next: progressor cron get demo 'a b'\n", progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED: "Next: progressor namespace resume demo\n",
 	} {
 		f := &fakeEngine{err: engineError(connect.CodeAborted, "no", &progressorv1.ErrorDetail{Reason: reason, Namespace: "demo", ProcessId: "~cron/a b"})}
 		if r := serveFake(t, f).run(t, "cron", "get", "demo", "a b"); r.code != exitConflict || !strings.HasSuffix(r.stderr, want) {

@@ -223,6 +223,8 @@ func nextOfCron(d *progressorv1.ErrorDetail) string {
 		return "progressor cron list " + shellWord(d.GetNamespace())
 	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, progressorv1.ErrorDetail_REASON_STALE_ETAG:
 		return "progressor cron get " + shellWord(d.GetNamespace()) + " " + shellWord(id)
+	case progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED:
+		return "progressor namespace resume " + shellWord(d.GetNamespace())
 	default:
 		return ""
 	}

@@ -90,7 +90,7 @@ func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, b
 		return nil, err
 	}
 	key := keyOf(def.GetNamespace(), def.GetCronId())
-	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Actor: by})
+	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Actor: by, Own: true})
 	if errors.Is(err, process.ErrProcessExists) {
 		err = fmt.Errorf("%s: %w", key, process.ErrCronExists)
 	}
@@ -139,7 +139,7 @@ func (c *Crons) order(ctx context.Context, namespace, cronID string, o *order, d
 	if err != nil {
 		return a, err
 	}
-	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Actor: by})
+	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Actor: by, Own: true})
 	if err != nil {
 		return a, refused(err)
 	}
@@ -165,6 +165,8 @@ func refused(err error) error {
 		return &process.InvalidError{Field: string(no.GetDetails()), Message: no.GetMessage()}
 	case rejectedStatus:
 		return &process.WrongStatusError{Key: task.Key, Status: process.StatusRunning, Reason: no.GetMessage()}
+	case rejectedPaused:
+		return fmt.Errorf("%s: %w", task.Key, process.ErrNamespacePaused)
 	case rejectedFull:
 		return fmt.Errorf("%s: %w", no.GetMessage(), process.ErrOverloaded)
 	}

@@ -55,6 +55,7 @@ const (
 	rejectedInvalid = "invalid"
 	rejectedStatus  = "status"
 	rejectedFull    = "full"
+	rejectedPaused  = "namespace_paused"
 )
 
 // carryOut does what an order says. A rejected one changes nothing.
@@ -79,6 +80,8 @@ func (t *task) carryOut(ctx context.Context) error {
 }
 
 func (t *task) obey(ctx context.Context, o *order) error {
+	t.held = t.crons.engine.IsPaused(namespaceName(t))
+	t.cron.Held = t.held
 	switch o.Method {
 	case methodCreate:
 		return t.create(o)
@@ -93,6 +96,9 @@ func (t *task) obey(ctx context.Context, o *order) error {
 		t.state.PauseNote = ""
 		t.follow(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
 	case methodTrigger:
+		if t.held {
+			return processor.Reject(rejectedPaused, "a run could not start")
+		}
 		t.follow(t.cron.Trigger(t.state.Cron, o.Overlap, t.now))
 		t.answer = answered{Fire: t.state.Cron.Manual, Now: t.now}
 	case methodBackfill:
@@ -122,6 +128,7 @@ func (t *task) create(o *order) error {
 	if t.cron, err = t.state.compile(); err != nil {
 		return rejection(err)
 	}
+	t.cron.Held = t.held
 	if o.Paused {
 		t.state.PauseNote = o.Note
 		t.follow(t.cron.Pause(t.state.Cron, t.now))
@@ -154,6 +161,7 @@ func (t *task) update(o *order) error {
 		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.now, nil, nil, nil
 	}
 	t.cron, s.definition, s.Updated = next, definition, t.now
+	t.cron.Held = t.held
 	s.Revision++
 	t.follow(t.cron.Tick(s.Cron, t.now))
 	t.metadata = definition.GetMetadata().AsMap()

@@ -27,7 +27,9 @@ func isOwn(c *progressorv1.Cron) bool {
 }
 
 // fireID names a fire, and the process of a user that is its run.
-func fireID(cronID string, fire time.Time) string { return cronID + "/" + fire.UTC().Format(time.RFC3339Nano) }
+func fireID(cronID string, fire time.Time) string {
+	return cronID + "/" + fire.UTC().Format(time.RFC3339Nano)
+}
 
 // runKey is the process whose end is that of a run.
 func runKey(c *progressorv1.Cron, fire time.Time) process.Key {

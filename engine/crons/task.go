@@ -26,6 +26,7 @@ type task struct {
 	byFire   map[int64]*crons.Fire // of rows, by their time in microseconds
 	answer   any                   // of an order, as JSON
 	deletes  bool
+	held     bool           // the namespace is paused
 	metadata map[string]any // of the process; nil: as it was
 }
 

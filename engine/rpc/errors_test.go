@@ -35,6 +35,7 @@ var errorTable = []struct {
 	{process.ErrProcessExists, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "process exists already: n/p"},
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH), "another request: n/p"},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, reason(progressorv1.ErrorDetail_REASON_OVERLOADED), "overloaded"},
+	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED), "resume it first: n/p"},
 	{process.ErrUnavailable, connect.CodeUnavailable, reason(progressorv1.ErrorDetail_REASON_UNAVAILABLE), "idempotency key"},
 	{process.ErrFenced, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_LEASE_LOST), "the attempt is over"},
 	{process.ErrWaitTimeout, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT), "the wait is over"},
@@ -92,7 +93,7 @@ var notYet = map[progressorv1.ErrorDetail_Reason]bool{
 	progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND: true, progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED: true,
 	progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA: true, progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE: true,
 	progressorv1.ErrorDetail_REASON_UNAUTHENTICATED: true, progressorv1.ErrorDetail_REASON_PERMISSION: true,
-	progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED: true, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND: true,
+	progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND: true,
 	progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND: true,
 }
 

@@ -26,6 +26,7 @@ type siege struct {
 	chain   *chain
 	fleet   *fleet
 	load    *load
+	crons   *cronWatch
 	nodes   []*node
 	proxies []*proxy
 	started int
@@ -105,6 +106,7 @@ func newSiege(t testing.TB, seed uint64) *siege {
 	putChain(t, s.nodes[0], s.chain, nil)
 	s.fleet = newFleet(t, s.nodes...)
 	s.fleet.start(50)
+	s.crons = startCrons(s.fleet, s.nodes[0], s.chain)
 	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, aside: aside(50)})
 	return s
 }
@@ -286,6 +288,7 @@ func (s *siege) conclude() {
 	entries := s.load.finish()
 	conn := observe(s.t, s.dsn)
 	await(s.t, patience, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
+	s.crons.end(s.load, conn)
 	settle(s.t, s.dsn)
 	for _, n := range s.nodes {
 		s.harvest(n)
@@ -293,11 +296,12 @@ func (s *siege) conclude() {
 	histories := verify(s.t, s.dsn, entries)
 	said, wrong := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
 	turnedAway, done := held(s.load.orders.windows, entries)
-	for _, w := range append(wrong, done...) {
+	fires, odd := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
+	for _, w := range slices.Concat(wrong, done, odd) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
-	s.tell(conn, entries, said, turnedAway)
+	s.tell(conn, entries, s.figures(conn, said, turnedAway, fires))
 }
 
 // resumeAll resumes what an engine that was away has suspended by an old order, and tells how many that were.

@@ -17,7 +17,7 @@ type figure struct {
 }
 
 // figures are what happened in a run, as docs/reliability.md shows them.
-func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int) []figure {
+func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int, fires cronCounts) []figure {
 	rows := func(sql string) int { return count(s.t, conn, sql) }
 	list := []figure{
 		{"calls acknowledged", int(s.load.acked.Load())},
@@ -26,13 +26,20 @@ func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int) []figur
 		{"tasks rejected", rows(`SELECT count(*) FROM tasks WHERE rejection IS NOT NULL`)},
 		{"tasks that broke their process", rows(`SELECT count(*) FROM tasks WHERE status = 'ERROR' AND task_type = 'CALL'`)},
 		{"processes repaired", int(s.load.repairs.Load())},
-		{"timers fired", rows(`SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'`)},
+		{"timers fired", rows(`SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED' AND namespace = '` + namespace + `'`)},
 		{"messages between processes delivered", said.told},
 		{"children started by a message", said.born},
 		{"children cancelled", said.cancelled},
 		{"parents told of the end of a child", said.ends},
 		{"processes suspended and resumed", len(s.load.orders.windows)},
 		{"calls turned away by a suspended process", turnedAway},
+		{"fire times of crons, each decided once", fires.fires},
+		{"triggers of crons, each fired once", fires.triggers},
+		{"fires that waited for the run before", fires.queued},
+		{"runs that another one took the place of", fires.cancelled},
+		{"runs that passed their timeout", fires.timeouts},
+		{"requests of crons", fires.requests},
+		{"tasks of crons tried again", rows(`SELECT count(*) FROM tasks WHERE starts_with(process_id, '~cron/') AND attempt > 1`)},
 	}
 	for _, c := range counted {
 		list = append(list, figure{c.what, int(s.counters[c.metric])})
@@ -41,7 +48,7 @@ func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int) []figur
 }
 
 // tell prints what happened, and fails a run in which a timer fired early, or a long one in which something did not happen at all.
-func (s *siege) tell(conn *pgx.Conn, entries []*entry, said deliveries, turnedAway int) {
+func (s *siege) tell(conn *pgx.Conn, entries []*entry, figures []figure) {
 	s.t.Logf("the longest operation took %s; clients saw %v", longest(entries).Round(time.Millisecond), &s.load.seen)
 	long := *chaosDuration >= time.Minute
 	lines := []string{fmt.Sprintf("what happened (seed %d, %s):", s.seed, *chaosDuration)}
@@ -51,7 +58,7 @@ func (s *siege) tell(conn *pgx.Conn, entries []*entry, said deliveries, turnedAw
 			s.t.Errorf("it never came to: %s", f.name)
 		}
 	}
-	for _, f := range s.figures(conn, said, turnedAway) {
+	for _, f := range figures {
 		lines = append(lines, fmt.Sprintf("%-46s %6d", f.what, f.n))
 		if long && f.n == 0 {
 			s.t.Errorf("none: %s", f.what)

@@ -22,9 +22,11 @@ func settle(t testing.TB, dsn string) {
 	began := time.Now()
 	defer func() { t.Logf("settled and examined in %s", time.Since(began).Round(time.Millisecond)) }()
 	conn := observe(t, dsn)
-	await(t, patience, "all tasks and messages come to their end", func() bool {
+	if !soon(patience, func() bool {
 		return count(t, conn, `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM messages)`) == 0
-	})
+	}) {
+		t.Errorf("not all tasks and messages come to their end within %s: %s", patience, leftOver(t, conn))
+	}
 	report, err := storage.CheckQuiescent(t.Context(), conn, 10*time.Second, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +35,20 @@ func settle(t testing.TB, dsn string) {
 		t.Errorf("stands: %v", v)
 	}
 	doctor(t, dsn)
+}
+
+// leftOver lists tasks that are not at their end, with what stands of the same numbers at its end.
+func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
+	t.Helper()
+	err := conn.QueryRow(t.Context(), `SELECT coalesce(string_agg(format(E'\n%s of %s/%s, %s, %s: %s', x.task_id, x.namespace, x.process_id, x.task_type, x.stands,
+			coalesce((SELECT format('ended %s as %s, attempt %s, at %s', t.task_type, t.status, t.attempt, t.finished_time)
+				FROM tasks t WHERE (t.namespace, t.process_id, t.task_id) = (x.namespace, x.process_id, x.task_id)), 'not ended')), '' ORDER BY x.task_id), 'none')
+		FROM (SELECT namespace, process_id, task_id, task_type, format('runs, attempt %s, token %s, since %s', attempt, fencing_token, running_time) AS stands FROM running
+			UNION ALL SELECT namespace, process_id, task_id, task_type, format('waits for %s, attempt %s', waits_for, attempt) FROM schedule) x`).Scan(&list)
+	if err != nil {
+		t.Error(err)
+	}
+	return list
 }
 
 // history is what the database holds of one process.

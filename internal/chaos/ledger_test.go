@@ -1,0 +1,138 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// cronCounts is what was looked at.
+type cronCounts struct{ fires, triggers, queued, cancelled, timeouts, requests int }
+
+// ledger compares the ledgers of crons with the times that have come, with their runs and with what clients and targets know. wrong
+// says what is not so: each fire time has its row, each row that fired has its one run, which did its work once and ended as the row
+// says, no other run is there, and every trigger that was answered has fired.
+func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCounts, wrong []string) {
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	of := map[string][]fireRow{}
+	named := map[string]bool{}
+	for _, r := range rows {
+		of[r.cron] = append(of[r.cron], r)
+		if named[r.process] {
+			say("%s is the run of two fires", r.process)
+		}
+		named[r.process] = true
+	}
+	for id := range runs {
+		if !named[id] {
+			say("%s is a run that no row names", id)
+		}
+	}
+	for _, k := range cronKinds {
+		if len(of[k.id]) == 0 {
+			say("%s has no rows", k.id)
+		}
+		if k.id == triggered {
+			wrong = append(wrong, w.fired(of[k.id])...)
+			n.triggers += len(of[k.id])
+		} else {
+			wrong = append(wrong, w.eachSecond(k.id, of[k.id])...)
+			n.fires += len(of[k.id])
+		}
+		for _, r := range of[k.id] {
+			wrong = append(wrong, w.row(k, r, runs)...)
+			if r.decision == "QUEUED" {
+				n.queued++
+			}
+		}
+		if k.single {
+			wrong = append(wrong, inOrder(of[k.id], runs)...)
+		}
+	}
+	n.cancelled, n.timeouts = len(of["replaced"]), len(of["late"])
+	for what, times := range w.asked {
+		n.requests += times
+		if !named["~run/"+what] {
+			say("%s was asked for, and has no row", what)
+		}
+	}
+	return n, wrong
+}
+
+// eachSecond finds seconds since the cron was made that have no row, or more than one.
+func (w *cronWatch) eachSecond(id string, rows []fireRow) (wrong []string) {
+	due := w.created[id].Truncate(time.Second).Add(time.Second)
+	for _, r := range rows {
+		if !r.fire.Equal(due) {
+			wrong = append(wrong, fmt.Sprintf("%s: a row of %s where that of %s was to come", id, r.fire.Format(time.RFC3339Nano), due.Format(time.RFC3339Nano)))
+		}
+		due = r.fire.Add(time.Second)
+	}
+	return wrong
+}
+
+// fired compares triggers that were answered with what they have fired.
+func (w *cronWatch) fired(rows []fireRow) (wrong []string) {
+	left := map[string]int{}
+	for fire, times := range w.triggers {
+		left[fire] = times
+	}
+	for _, r := range rows {
+		if left[r.fire.Format(time.RFC3339Nano)]--; !r.manual {
+			wrong = append(wrong, fmt.Sprintf("%s: the row of %s is not a person's", triggered, r.fire))
+		}
+	}
+	for fire, times := range left {
+		if times > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: the trigger of %s was answered and has not fired %d times", triggered, fire, times))
+		}
+	}
+	if len(rows) > w.tries {
+		wrong = append(wrong, fmt.Sprintf("%s: %d rows of %d triggers", triggered, len(rows), w.tries))
+	}
+	return wrong
+}
+
+// row compares one row with its run.
+func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong []string) {
+	at := k.id + " " + r.fire.Format(time.RFC3339Nano)
+	say := func(format string, args ...any) { wrong = append(wrong, at+": "+fmt.Sprintf(format, args...)) }
+	if !slices.Contains(k.decisions, r.decision) || !slices.Contains(k.statuses, r.status) || r.attempt < 1 {
+		say("%s %s, attempt %d", r.decision, r.status, r.attempt)
+	}
+	run, ok := runs[r.process]
+	if !ok {
+		say("its run %q is not there", r.process)
+		return wrong
+	}
+	var status, stands string
+	switch k.statuses[0] {
+	case "SUCCESS":
+		status, stands = "COMPLETED", bornToEnd
+	default:
+		status, stands = "CANCELLED", born+", "+cancelOp
+	}
+	if k.id == "asked" {
+		if stands = ""; w.asked[strings.TrimPrefix(r.process, "~run/")] == 0 {
+			say("nothing was asked for")
+		}
+	}
+	if got := strings.Join(run.stands, ", "); run.status != status || got != stands {
+		say("its run is %s, with %q: want %s, with %q", run.status, got, status, stands)
+	}
+	return wrong
+}
+
+// inOrder finds runs of a cron that allows one at a time that began before the one before them had ended.
+func inOrder(rows []fireRow, runs map[string]cronRun) (wrong []string) {
+	for i := 1; i < len(rows); i++ {
+		before, after := rows[i-1], rows[i]
+		if runs[after.process].created.Before(runs[before.process].ended) || after.started.Before(before.ended) {
+			wrong = append(wrong, fmt.Sprintf("%s began before %s had ended", after.process, before.process))
+		}
+	}
+	return wrong
+}

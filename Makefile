@@ -40,6 +40,7 @@ race: postgres ## Run all tests with the race detector
 generate: ## Rebuild the generated code: protobuf, Connect, OpenAPI, sqlc
 	@# The warning left out is the OpenAPI plugin's own, about a field of a library that it does not fill.
 	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
+	$(GO) run ./internal/openapi docs/openapi.yaml
 	$(TOOL) sqlc generate
 	@# The generators leave the code of a file that is gone.
 	@for code in proto/progressor/v1/*.pb.go; do \

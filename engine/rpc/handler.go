@@ -1,5 +1,5 @@
 // Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService, BulkService and CronService over Connect, gRPC,
-// gRPC-Web and plain JSON, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and
+// gRPC-Web, plain JSON and MessagePack, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and
 // turns the engine's errors into codes; it decides nothing.
 package rpc
 
@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/progressor-engine/progressor/docs"
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
@@ -53,6 +54,7 @@ var services = []string{
 //	/livez    200 while the program answers at all
 //	/readyz   200 while the engine takes requests, else 503 and why
 //	/metrics  Prometheus text or OpenMetrics
+//	/openapi.yaml  the API, for HTTP tools
 //
 // gRPC health (its status is that of /readyz) and gRPC reflection, v1 and v1alpha. It panics where the contract that is
 // compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
@@ -136,12 +138,17 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) {
 			Registry: cfg.Registerer, EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
 		}))
 	}
+	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(docs.OpenAPI) // who does not wait for the page does not need it
+	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusOK, "progressor "+cfg.Version+`
 
-An RPC is a POST of JSON, or any Connect, gRPC or gRPC-Web client:
+An RPC is a POST of JSON or MessagePack, or any Connect, gRPC or gRPC-Web client:
   curl -H 'Content-Type: application/json' -d '{}' http://`+r.Host+`/progressor.v1.NamespaceService/ListNamespaces
-Reflection tells the rest. Pages: /livez /readyz /metrics`)
+Reflection and /openapi.yaml tell the rest. Pages: /livez /readyz /metrics /openapi.yaml`)
 	})
 }
 

@@ -104,7 +104,7 @@ func TestPages(t *testing.T) {
 	}
 	s.ready = nil
 	for path, want := range map[string]string{
-		"/": "progressor v0.0.0-test", "/livez": "ok", "/readyz": "ok",
+		"/": "progressor v0.0.0-test", "/livez": "ok", "/readyz": "ok", "/openapi.yaml": "openapi: 3.1.0",
 		"/metrics": `progressor_rpc_duration_seconds_count{code="ok",method="progressor.v1.ProcessService/Call"} 1`,
 	} {
 		if status, body := get(t, s.url+path, ""); status != http.StatusOK || !strings.Contains(body, want) {

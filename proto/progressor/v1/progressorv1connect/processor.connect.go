@@ -40,6 +40,8 @@ const (
 
 // ProcessorServiceClient is a client for the progressor.v1.ProcessorService service.
 type ProcessorServiceClient interface {
+	// Process makes one attempt at a task. By ENCODING_PROTO it is called at this path, behind the configured URL; by ENCODING_JSON
+	// and ENCODING_MSGPACK it is a POST to that URL as it is.
 	Process(context.Context, *v1.ProcessRequest) (*v1.ProcessResponse, error)
 }
 
@@ -79,6 +81,8 @@ func (c *processorServiceClient) Process(ctx context.Context, req *v1.ProcessReq
 
 // ProcessorServiceHandler is an implementation of the progressor.v1.ProcessorService service.
 type ProcessorServiceHandler interface {
+	// Process makes one attempt at a task. By ENCODING_PROTO it is called at this path, behind the configured URL; by ENCODING_JSON
+	// and ENCODING_MSGPACK it is a POST to that URL as it is.
 	Process(context.Context, *v1.ProcessRequest) (*v1.ProcessResponse, error)
 }
 

@@ -1,0 +1,9 @@
+// Package docs holds what the program serves of its documentation.
+package docs
+
+import _ "embed"
+
+// OpenAPI describes every method of the API for HTTP tools. It is generated from the contract.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte

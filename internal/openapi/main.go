@@ -1,0 +1,178 @@
+// Command openapi finishes docs/openapi.yaml where its generator does not know this API. It is run by make generate, behind the generator:
+//
+//		go run ./internal/openapi docs/openapi.yaml
+//
+//	  - what is JSON is MessagePack, too: the generator knows no application/msgpack;
+//	  - the header Connect-Protocol-Version may be left out, and every example of curl does;
+//	  - a duration is "1.5s", which is not JSON Schema's format "duration" (ISO 8601);
+//	  - bytes are limited as bytes, and their base64 is longer;
+//	  - ProcessorService is not served here: it is what a worker offers.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	typeJSON    = "application/json"
+	typeMsgpack = "application/msgpack"
+)
+
+// workers are the paths of what a worker offers, and where that is.
+const workers = "/progressor.v1.ProcessorService/"
+
+const workersServer = `
+- url: http://127.0.0.1:9000
+  description: A worker's own, by the name of url in its namespace's configuration.
+`
+
+const duration = `
+type: string
+pattern: ^-?[0-9]+(\.[0-9]{1,9})?s$
+examples: ["1.5s", "3600s"]
+description: Seconds, as text. In MessagePack a number of seconds is read, too.
+`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "openapi:", err)
+		os.Exit(1)
+	}
+}
+
+func run(files []string) error {
+	if len(files) != 1 {
+		return errors.New("usage: openapi FILE")
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		return err
+	}
+	if text, err = finish(text); err != nil {
+		return fmt.Errorf("%s: %w", files[0], err)
+	}
+	return os.WriteFile(files[0], text, 0o644)
+}
+
+// finish takes what the generator wrote; what is finished already is left as it is.
+func finish(text []byte) ([]byte, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	if len(document.Content) == 0 {
+		return nil, errors.New("the document is empty")
+	}
+	root := document.Content[0]
+	if err := finishPaths(member(root, "paths")); err != nil {
+		return nil, err
+	}
+	schemas := member(member(root, "components"), "schemas")
+	if err := replace(schemas, "google.protobuf.Duration", duration); err != nil {
+		return nil, err
+	}
+	walk(schemas, finishBytes)
+	var finished bytes.Buffer
+	encoder := yaml.NewEncoder(&finished)
+	encoder.SetIndent(2)
+	err := encoder.Encode(&document)
+	return finished.Bytes(), err
+}
+
+func finishPaths(paths *yaml.Node) error {
+	if paths == nil || len(paths.Content) == 0 {
+		return errors.New("the document has no paths")
+	}
+	walk(paths, func(n *yaml.Node) {
+		if json := member(n, typeJSON); json != nil && member(n, typeMsgpack) == nil {
+			n.Content = append(n.Content, scalar(typeMsgpack), json)
+		}
+		if name := member(n, "name"); name != nil && name.Value == "Connect-Protocol-Version" {
+			remove(n, "required")
+		}
+	})
+	for i := 0; i+1 < len(paths.Content); i += 2 {
+		if strings.HasPrefix(paths.Content[i].Value, workers) {
+			if err := replace(paths.Content[i+1], "servers", workersServer); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finishBytes has the limit of bytes count those of their base64, and drops an odd remark of the generator.
+func finishBytes(n *yaml.Node) {
+	format := member(n, "format")
+	if format == nil || format.Value != "byte" || member(n, "contentEncoding") != nil {
+		return
+	}
+	n.Content = append(n.Content, scalar("contentEncoding"), scalar("base64"))
+	if most := member(n, "maxLength"); most != nil {
+		if limit, err := strconv.Atoi(most.Value); err == nil {
+			most.Value = strconv.Itoa((limit + 2) / 3 * 4)
+		}
+	}
+	if remark := member(n, "description"); remark != nil {
+		remark.Value = strings.TrimSpace(strings.ReplaceAll(remark.Value, "bytes.const = []", ""))
+		if remark.Value == "" {
+			remove(n, "description")
+		}
+	}
+}
+
+// walk calls do for every node, those above first.
+func walk(n *yaml.Node, do func(*yaml.Node)) {
+	if n == nil {
+		return
+	}
+	do(n)
+	for _, child := range n.Content {
+		walk(child, do)
+	}
+}
+
+// member is the value of a key, nil where there is none.
+func member(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func scalar(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
+
+func remove(n *yaml.Node, key string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			n.Content = append(n.Content[:i], n.Content[i+2:]...)
+			return
+		}
+	}
+}
+
+// replace sets the value of a key.
+func replace(n *yaml.Node, key, text string) error {
+	var value yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	if n == nil {
+		return fmt.Errorf("%s: there is nothing that it could stand in", key)
+	}
+	remove(n, key)
+	n.Content = append(n.Content, scalar(key), value.Content[0])
+	return nil
+}

@@ -211,3 +211,18 @@ func TestPausedNamespace(t *testing.T) {
 		t.Errorf("%v", b)
 	}
 }
+
+// A page whose time is over before all that it has found is done leaves the rest to the next one.
+func TestPageEndsEarly(t *testing.T) {
+	t.Parallel()
+	const many = 60
+	n := start(t, storagetest.DSN(t), func(b *bulks) { b.EndEarly() })
+	n.have(t, "", ids("p", many)...)
+	b := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
+	if b.GetDone() != many || n.statuses(t) != "SUSPENDED 60" {
+		t.Errorf("%v; %s", b, n.statuses(t))
+	}
+	if got := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'", "~bulk/"+b.GetBulkId()); got <= many/10+1 {
+		t.Errorf("only %d pages: none has ended early", got)
+	}
+}

@@ -224,4 +224,29 @@ var mutants = []mutant{
 		file: prepareInit, old: "ON CONFLICT DO NOTHING RETURNING namespace, process_id),", planted: "ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind RETURNING namespace, process_id),",
 		packages: "./storage", run: "InitWithKey",
 	},
+	{
+		name: "bulk-touches-the-engine", breaks: "a bulk leaves the processes of the engine itself alone",
+		file: "engine/bulk/order.go", old: "return f.And(plain).And(", planted: "return f.And(",
+		packages: "./engine/bulk", run: "Verbs|OwnProcesses",
+	},
+	{
+		name: "bulk-jumps-ahead", breaks: "a page that ends early is gone on with where it ended",
+		file: "engine/bulk/run.go", old: "w.progress.Cursor = found[did-1].Cursor", planted: "w.progress.Cursor = next",
+		packages: "./engine/bulk", run: "EndsEarly",
+	},
+	{
+		name: "bulk-forgets-faults", breaks: "a bulk ends when what met a fault was tried again",
+		file: "engine/bulk/run.go", old: "return !more && len(w.progress.Again) == 0, nil", planted: "return !more, nil",
+		packages: "./engine/bulk", run: "Failures|FaultThatPasses",
+	},
+	{
+		name: "bulk-never-ends", breaks: "what is made after a bulk began is not its business",
+		file: "engine/bulk/order.go", old: "`created_time <= \"`", planted: "`created_time > \"1970-01-01T00:00:00Z\" OR created_time <= \"`",
+		packages: "./engine/bulk", run: "Walks",
+	},
+	{
+		name: "bulk-history-overflows", breaks: "the failures of a bulk are a history that can be read, whatever their texts hold",
+		file: "engine/bulk/run.go", old: "f.size() > maxFailureBytes", planted: "f.size() > 2*maxFailureBytes",
+		packages: "./engine/bulk", run: "Failures",
+	},
 }

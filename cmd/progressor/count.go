@@ -16,7 +16,8 @@ type countCmd struct {
 }
 
 func (countCmd) Help() string {
-	return `Count shows how many processes there are in each status. Those whose first task has not finished count as RUNNING. It
+	return `Count shows how many processes there are in each status. Those whose first task has not finished count as RUNNING.
+The engine's own (bulks, crons) are counted too, as list shows them; list --filter 'kind = ""' has the others alone. It
 reads counters, so it takes no longer where there are millions.
 
     progressor count

@@ -355,3 +355,21 @@ func TestTenThousand(t *testing.T) {
 		t.Errorf("%d orders are noted", got)
 	}
 }
+
+// A list and the counts agree on what they have: the processes of the engine, too, which a filter by kind parts from the others.
+func TestListsAndCountsHaveBulks(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 3)...)
+	n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
+	counts, err := n.CountProcesses(t.Context(), "ns")
+	if err != nil || counts["suspended"] != 3 || counts["completed"] != 1 {
+		t.Errorf("counted: %v, %v", counts, err)
+	}
+	for filter, want := range map[string]int{"": 4, `kind = ""`: 3, `kind != ""`: 1} {
+		list, _, err := n.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "ns", Filter: filter})
+		if err != nil || len(list) != want {
+			t.Errorf("%q lists %d, want %d: %v", filter, len(list), want, err)
+		}
+	}
+}

@@ -51,8 +51,8 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.Promote = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
-	saved, ok := e.save(ns, c, d)
-	if !ok || saved.Next == nil {
+	saved, err := e.save(ns, c, d)
+	if err != nil || saved.Next == nil {
 		return nil, nil, false
 	}
 	return following(c, &d.completion, saved.Next), history.with(&d.completion, saved.Next), true
@@ -66,7 +66,7 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 		if v := recover(); v != nil {
 			e.log.Error("attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
 			failure := processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)
-			d, history, given = decide(attemptEnd{claim: c, err: failure, retry: ns.retry}), nil, false
+			d, history, given = decide(attemptEnd{claim: c, err: failure, retry: ns.retry, kind: e.kinds[c.Kind]}), nil, false
 		}
 	}()
 	began := time.Now()
@@ -76,26 +76,26 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	if interrupted || errors.Is(err, errGivenBack) {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
-		d = decision{completion: giveBack(c)}
+		d = decision{completion: giveBack(c, e.kinds[c.Kind])}
 		d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
 		return d, history, true
 	}
 	ns = e.governing(e.current(ns), c.Kind)
-	d = decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64()}) //nolint:gosec // jitter
+	d = decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind]}) //nolint:gosec // jitter
 	own.goWith(&d)
 	return d, history, false
 }
 
-// save stores a decision and tells everybody whom it concerns.
-func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Saved, bool) {
+// save stores a decision and tells everybody whom it concerns. An error was logged.
+func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Saved, error) {
 	began := time.Now()
 	key := d.completion.Key
 	saved, err := e.store.SaveResult(&d.completion)
 	if err != nil && !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrUnavailable) && d.completion.Outcome != storage.Retry {
 		// PostgreSQL takes the result from nobody: an answer that passed every check here. The task fails, by name.
 		e.log.Error("result cannot be stored", "process", key, "task_id", c.TaskID, "error", err)
-		failed := decide(attemptEnd{claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)}})
-		failed.completion.StepTimeout = d.completion.StepTimeout
+		failed := decide(attemptEnd{claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)}, kind: e.kinds[c.Kind], workerID: d.workerID})
+		failed.completion.StepTimeout, failed.completion.Leased = d.completion.StepTimeout, d.completion.Leased
 		d = failed
 		saved, err = e.store.SaveResult(&d.completion)
 	}
@@ -104,13 +104,13 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 		ns.metrics.stale.Inc()
 		e.log.Info("late result refused: the attempt is over", "process", key, "task_id", c.TaskID, "fencing_token", c.FencingToken)
 		e.waiters.recheck(key)
-		return saved, false
+		return saved, err
 	case err != nil && e.doing.Err() != nil:
-		return saved, false // the drain is over and its task was given back
+		return saved, err // the drain is over and its task was given back
 	case err != nil:
 		e.log.Error("result not stored", "process", key, "task_id", c.TaskID, "error", err)
 		e.waiters.recheck(key)
-		return saved, false
+		return saved, err
 	}
 	ns.metrics.completed(&d.completion, saved, began)
 	for _, then := range d.stored {
@@ -118,7 +118,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 	}
 	e.minute.stored(time.Now())
 	e.announce(c, d, saved)
-	return saved, true
+	return saved, nil
 }
 
 // announce wakes who waits for what was stored.

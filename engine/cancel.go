@@ -83,6 +83,9 @@ var errGraceOver = errors.New(process.GraceExpiredMessage)
 // timeoutOf is how long an attempt may take. graceful: that is the grace of a cancel, and not the step timeout.
 func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim) (timeout time.Duration, graceful bool) {
 	if c.TaskType != process.TaskCancel {
+		if job, err := storage.JobOf(c.Job); err == nil && job != nil {
+			return job.Timeout(), false
+		}
 		return ns.stepTimeout, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)

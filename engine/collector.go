@@ -75,7 +75,8 @@ func (c *collector) runOnce(ctx context.Context) error {
 		errs = append(errs, c.purge(limit))
 	}
 	if c.passes%30 == 0 {
-		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forget(limit))
+		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forget(limit), c.forgetLeases(limit))
+		c.engine.leased.prune()
 	}
 	if c.passes%300 == 0 || c.forgetting {
 		errs = append(errs, c.forgetOfKinds(limit))
@@ -131,7 +132,8 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	}()
 	e := c.engine
 	ns = e.governing(ns, z.Kind)
-	d := decideZombie(z, ns.zombie, ns.retry)
+	d := decideZombie(z, ns.zombie, ns.retry, e.kinds[z.Kind])
+	d.completion.Leased = z.WorkerID != ""
 	d.completion.StepTimeout = ns.stepTimeout
 	saved, err := e.store.SaveResult(&d.completion)
 	if errors.Is(err, process.ErrFenced) {
@@ -155,6 +157,16 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 func (c *collector) forget(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if more, err := c.engine.store.Forget(ctx, c.engine.cfg.KeyRetention); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetLeases does so with leases.
+func (c *collector) forgetLeases(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < purgeTime; {
+		if more, err := c.engine.store.ForgetLeases(ctx); err != nil || !more {
 			return err
 		}
 	}

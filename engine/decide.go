@@ -20,6 +20,10 @@ type attemptEnd struct {
 	err      error
 	retry    process.RetryPolicy
 	random   float64
+	kind     Kind
+	workerID string // who held it as a lease; "": a node ran it
+	// acknowledged: the worker stopped because it was told to.
+	acknowledged bool
 }
 
 // decision is a Completion and, beside it, what the caller is told.
@@ -27,11 +31,23 @@ type decision struct {
 	completion storage.Completion
 	failure    *progressorv1.Failure
 	rejection  *progressorv1.Rejection
+	workerID   string   // who held the attempt as a lease; "": a node ran it
 	stored     []func() // run once it is stored
 }
 
 // decide turns the end of an attempt into what is stored. It is pure: no clock, no database, no status of the process.
 func decide(end attemptEnd) decision {
+	d := decideAny(end)
+	if end.kind.Decide != nil {
+		end.kind.Decide(End{
+			Claim: end.claim, WorkerID: end.workerID, Response: end.response, Failure: d.failure, Acknowledged: end.acknowledged, Random: end.random,
+		}, &d.completion)
+	}
+	return d
+}
+
+// decideAny is what holds whatever the kind of the process is.
+func decideAny(end attemptEnd) decision {
 	c := end.claim
 	d := decision{completion: storage.Completion{
 		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
@@ -118,18 +134,21 @@ func cut(s string) string {
 }
 
 // giveBack is the Completion of an attempt that ends without having been made: its task waits for another node.
-func giveBack(c *storage.Claim) storage.Completion {
-	d := decide(attemptEnd{claim: c, err: errGivenBack})
+func giveBack(c *storage.Claim, kind Kind) storage.Completion {
+	d := decideAny(attemptEnd{claim: c, err: errGivenBack})
 	completion := d.completion
 	completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true
 	completion.Failure, completion.Detail, completion.Events = nil, "", nil
+	if kind.Decide != nil {
+		kind.Decide(End{Claim: c, GivenBack: true}, &completion)
+	}
 	return completion
 }
 
 var errGivenBack = errors.New("given back")
 
 // decideZombie ends the attempt of a node that is dead or has held it for too long, by the namespace's zombie policy.
-func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy) decision {
+func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) decision {
 	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
 	d := decision{failure: failure, completion: storage.Completion{
 		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
@@ -140,6 +159,17 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 		if _, again := retry.Next(z.Attempt, process.ReasonZombie, false, 0); again {
 			d.completion.Outcome = storage.Retry
 		}
+	}
+	if kind.Decide != nil {
+		c := &storage.Claim{
+			Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken,
+			Kind: z.Kind, Job: z.Job,
+		}
+		end := End{Claim: c, WorkerID: z.WorkerID, Failure: failure, Lost: true, NeverBeat: z.NeverBeat}
+		if z.TimedOut {
+			end.Failure, end.Lost, end.NeverBeat = failureOf(context.DeadlineExceeded), false, false
+		}
+		kind.Decide(end, &d.completion)
 	}
 	return d
 }

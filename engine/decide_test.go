@@ -268,7 +268,7 @@ func TestDecideZombies(t *testing.T) {
 				retry.NonRetryable = []string{tt.refused}
 			}
 			z := storage.Zombie{Namespace: "ns", ProcessID: "p", TaskID: 7, TaskType: taskType, Attempt: tt.attempt, FencingToken: 70}
-			c := decideZombie(z, tt.policy, retry).completion
+			c := decideZombie(z, tt.policy, retry, Kind{}).completion
 			if c.Outcome != tt.want || c.RetryAfter != 0 || c.Uncounted || c.FencingToken != 70 || c.Promote {
 				t.Errorf("%s, %s, attempt %d: %+v", taskType, tt.policy, tt.attempt, c)
 			}
@@ -283,7 +283,7 @@ func TestDecideZombies(t *testing.T) {
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	for _, taskType := range process.TaskTypes() {
-		c := giveBack(claimOf(taskType, 3))
+		c := giveBack(claimOf(taskType, 3), Kind{})
 		if c.Outcome != storage.Retry || !c.Uncounted || c.RetryAfter != 0 || c.Failure != nil || c.Detail != "" || c.Promote || c.FencingToken != 70 || c.Attempt != 3 {
 			t.Errorf("%s: %+v", taskType, c)
 		}

@@ -29,6 +29,8 @@ type Engine struct {
 	attempts *attempts
 	calls    *callPoller
 	timers   *timerPoller
+	pulls    *pulls
+	leased   leased
 	messages *deliverer
 
 	inFlight atomic.Int64
@@ -50,11 +52,12 @@ type Engine struct {
 // New registers the node and reads the namespaces. Run must follow.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{}}
+	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{},
+		leased: leased{byToken: map[int64]*storage.Lease{}}}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
-	e.calls, e.timers = newCallPoller(e), newTimerPoller(e)
+	e.calls, e.timers, e.pulls = newCallPoller(e), newTimerPoller(e), newPulls(e)
 	e.store.OnAdopt(e.adopt)
 	e.messages = newDeliverer(e)
 	e.store.OnMessages(e.messages.deliver)
@@ -76,7 +79,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeeping()
 	var takers, keepers errgroup.Group
-	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.messages.Run, newCollector(e).Run} {
+	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.pulls.Run, e.messages.Run, newCollector(e).Run} {
 		takers.Go(func() error { return run(taking) })
 	}
 	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run} {
@@ -164,7 +167,7 @@ func (e *Engine) giveAllBack() {
 	var group sync.WaitGroup
 	for _, c := range e.attempts.claims() {
 		group.Go(func() {
-			completion := giveBack(c)
+			completion := giveBack(c, e.kinds[c.Kind])
 			_, err := e.store.SaveResult(&completion)
 			if err != nil && !errors.Is(err, process.ErrFenced) {
 				e.log.Warn("task not given back: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 )
 
 // Kind is what processes of one kind, as the column kind names it, have in common. The packages above this one bring kinds, and the
@@ -20,8 +21,23 @@ type Kind struct {
 	// see ownRetry. It is shown no history.
 	// AttemptOf gives it what it has beyond a user's processor.
 	Processor processor.Processor
+	// Decide changes what is stored of the end of an attempt, after what holds for every process. It is pure. nil: nothing.
+	Decide func(End, *storage.Completion)
 	// Forget drops what is past its retention in the tables of the kind, a batch; more: there is more of it. nil: it has none.
 	Forget func(ctx context.Context) (more bool, err error)
+}
+
+// End is the end of an attempt as a kind decides about it.
+type End struct {
+	Claim        *storage.Claim                // of a zombie only key, task, attempt, token, kind and job
+	WorkerID     string                        // who held it as a lease; "": a node ran it
+	Response     *progressorv1.ProcessResponse // nil: there is none
+	Failure      *progressorv1.Failure         // why it failed; nil: it did not
+	Lost         bool                          // its worker, or its node, was lost
+	NeverBeat    bool                          // likewise, and the lease may never have reached the worker
+	GivenBack    bool                          // it was not made
+	Acknowledged bool                          // the worker stopped because it was told to
+	Random       float64                       // in [0, 1): the jitter of a wait
 }
 
 // cronKind is the kind whose timers are claimed before others: those that SearchCronTimers finds.

@@ -28,6 +28,7 @@ type namespace struct {
 	paused      bool
 	processor   processor.Processor // nil: this node has none for it, see processorErr
 	unservable  error               // why there is no processor
+	lease       time.Duration       // where workers take the tasks: how long one may be silent; 0: they do not
 	stepTimeout time.Duration
 	retry       process.RetryPolicy
 	zombie      process.ZombiePolicy
@@ -42,6 +43,9 @@ type namespace struct {
 
 // servable tells whether this node runs tasks of the namespace now.
 func (ns *namespace) servable() bool { return !ns.paused && ns.processor != nil }
+
+// pulled tells whether workers take its tasks now, and this node only those of kinds with a processor of their own.
+func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 
 // registry holds the namespaces that this node knows.
 type registry struct {
@@ -171,6 +175,9 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 		ns.stepTimeout = d
 	}
 	ns.retention = m.GetRetention().AsDuration()
+	if pull := m.GetProcessor().GetPull(); pull != nil {
+		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
+	}
 	if m.GetMaxWaiting() > 0 {
 		ns.maxWaiting = m.GetMaxWaiting()
 	}
@@ -242,9 +249,12 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 		}
 		return p, nil
 	case *progressorv1.ProcessorConfig_Pull:
-		return nil, &process.InvalidError{Field: "namespace.processor.pull", Message: "workers that pull are not part of this release; use connect or builtin"}
+		if d := t.Pull.GetLeaseDuration().AsDuration(); d > maxLease {
+			return nil, &process.InvalidError{Field: "namespace.processor.pull.lease_duration", Message: fmt.Sprintf("%s is more than %s", d, maxLease)}
+		}
+		return nil, nil //nolint:nilnil // workers are its processor
 	}
-	return nil, &process.InvalidError{Field: "namespace.processor", Message: "one of connect and builtin is required"}
+	return nil, &process.InvalidError{Field: "namespace.processor", Message: "one of connect, pull and builtin is required"}
 }
 
 // PutNamespace makes a namespace or replaces its configuration. Other nodes take it over within a second. by: an operator, whose order

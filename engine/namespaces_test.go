@@ -57,7 +57,9 @@ func TestUnknownNamespace(t *testing.T) {
 		}
 	}
 	var invalid *process.InvalidError
-	for _, cfg := range []*progressorv1.ProcessorConfig{nil, {}, builtin("missing"), {Transport: &progressorv1.ProcessorConfig_Pull{}}} {
+	for _, cfg := range []*progressorv1.ProcessorConfig{nil, {}, builtin("missing"), {Transport: &progressorv1.ProcessorConfig_Pull{
+		Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(2 * time.Hour)},
+	}}} {
 		if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{Namespace: "other", Processor: cfg}); !errors.As(err, &invalid) {
 			t.Errorf("%v: %v", cfg, err)
 		}

@@ -19,7 +19,10 @@ func newCallPoller(e *Engine) *callPoller {
 	return &callPoller{engine: e, woken: make(chan struct{}, 1)}
 }
 
-func (p *callPoller) wake() { signal(p.woken) }
+func (p *callPoller) wake() {
+	signal(p.woken)
+	p.engine.pulls.wake()
+}
 
 func signal(c chan struct{}) {
 	select {
@@ -134,11 +137,11 @@ func (e *Engine) rooms(take func(*places, int) int) *rooms {
 		return r
 	}
 	for _, ns := range e.registry.all() {
-		if !ns.servable() {
+		if !ns.servable() && !ns.pulled() {
 			continue
 		}
 		if n := take(ns.places, scanLimit); n > 0 {
-			r.rooms = append(r.rooms, storage.Room{Namespace: ns.name, Places: n, StepTimeout: ns.stepTimeout})
+			r.rooms = append(r.rooms, storage.Room{Namespace: ns.name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled()})
 			r.namespaces = append(r.namespaces, ns)
 		}
 	}
@@ -266,6 +269,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	p.mu.Lock()
 	p.next = time.Time{}
 	p.mu.Unlock()
+	p.release(ctx)
 	rooms := e.rooms((*places).takeForTimers)
 	if p.crowded || len(rooms.rooms) == 0 {
 		p.claimCrons(ctx)
@@ -300,6 +304,31 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	}
 	p.crowded = more
 	return more
+}
+
+// release lets what is due in namespaces whose tasks workers take wait for these.
+func (p *timerPoller) release(ctx context.Context) {
+	e := p.engine
+	var names []string
+	for _, ns := range e.registry.all() {
+		if ns.pulled() {
+			names = append(names, ns.name)
+		}
+	}
+	if len(names) == 0 || !e.inTouch() || e.draining.Load() {
+		return
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	released, err := e.store.ReleaseTimers(limit, names)
+	if err != nil {
+		e.scanFailed(ctx, "released timers", err)
+		return
+	}
+	if len(released) > 0 {
+		e.pulls.wake()
+		p.alarm(0) // there may be more of them
+	}
 }
 
 // cronRoom is how many timers of crons of a namespace one scan claims beyond its places: their tasks take milliseconds.

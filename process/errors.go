@@ -18,6 +18,7 @@ var (
 	ErrWaitTimeout         = errors.New("the wait is over; the task goes on")
 	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
 	ErrDraining            = errors.New("the node is draining: nothing was stored, and another node takes requests")
+	ErrJobNotFound         = errors.New("job not found")
 	ErrCronNotFound        = errors.New("cron not found")
 	ErrCronExists          = errors.New("cron exists already")
 	ErrNamespacePaused     = errors.New("the namespace is paused, and nothing runs in it: resume it first")
@@ -51,6 +52,8 @@ const (
 	ReasonUnavailable     = "unavailable"          // the processor could not be reached
 	ReasonBadResponse     = "bad_response"         // the processor's answer cannot be stored
 	ReasonPanic           = "panic"                // the Go processor panicked
+	ReasonCancelled       = "cancelled"            // the worker of a job stopped because it was told to
+	ReasonLeaseLost       = "lease_lost"           // the worker that ran the attempt of a job was silent for too long, or its node died
 	ReasonZombie          = "zombie"               // the node that ran the attempt died
 	ReasonHistoryTooLarge = "history_too_large"    // FULL history over MaxHistoryEvents or MaxHistoryBytes
 	ReasonGraceExpired    = "cancel_grace_expired" // the CANCEL task had not ended when the grace of the cancel was over

@@ -1,14 +1,17 @@
 -- CancelProcesses asks processes in INIT and RUNNING to end: a CANCEL task is next, or behind the task that runs, and has the time that
 -- grace_us gives it from now on. Those in ERROR and SUSPENDED are CANCELLED at once. overdue: the engine's word, not a client's: the
 -- process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
--- runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses.
+-- runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
+-- that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker.
 -- outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
 -- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
   SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks ORDER BY x.ord) AS n FROM (
     SELECT t.*, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, coalesce(NOT t.overdue AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL, false) AS asks,
-           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE p.status IN ('ERROR', 'SUSPENDED') END, false) AS ends
+           r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS job, coalesce(NOT t.overdue AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL
+                    AND (p.kind <> 'job' OR r.task_id IS NOT NULL), false) AS asks,
+           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND p.status IN ('INIT', 'SUSPENDED')
+                                ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
       FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]),
                       unnest(@graces_us::bigint[]), unnest(@overdues::bool[]))
            AS t(ord, namespace, process_id, reason, grace_us, overdue)
@@ -42,7 +45,7 @@ be AS (
 ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
-         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1),
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1 AND NOT job),
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.*),
 ds AS (

@@ -1,22 +1,36 @@
 -- SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
--- changed or is held by another is skipped, never waited for.
+-- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
 -- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]))
-         AS n(namespace, lim, step_timeout_us)
+  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, j.job, j.timeout
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]))
+         AS n(namespace, lim, step_timeout_us, own)
   CROSS JOIN LATERAL (
-    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
-           s.history_range, s.idempotency_key, s.args, s.context, s.child, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
-           p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
-      FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-     ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
+    SELECT a.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+       ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
+    UNION ALL
+    SELECT b.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+         AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/')
+         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+       ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
+  LEFT JOIN LATERAL (SELECT to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job, j.timeout FROM jobs j
+                      WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, @node_id::bigint,
-         statement_timestamp() + step_timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
 del AS (
@@ -27,7 +41,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child
+       r.last_event_id, r.kind, r.created_time, r.child, r.job::jsonb AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
 -- CallsLeft tells whether a task still waits for a place that SearchCalls would take: one that it passed over because somebody held

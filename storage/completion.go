@@ -46,13 +46,15 @@ type Completion struct {
 	UnsetNames  []string
 
 	Messages []Message // to other processes
-	Riders   []Rider   // what else is written with it
+	Riders   []Rider   // what else is written with it, where the messages are
+	Ends     []Rider   // what is written with it however it ended
 
 	RetryAfter     time.Duration // of Retry; 0: at once
 	Uncounted      bool          // of Retry: the attempt does not count (it was given back)
 	Promote        bool          // this node goes on with the next task of the process
 	StepTimeout    time.Duration // of the next task
 	IdempotencyKey string        // of the task
+	Leased         bool          // a worker held the attempt: its lease goes
 }
 
 // NewEvent is an event that an attempt produced.
@@ -114,7 +116,7 @@ type Saved struct {
 // plain tells whether SaveFinished may do for it: an attempt that has finished, sets no timer and says nothing to others.
 func (c *Completion) plain() bool {
 	return c.Outcome == Finished && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
-		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
+		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0 && len(c.Ends) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
 }
 
 func (c *Completion) bytes() int {
@@ -126,6 +128,9 @@ func (c *Completion) bytes() int {
 		n += c.Messages[i].bytes()
 	}
 	for _, r := range c.Riders {
+		n += r.Bytes()
+	}
+	for _, r := range c.Ends {
 		n += r.Bytes()
 	}
 	return n

@@ -73,6 +73,9 @@ var planted = []struct{ invariant, process, sql string }{
 	{"counts_agree", "", `DELETE FROM processes WHERE process_id = 'idle' || $1::text`},
 	{"request_has_answer", "idle", `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 		VALUES (gen_random_uuid(), 'shop', $1, 1000000, '', now())`},
+	{"job_has_row", "job", `DELETE FROM jobs WHERE process_id = $1`},
+	{"job_has_row", "job", `UPDATE processes SET kind = '' WHERE process_id = $1`},
+	{"job_has_row", "job", `UPDATE schedule SET job_name = 'another' WHERE process_id = $1`},
 	{"end_is_told", "child", `UPDATE processes SET status = 'COMPLETED', attention = 'COMPLETED', attention_time = status_changed_time WHERE process_id = $1`},
 	{"end_is_told", "child", `UPDATE processes SET removed_time = now() WHERE process_id = $1`},
 	{"end_is_told", "child", `DELETE FROM processes WHERE process_id = $1`},
@@ -113,6 +116,8 @@ func (b *bench) stock() {
 	b.claim("ending")
 	b.call("ending")
 	b.cancel("ending")
+	job, err := b.Enqueue(&storage.NewJob{Key: key("job"), Name: "work", Timeout: time.Second})
+	equal(b.t, "a job", must(b.t, job, err).Outcome, storage.JobEnqueued)
 	b.process("overdue")
 	b.cancelFor("overdue", 0)
 	ended, err := b.EndOverdueCancel(key("overdue"))

@@ -47,6 +47,7 @@ type batch struct {
 	resumes  []*suspendItem
 	cancels  []*cancelItem
 	inits    []*initItem
+	enqueues []*enqueueItem
 	calls    []*callItem
 	repairs  []*repairItem
 	simples  []*simpleRepairItem
@@ -88,6 +89,8 @@ func (b *batch) add(op operation) {
 		b.riders.ended(op.key, 0)
 	case *initItem:
 		b.inits = append(b.inits, op)
+	case *enqueueItem:
+		b.enqueues = append(b.enqueues, op)
 	case *callItem:
 		b.calls = append(b.calls, op)
 	case *repairItem:
@@ -114,6 +117,7 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages = append(stages, purgeStages(s, b.removes)...)
 	stages = append(stages, deliverStages(s, b.delivers)...)
 	stages = append(stages, initStages(s, b.inits)...)
+	stages = append(stages, enqueueStages(s, b.enqueues)...)
 	stages = append(stages, callStages(s, b.calls)...)
 	stages = append(stages, repairStages(s, b.repairs)...)
 	for _, r := range b.simples {

@@ -117,7 +117,7 @@ func (l *lane) collect() ([]operation, bool) {
 			l.held = append(l.held, op)
 			return
 		}
-		_, isInit := op.(*initItem)
+		isInit := creates(op)
 		_, sameInit := initKeys[i.key]
 		_, sameRequest := requests[i.requestID]
 		if (isInit && sameInit || i.requestID != uuid.Nil && sameRequest) && !i.twin {
@@ -156,6 +156,15 @@ func (l *lane) collect() ([]operation, bool) {
 		}
 	}
 	return ops, true
+}
+
+// creates tells whether an item makes a process.
+func creates(op operation) bool {
+	switch op.(type) {
+	case *initItem, *enqueueItem:
+		return true
+	}
+	return false
 }
 
 // refuse answers what is left when the store closes.
@@ -213,6 +222,10 @@ func (l *lane) answer(ops []operation) {
 	for _, op := range ops {
 		if in, isInit := op.(*initItem); isInit && in.prepared.Outcome == Exists && in.init.keyed() && !in.reread {
 			in.reread = true
+			l.held = append(l.held, op)
+			continue
+		}
+		if job, ok := op.(*enqueueItem); ok && job.again() {
 			l.held = append(l.held, op)
 			continue
 		}

@@ -90,10 +90,11 @@ func (r *riders) completed(c *Completion) {
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
 		r.released(c.Key)
 	}
+	r.rides.add(c, c.Ends)
 	if !c.Speaks() {
 		return
 	}
-	r.rides.add(c)
+	r.rides.add(c, c.Riders)
 	s := &r.send
 	for i := range c.Messages {
 		m := &c.Messages[i]

@@ -101,6 +101,18 @@ func hotStatements() map[string]string {
 		"DeliverCancels":  text(func(db dbsqlc.DBTX) error { return second(q.DeliverCancels(ctx, db, dbsqlc.DeliverCancelsParams{})) }),
 		"DeliverNotifies": text(func(db dbsqlc.DBTX) error { return second(q.DeliverNotifies(ctx, db, dbsqlc.DeliverNotifiesParams{})) }),
 		"SearchMessages":  text(func(db dbsqlc.DBTX) error { return second(q.SearchMessages(ctx, db, dbsqlc.SearchMessagesParams{})) }),
+		"EnsureJobKeys":   text(func(db dbsqlc.DBTX) error { return q.EnsureJobKeys(ctx, db, dbsqlc.EnsureJobKeysParams{}) }),
+		"LockJobKeys":     text(func(db dbsqlc.DBTX) error { return q.LockJobKeys(ctx, db, dbsqlc.LockJobKeysParams{}) }),
+		"EnqueueJobs":     text(func(db dbsqlc.DBTX) error { return second(q.EnqueueJobs(ctx, db, dbsqlc.EnqueueJobsParams{})) }),
+		"WriteJobs":       text(func(db dbsqlc.DBTX) error { return q.WriteJobs(ctx, db, dbsqlc.WriteJobsParams{}) }),
+		"CancelRetried":   text(func(db dbsqlc.DBTX) error { return q.CancelRetried(ctx, db, dbsqlc.CancelRetriedParams{}) }),
+		"Poll":            text(func(db dbsqlc.DBTX) error { return second(q.Poll(ctx, db, dbsqlc.PollParams{})) }),
+		"CountPollable":   text(func(db dbsqlc.DBTX) error { return second(q.CountPollable(ctx, db, dbsqlc.CountPollableParams{})) }),
+		"ReleaseTimers":   text(func(db dbsqlc.DBTX) error { return second(q.ReleaseTimers(ctx, db, dbsqlc.ReleaseTimersParams{})) }),
+		"BeatLeases":      text(func(db dbsqlc.DBTX) error { return second(q.BeatLeases(ctx, db, dbsqlc.BeatLeasesParams{})) }),
+		"EndLeases":       text(func(db dbsqlc.DBTX) error { return q.EndLeases(ctx, db, dbsqlc.EndLeasesParams{}) }),
+		"ReadLease":       text(func(db dbsqlc.DBTX) error { return second(q.ReadLease(ctx, db, dbsqlc.ReadLeaseParams{})) }),
+		"LeaseAnswered":   text(func(db dbsqlc.DBTX) error { return second(q.LeaseAnswered(ctx, db, dbsqlc.LeaseAnsweredParams{})) }),
 		"ListRunningOf":   text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
 	}
 }
@@ -108,10 +120,11 @@ func hotStatements() map[string]string {
 // Indexes whose conditions need not name a process: the scans', and the keys of requests.
 var scanIndexes = map[string][]string{
 	"messages_created": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts"},
-	"schedule_cron":  {"SearchCronTimers"},
-	"schedule_place": {"SearchCalls"}, "schedule_time": {"SearchTimers", "NextTimes"},
+	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls"}, "schedule_jobs": {"Poll", "CountPollable"},
+	"schedule_place": {"SearchCalls", "Poll", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimes", "ReleaseTimers"},
+	"job_keys_pkey":             {"LockJobKeys", "EnqueueJobs"},
 	"processes_cancel_deadline": {"ListOverdueCancels"},
-	"requests_pkey":             {"PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
+	"requests_pkey":             {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
 }
 
 // planNode is a node of EXPLAIN (FORMAT JSON).

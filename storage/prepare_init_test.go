@@ -25,16 +25,16 @@ func TestInitIsCaptured(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.start("p", func(in *storage.Init) {
-		in.Kind, in.Metadata, in.Context, in.Priority, in.HistoryRange = "job", []byte(`{"a": 1}`), []byte("ctx"), 7, `{"limit": 3}`
+		in.Kind, in.Metadata, in.Context, in.Priority, in.HistoryRange = "kind", []byte(`{"a": 1}`), []byte("ctx"), 7, `{"limit": 3}`
 	})
 	b.is("p", "INIT e0: INIT runs#1")
 	equal(t, "the claim", []any{c.Namespace, c.ProcessID, c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange, c.Kind, string(c.Metadata), c.Status, c.LastEventID},
-		[]any{ns, "p", "INIT", 1, 7, "args", "ctx", `{"limit": 3}`, "job", `{"a": 1}`, "INIT", 0})
+		[]any{ns, "p", "INIT", 1, 7, "args", "ctx", `{"limit": 3}`, "kind", `{"a": 1}`, "INIT", 0})
 	if c.FencingToken == 0 || c.TaskID == 0 || c.RunningTime.IsZero() || c.CreatedTime.IsZero() {
 		t.Errorf("the claim lacks something: %+v", c)
 	}
 	row, err := b.GetProcess(t.Context(), key("p"))
-	equal(t, "the row", []any{must(t, row, err).Kind, string(row.Metadata), row.AuxState == nil, row.Attention == nil}, `[job {"a": 1} true true]`)
+	equal(t, "the row", []any{must(t, row, err).Kind, string(row.Metadata), row.AuxState == nil, row.Attention == nil}, `[kind {"a": 1} true true]`)
 	lease := ask[string](b, "SELECT (deadline - running_time)::text || ' ' || (node_id = $1) || ' ' || priority || ' ' || history_range::text FROM running", b.NodeID())
 	equal(t, "the lease", lease, `00:01:00 true 7 {"limit": 3}`)
 	equal(t, "a second start", b.tryInit("p").Outcome, storage.Exists)

@@ -56,6 +56,16 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 	return mapped(op, write(ctx, s.general))
 }
 
+// Locked runs a transaction that changes processes outside of the lanes, once it holds them: for orders that are rare. op names it in errors.
+func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
+	return mapped(op, pgx.BeginFunc(ctx, s.general, func(tx pgx.Tx) error {
+		if err := lockStage(s, keys)(ctx, tx); err != nil {
+			return err
+		}
+		return write(ctx, tx)
+	}))
+}
+
 // Read runs a transaction that only reads, all of one moment, on a connection that no attempt waits for. op names it in errors.
 func (s *Store) Read(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

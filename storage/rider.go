@@ -31,8 +31,8 @@ type rides struct {
 	byType map[reflect.Type][]Ride
 }
 
-func (r *rides) add(c *Completion) {
-	for _, rider := range c.Riders {
+func (r *rides) add(c *Completion, riders []Rider) {
+	for _, rider := range riders {
 		t := reflect.TypeOf(rider)
 		if r.byType == nil {
 			r.byType = map[reflect.Type][]Ride{}

@@ -52,7 +52,7 @@ func saveStages(s *Store, items []*saveItem) []stage {
 		b.add(int32(n), it.completion) //nolint:gosec // at most maxFlushItems
 	}
 	if !slices.ContainsFunc(items, func(it *saveItem) bool { return it.whole }) {
-		return []stage{b.saveFinished}
+		return append([]stage{b.saveFinished}, b.leaseStages()...)
 	}
 	var stages []stage
 	if len(b.restore.Namespaces) > 0 {
@@ -75,7 +75,15 @@ func saveStages(s *Store, items []*saveItem) []stage {
 	if len(b.cancel.Namespaces) > 0 {
 		stages = append(stages, b.cancelScheduled)
 	}
-	return stages
+	return append(stages, b.leaseStages()...)
+}
+
+// leaseStages let the leases of workers go whose answers were stored.
+func (b *saveBatch) leaseStages() []stage {
+	if len(b.leases.Namespaces) == 0 {
+		return nil
+	}
+	return []stage{func(ctx context.Context, db DB) error { return b.store.q.EndLeases(ctx, db, b.leases) }}
 }
 
 // saveBatch gathers the arguments of the statements.
@@ -90,6 +98,7 @@ type saveBatch struct {
 	check   dbsqlc.CheckTimersParams
 	count   dbsqlc.CountResultsParams
 	cancel  dbsqlc.CancelScheduledParams
+	leases  dbsqlc.EndLeasesParams
 }
 
 func (b *saveBatch) add(ord int32, c *Completion) {
@@ -118,6 +127,11 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 		b.count.TaskIds = append(b.count.TaskIds, c.TaskID)
 		b.count.FencingTokens = append(b.count.FencingTokens, c.FencingToken)
 		b.count.Outcomes = append(b.count.Outcomes, string(c.Outcome))
+	}
+	if c.Leased {
+		b.leases.Namespaces = append(b.leases.Namespaces, c.Key.Namespace)
+		b.leases.ProcessIds = append(b.leases.ProcessIds, c.Key.ProcessID)
+		b.leases.FencingTokens = append(b.leases.FencingTokens, c.FencingToken)
 	}
 	switch c.Outcome {
 	case Retry:

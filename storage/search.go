@@ -12,12 +12,14 @@ type Room struct {
 	Namespace   string
 	Places      int
 	StepTimeout time.Duration
+	Own         bool // only what the engine runs by itself: workers take the rest
 }
 
 type roomParams struct {
 	namespaces []string
 	limits     []int32
 	timeouts   []int64
+	owns       []bool
 }
 
 func paramsOf(rooms []Room) roomParams {
@@ -26,6 +28,7 @@ func paramsOf(rooms []Room) roomParams {
 		p.namespaces = append(p.namespaces, r.Namespace)
 		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems))) //nolint:gosec // bounded
 		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
+		p.owns = append(p.owns, r.Own)
 	}
 	return p
 }
@@ -34,7 +37,7 @@ func paramsOf(rooms []Room) roomParams {
 func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) {
 	p := paramsOf(rooms)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
-		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
+		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, NodeID: s.nodeID.Load(),
 	})
 	return rows, mapped("search calls", err)
 }
@@ -65,7 +68,7 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 	err = pipeline(ctx, conn.Conn(), []stage{
 		func(ctx context.Context, db DB) error {
 			rows, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{
-				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
+				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, NodeID: s.nodeID.Load(),
 			})
 			claims = make([]Claim, len(rows))
 			for n := range rows {

@@ -37,6 +37,16 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 			History: Events(history), Range: rng,
 		},
 	}
+	job, err := storage.JobOf(c.Job)
+	if err != nil {
+		return nil, err
+	}
+	if job != nil {
+		if request.JobArgs, err = Value(c.Args); err != nil {
+			return nil, err
+		}
+		request.JobName = job.Name
+	}
 	if c.TaskType == process.TaskCancel { // its args are the reason of the cancel
 		request.Args, request.CancelReason = nil, string(c.Args)
 		request.Process.CancelReason = request.CancelReason

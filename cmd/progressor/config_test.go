@@ -107,7 +107,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"no processor of that name", dsn + "namespaces: [{namespace: a, processor: {builtin: {name: ordrs}}}]", nil,
 			`namespace a: processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},
 		{"no transport", dsn + "namespaces: [{namespace: a, processor: {}}]", nil, "namespace a: processor.transport: is required: set one of connect, pull, builtin"},
-		{"a transport that nothing serves", dsn + "namespaces: [{namespace: a, processor: {pull: {}}}]", nil, "namespace a: processor.pull: workers that pull are not part of this release"},
+		{"a lease that is too long", dsn + "namespaces: [{namespace: a, processor: {pull: {lease_duration: 2h}}}]", nil, "namespace a: processor.pull.lease_duration: 2h0m0s is more than 1h0m0s"},
 		{"no target", dsn + "crons: [{namespace: a, cron_id: b, spec: {expressions: ['* * * * *']}, target: {}}]", nil, "target: is required: set one of start_process"},
 	}
 	for _, tt := range tests {

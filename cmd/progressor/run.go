@@ -20,6 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/demo"
@@ -72,11 +73,13 @@ func (n *node) run(ctx context.Context) error {
 	eng.Add(bulks.Kind())
 	schedules := crons.New(eng, store, registry)
 	eng.Add(schedules.Kinds()...)
+	queue := jobs.New(eng, store)
+	eng.Add(queue.Kind())
 	if err := n.put(ctx, eng); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Bulks: bulks, Crons: schedules, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
+		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })

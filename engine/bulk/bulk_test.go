@@ -55,7 +55,7 @@ func TestVerbs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := n.Engine.Start(t.Context(), engine.StartParams{Key: key("a-job"), Kind: "job", Accepted: true}); err != nil {
+			if _, err := n.Engine.Start(t.Context(), engine.StartParams{Key: key("a-flow"), Kind: "flow", Accepted: true}); err != nil {
 				t.Fatal(err)
 			}
 			b := n.begun(t, request(tt.verb, `process_id = "*"`))
@@ -76,7 +76,7 @@ func TestVerbs(t *testing.T) {
 				AND details->>'reason' = 'a test'`); got != 1 {
 				t.Errorf("the bulk is noted %d times", got)
 			}
-			if got := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'a-job' AND status IN ('INIT', 'RUNNING')"); got != 1 {
+			if got := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'a-flow' AND status IN ('INIT', 'RUNNING')"); got != 1 {
 				t.Error("a process of another kind was touched")
 			}
 		})

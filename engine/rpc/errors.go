@@ -42,6 +42,7 @@ var sentinels = []struct {
 	{process.ErrTaskNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
 	{process.ErrNodeNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrProcessExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
+	{process.ErrJobNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND},
 	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED},
 	{process.ErrCronNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND},
 	{process.ErrCronExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},

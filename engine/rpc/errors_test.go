@@ -94,7 +94,7 @@ var notYet = map[progressorv1.ErrorDetail_Reason]bool{
 	progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA: true, progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE: true,
 	progressorv1.ErrorDetail_REASON_UNAUTHENTICATED: true, progressorv1.ErrorDetail_REASON_PERMISSION: true,
 	progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND: true,
-	progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND: true,
+	progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND:  true,
 }
 
 func TestEveryErrorHasItsCodeAndDetail(t *testing.T) {

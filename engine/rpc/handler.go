@@ -1,5 +1,6 @@
-// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService, BulkService and CronService over Connect, gRPC,
-// gRPC-Web, plain JSON and MessagePack, with health, reflection and metrics, on one port. It says who asks, checks what was asked, and
+// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService, BulkService, CronService, JobService and
+// WorkerService over Connect, gRPC, gRPC-Web, plain JSON and MessagePack, with health, reflection and metrics, on one port. It says who asks,
+// checks what was asked, and
 // turns the engine's errors into codes; it decides nothing.
 package rpc
 
@@ -19,6 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
@@ -37,6 +39,7 @@ type Config struct {
 	Engine     *engine.Engine
 	Bulks      *bulk.Bulks           // nil: BulkService is not implemented here
 	Crons      *crons.Crons          // nil: nor is CronService
+	Jobs       *jobs.Jobs            // nil: nor is JobService
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // of the handler's own metrics; nil: none
 	Gatherer   prometheus.Gatherer   // of /metrics; nil: no such page
@@ -46,7 +49,7 @@ type Config struct {
 // services are the services that the handler serves.
 var services = []string{
 	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
-	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName,
+	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName, progressorv1connect.WorkerServiceName,
 }
 
 // NewHandler serves the services and, beside them:
@@ -62,13 +65,16 @@ func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
 	s := served{
 		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{},
-		progressorv1connect.UnimplementedCronServiceHandler{},
+		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, &workerService{engine: e},
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}
 	}
 	if cfg.Crons != nil {
 		s.cron = &cronService{crons: cfg.Crons}
+	}
+	if cfg.Jobs != nil {
+		s.job = &jobService{jobs: cfg.Jobs}
 	}
 	h, err := newHandler(cfg, s, e.Ready)
 	if err != nil {
@@ -84,6 +90,8 @@ type served struct {
 	insight   progressorv1connect.InsightServiceHandler
 	bulk      progressorv1connect.BulkServiceHandler
 	cron      progressorv1connect.CronServiceHandler
+	job       progressorv1connect.JobServiceHandler
+	worker    progressorv1connect.WorkerServiceHandler
 }
 
 // newHandler mounts the given services: tests give their own.
@@ -115,6 +123,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewInsightServiceHandler(s.insight, options))
 	mount(progressorv1connect.NewBulkServiceHandler(s.bulk, options))
 	mount(progressorv1connect.NewCronServiceHandler(s.cron, options))
+	mount(progressorv1connect.NewJobServiceHandler(s.job, options))
+	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options))
 	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))

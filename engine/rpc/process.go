@@ -190,13 +190,15 @@ func keyOf(r keyed) process.Key {
 // ownKey is the key of a request that changes a process or waits for it: it must not be one of the engine's own, as
 // those of crons are.
 func ownKey(r keyed) (process.Key, error) {
-	if strings.HasPrefix(r.GetProcessId(), "~") {
-		return process.Key{}, &process.InvalidError{
-			Field:   "process_id",
-			Message: `must not begin with "~": such processes are the engine's own, and can only be read`,
-		}
+	return keyOf(r), refuseOwn("process_id", r.GetProcessId())
+}
+
+// refuseOwn refuses the id of one of the engine's own.
+func refuseOwn(field, id string) error {
+	if strings.HasPrefix(id, "~") {
+		return &process.InvalidError{Field: field, Message: `must not begin with "~": such processes are the engine's own, and can only be read`}
 	}
-	return keyOf(r), nil
+	return nil
 }
 
 // checkPut checks what the rules of the contract cannot say of an import.

@@ -145,6 +145,55 @@ func (JobState) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{1}
 }
 
+type UniqueScope int32
+
+const (
+	UniqueScope_UNIQUE_SCOPE_UNSPECIFIED UniqueScope = 0 // ACTIVE
+	UniqueScope_UNIQUE_SCOPE_ACTIVE      UniqueScope = 1 // until its end, and for ttl after it
+	UniqueScope_UNIQUE_SCOPE_WAITING     UniqueScope = 2 // until it runs: one more can wait behind the running one
+)
+
+// Enum value maps for UniqueScope.
+var (
+	UniqueScope_name = map[int32]string{
+		0: "UNIQUE_SCOPE_UNSPECIFIED",
+		1: "UNIQUE_SCOPE_ACTIVE",
+		2: "UNIQUE_SCOPE_WAITING",
+	}
+	UniqueScope_value = map[string]int32{
+		"UNIQUE_SCOPE_UNSPECIFIED": 0,
+		"UNIQUE_SCOPE_ACTIVE":      1,
+		"UNIQUE_SCOPE_WAITING":     2,
+	}
+)
+
+func (x UniqueScope) Enum() *UniqueScope {
+	p := new(UniqueScope)
+	*p = x
+	return p
+}
+
+func (x UniqueScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UniqueScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_progressor_v1_worker_proto_enumTypes[2].Descriptor()
+}
+
+func (UniqueScope) Type() protoreflect.EnumType {
+	return &file_progressor_v1_worker_proto_enumTypes[2]
+}
+
+func (x UniqueScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UniqueScope.Descriptor instead.
+func (UniqueScope) EnumDescriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{2}
+}
+
 type LeaseDirective_Directive int32
 
 const (
@@ -181,11 +230,11 @@ func (x LeaseDirective_Directive) String() string {
 }
 
 func (LeaseDirective_Directive) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_worker_proto_enumTypes[2].Descriptor()
+	return file_progressor_v1_worker_proto_enumTypes[3].Descriptor()
 }
 
 func (LeaseDirective_Directive) Type() protoreflect.EnumType {
-	return &file_progressor_v1_worker_proto_enumTypes[2]
+	return &file_progressor_v1_worker_proto_enumTypes[3]
 }
 
 func (x LeaseDirective_Directive) Number() protoreflect.EnumNumber {
@@ -1818,9 +1867,11 @@ func (x *Backoff) GetSteps() []*durationpb.Duration {
 // At most one job with this key that is not at its end (and for ttl after it). A second Enqueue answers
 // with the first job and enqueued=false.
 type Unique struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // empty: a hash of name and args
-	Ttl           *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // empty: a hash of name and args
+	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// until when the first job keeps a second one out; default ACTIVE
+	Scope         UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1867,6 +1918,13 @@ func (x *Unique) GetTtl() *durationpb.Duration {
 		return x.Ttl
 	}
 	return nil
+}
+
+func (x *Unique) GetScope() UniqueScope {
+	if x != nil {
+		return x.Scope
+	}
+	return UniqueScope_UNIQUE_SCOPE_UNSPECIFIED
 }
 
 // A job that several workers run side by side, each at most once (a broadcast, or a quorum). Each run is a member
@@ -2194,11 +2252,12 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x05steps\x18\x05 \x03(\v2\x19.google.protobuf.DurationB\x18\xbaH\x15\x92\x01\x12\x10\xe8\a\"\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05stepsB\t\n" +
 	"\a_factorB\t\n" +
-	"\a_jitter\"c\n" +
+	"\a_jitter\"\x9f\x01\n" +
 	"\x06Unique\x12\x1a\n" +
 	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x03key\x12=\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03ttl\"\x8e\x01\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03ttl\x12:\n" +
+	"\x05scope\x18\x03 \x01(\x0e2\x1a.progressor.v1.UniqueScopeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05scope\"\x8e\x01\n" +
 	"\vWorkerGroup\x12 \n" +
 	"\x05count\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\x121\n" +
@@ -2227,7 +2286,11 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x1aJOB_STATE_CANCEL_REQUESTED\x10\x05\x12\x17\n" +
 	"\x13JOB_STATE_SUCCEEDED\x10\x06\x12\x14\n" +
 	"\x10JOB_STATE_FAILED\x10\a\x12\x17\n" +
-	"\x13JOB_STATE_CANCELLED\x10\b2\xe0\x03\n" +
+	"\x13JOB_STATE_CANCELLED\x10\b*^\n" +
+	"\vUniqueScope\x12\x1c\n" +
+	"\x18UNIQUE_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13UNIQUE_SCOPE_ACTIVE\x10\x01\x12\x18\n" +
+	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xe0\x03\n" +
 	"\rWorkerService\x12?\n" +
 	"\x04Poll\x12\x1a.progressor.v1.PollRequest\x1a\x1b.progressor.v1.PollResponse\x12N\n" +
 	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\x12K\n" +
@@ -2250,125 +2313,127 @@ func file_progressor_v1_worker_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_worker_proto_rawDescData
 }
 
-var file_progressor_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_progressor_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_progressor_v1_worker_proto_goTypes = []any{
 	(WorkerDirective)(0),          // 0: progressor.v1.WorkerDirective
 	(JobState)(0),                 // 1: progressor.v1.JobState
-	(LeaseDirective_Directive)(0), // 2: progressor.v1.LeaseDirective.Directive
-	(*PollRequest)(nil),           // 3: progressor.v1.PollRequest
-	(*PollResponse)(nil),          // 4: progressor.v1.PollResponse
-	(*Lease)(nil),                 // 5: progressor.v1.Lease
-	(*HeartbeatRequest)(nil),      // 6: progressor.v1.HeartbeatRequest
-	(*LeaseBeat)(nil),             // 7: progressor.v1.LeaseBeat
-	(*Progress)(nil),              // 8: progressor.v1.Progress
-	(*HeartbeatResponse)(nil),     // 9: progressor.v1.HeartbeatResponse
-	(*LeaseDirective)(nil),        // 10: progressor.v1.LeaseDirective
-	(*CompleteRequest)(nil),       // 11: progressor.v1.CompleteRequest
-	(*JobResult)(nil),             // 12: progressor.v1.JobResult
-	(*Cancelled)(nil),             // 13: progressor.v1.Cancelled
-	(*CompleteResponse)(nil),      // 14: progressor.v1.CompleteResponse
-	(*ReleaseRequest)(nil),        // 15: progressor.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 16: progressor.v1.ReleaseResponse
-	(*ListWorkersRequest)(nil),    // 17: progressor.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 18: progressor.v1.ListWorkersResponse
-	(*Worker)(nil),                // 19: progressor.v1.Worker
-	(*StopWorkerRequest)(nil),     // 20: progressor.v1.StopWorkerRequest
-	(*StopWorkerResponse)(nil),    // 21: progressor.v1.StopWorkerResponse
-	(*Job)(nil),                   // 22: progressor.v1.Job
-	(*JobOptions)(nil),            // 23: progressor.v1.JobOptions
-	(*Backoff)(nil),               // 24: progressor.v1.Backoff
-	(*Unique)(nil),                // 25: progressor.v1.Unique
-	(*WorkerGroup)(nil),           // 26: progressor.v1.WorkerGroup
-	(*WorkerRun)(nil),             // 27: progressor.v1.WorkerRun
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*ProcessRequest)(nil),        // 29: progressor.v1.ProcessRequest
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
-	(*ProcessResponse)(nil),       // 32: progressor.v1.ProcessResponse
-	(*structpb.Value)(nil),        // 33: google.protobuf.Value
-	(*Failure)(nil),               // 34: progressor.v1.Failure
+	(UniqueScope)(0),              // 2: progressor.v1.UniqueScope
+	(LeaseDirective_Directive)(0), // 3: progressor.v1.LeaseDirective.Directive
+	(*PollRequest)(nil),           // 4: progressor.v1.PollRequest
+	(*PollResponse)(nil),          // 5: progressor.v1.PollResponse
+	(*Lease)(nil),                 // 6: progressor.v1.Lease
+	(*HeartbeatRequest)(nil),      // 7: progressor.v1.HeartbeatRequest
+	(*LeaseBeat)(nil),             // 8: progressor.v1.LeaseBeat
+	(*Progress)(nil),              // 9: progressor.v1.Progress
+	(*HeartbeatResponse)(nil),     // 10: progressor.v1.HeartbeatResponse
+	(*LeaseDirective)(nil),        // 11: progressor.v1.LeaseDirective
+	(*CompleteRequest)(nil),       // 12: progressor.v1.CompleteRequest
+	(*JobResult)(nil),             // 13: progressor.v1.JobResult
+	(*Cancelled)(nil),             // 14: progressor.v1.Cancelled
+	(*CompleteResponse)(nil),      // 15: progressor.v1.CompleteResponse
+	(*ReleaseRequest)(nil),        // 16: progressor.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 17: progressor.v1.ReleaseResponse
+	(*ListWorkersRequest)(nil),    // 18: progressor.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 19: progressor.v1.ListWorkersResponse
+	(*Worker)(nil),                // 20: progressor.v1.Worker
+	(*StopWorkerRequest)(nil),     // 21: progressor.v1.StopWorkerRequest
+	(*StopWorkerResponse)(nil),    // 22: progressor.v1.StopWorkerResponse
+	(*Job)(nil),                   // 23: progressor.v1.Job
+	(*JobOptions)(nil),            // 24: progressor.v1.JobOptions
+	(*Backoff)(nil),               // 25: progressor.v1.Backoff
+	(*Unique)(nil),                // 26: progressor.v1.Unique
+	(*WorkerGroup)(nil),           // 27: progressor.v1.WorkerGroup
+	(*WorkerRun)(nil),             // 28: progressor.v1.WorkerRun
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*ProcessRequest)(nil),        // 30: progressor.v1.ProcessRequest
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
+	(*ProcessResponse)(nil),       // 33: progressor.v1.ProcessResponse
+	(*structpb.Value)(nil),        // 34: google.protobuf.Value
+	(*Failure)(nil),               // 35: progressor.v1.Failure
 }
 var file_progressor_v1_worker_proto_depIdxs = []int32{
-	28, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
-	28, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
-	5,  // 2: progressor.v1.PollResponse.leases:type_name -> progressor.v1.Lease
+	29, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
+	29, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
+	6,  // 2: progressor.v1.PollResponse.leases:type_name -> progressor.v1.Lease
 	0,  // 3: progressor.v1.PollResponse.worker:type_name -> progressor.v1.WorkerDirective
-	29, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
-	22, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
-	30, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
-	28, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
-	7,  // 8: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
-	8,  // 9: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
-	28, // 10: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
-	31, // 11: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
-	10, // 12: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
+	30, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
+	23, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
+	31, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
+	29, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
+	8,  // 8: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
+	9,  // 9: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
+	29, // 10: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
+	32, // 11: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
+	11, // 12: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
 	0,  // 13: progressor.v1.HeartbeatResponse.worker:type_name -> progressor.v1.WorkerDirective
-	2,  // 14: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
-	30, // 15: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
-	28, // 16: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
-	32, // 17: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
-	12, // 18: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
-	13, // 19: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
-	3,  // 20: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
-	33, // 21: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
-	5,  // 22: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
-	19, // 23: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
-	30, // 24: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
+	3,  // 14: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
+	31, // 15: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
+	29, // 16: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
+	33, // 17: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
+	13, // 18: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
+	14, // 19: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
+	4,  // 20: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
+	34, // 21: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
+	6,  // 22: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
+	20, // 23: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
+	31, // 24: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
 	0,  // 25: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
 	0,  // 26: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
-	28, // 27: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
-	19, // 28: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
-	33, // 29: progressor.v1.Job.args:type_name -> google.protobuf.Value
+	29, // 27: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
+	20, // 28: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
+	34, // 29: progressor.v1.Job.args:type_name -> google.protobuf.Value
 	1,  // 30: progressor.v1.Job.state:type_name -> progressor.v1.JobState
-	23, // 31: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
-	34, // 32: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
-	8,  // 33: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
-	33, // 34: progressor.v1.Job.result:type_name -> google.protobuf.Value
-	30, // 35: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
-	30, // 36: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
-	30, // 37: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
-	30, // 38: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
-	27, // 39: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
-	30, // 40: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
-	30, // 41: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	30, // 42: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
-	24, // 43: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
-	28, // 44: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
-	28, // 45: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
-	30, // 46: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
-	25, // 47: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
-	26, // 48: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
-	31, // 49: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
-	28, // 50: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
-	28, // 51: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
-	28, // 52: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	28, // 53: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
-	28, // 54: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
-	28, // 55: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
-	28, // 56: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	1,  // 57: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
-	34, // 58: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
-	33, // 59: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
-	30, // 60: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
-	30, // 61: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
-	3,  // 62: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
-	6,  // 63: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
-	11, // 64: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
-	15, // 65: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
-	17, // 66: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
-	20, // 67: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
-	4,  // 68: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
-	9,  // 69: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
-	14, // 70: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
-	16, // 71: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
-	18, // 72: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
-	21, // 73: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
-	68, // [68:74] is the sub-list for method output_type
-	62, // [62:68] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	24, // 31: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
+	35, // 32: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
+	9,  // 33: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
+	34, // 34: progressor.v1.Job.result:type_name -> google.protobuf.Value
+	31, // 35: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
+	31, // 36: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
+	31, // 37: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
+	31, // 38: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
+	28, // 39: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
+	31, // 40: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
+	31, // 41: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	31, // 42: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
+	25, // 43: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
+	29, // 44: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
+	29, // 45: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
+	31, // 46: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
+	26, // 47: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
+	27, // 48: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
+	32, // 49: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
+	29, // 50: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
+	29, // 51: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
+	29, // 52: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	29, // 53: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
+	29, // 54: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
+	29, // 55: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
+	29, // 56: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	2,  // 57: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
+	1,  // 58: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
+	35, // 59: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
+	34, // 60: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
+	31, // 61: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
+	31, // 62: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
+	4,  // 63: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
+	7,  // 64: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
+	12, // 65: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
+	16, // 66: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
+	18, // 67: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
+	21, // 68: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
+	5,  // 69: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
+	10, // 70: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
+	15, // 71: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
+	17, // 72: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
+	19, // 73: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
+	22, // 74: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
+	69, // [69:75] is the sub-list for method output_type
+	63, // [63:69] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_worker_proto_init() }
@@ -2390,7 +2455,7 @@ func file_progressor_v1_worker_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_worker_proto_rawDesc), len(file_progressor_v1_worker_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,

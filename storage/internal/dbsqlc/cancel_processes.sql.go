@@ -32,10 +32,12 @@ func (q *Queries) CancelGrace(ctx context.Context, db DBTX, arg CancelGraceParam
 
 const cancelProcesses = `-- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT x.ord, x.namespace, x.process_id, x.reason, x.grace_us, x.overdue, x.status, x.cancelling, x.over, x.busy, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks ORDER BY x.ord) AS n FROM (
+  SELECT x.ord, x.namespace, x.process_id, x.reason, x.grace_us, x.overdue, x.status, x.cancelling, x.over, x.busy, x.job, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks ORDER BY x.ord) AS n FROM (
     SELECT t.ord, t.namespace, t.process_id, t.reason, t.grace_us, t.overdue, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, coalesce(NOT t.overdue AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL, false) AS asks,
-           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE p.status IN ('ERROR', 'SUSPENDED') END, false) AS ends
+           r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS job, coalesce(NOT t.overdue AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL
+                    AND (p.kind <> 'job' OR r.task_id IS NOT NULL), false) AS asks,
+           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND p.status IN ('INIT', 'SUSPENDED')
+                                ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
       FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
                       unnest($5::bigint[]), unnest($6::bool[]))
            AS t(ord, namespace, process_id, reason, grace_us, overdue)
@@ -67,11 +69,11 @@ be AS (
 ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
-         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1),
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1 AND NOT job),
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid),
 ds AS (
-  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.ctid),
+  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.ctid),
 e AS (
   SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.attempt, x.priority, x.fencing_token, x.scheduled_time, x.running_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context, x.failure, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (
     SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,
@@ -111,7 +113,8 @@ type CancelProcessesRow struct {
 // CancelProcesses asks processes in INIT and RUNNING to end: a CANCEL task is next, or behind the task that runs, and has the time that
 // grace_us gives it from now on. Those in ERROR and SUSPENDED are CANCELLED at once. overdue: the engine's word, not a client's: the
 // process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
-// runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses.
+// runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
+// that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker.
 // outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
 // Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 // SaveResult.)

@@ -14,11 +14,16 @@ import (
 )
 
 const collectZombies = `-- name: CollectZombies :many
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id,
-       coalesce((SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1), '')::text AS kind
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id, coalesce(p.kind, '')::text AS kind,
+       (SELECT to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id)::jsonb AS job,
+       coalesce(l.worker_id, '')::text AS worker_id, (l.worker_id IS NOT NULL AND l.beat_time IS NULL)::bool AS never_beat,
+       (r.deadline < statement_timestamp())::bool AS timed_out
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
- WHERE n.node_id IS NULL OR n.beat_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
-    OR r.deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+  LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p ON true
+ WHERE CASE WHEN l.worker_id IS NOT NULL THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
+            ELSE n.node_id IS NULL OR n.beat_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
+              OR r.deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond' END
  LIMIT $3::int
 `
 
@@ -37,10 +42,15 @@ type CollectZombiesRow struct {
 	FencingToken int64
 	NodeID       int64
 	Kind         string
+	Job          json.RawMessage
+	WorkerID     string
+	NeverBeat    bool
+	TimedOut     bool
 }
 
 // CollectZombies finds running rows whose node is dead, or that a live node has held past their deadline and a margin. Each is
-// then saved as a retry or a failure under its own token, as any attempt's end: if its node was quicker, nothing happens.
+// then saved as a retry or a failure under its own token, as any attempt's end: if its node was quicker, nothing happens. Of a task that is
+// leased to a worker the lease counts, not the node that handed it out, and its deadline without a margin: nobody else watches it.
 func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombiesParams) ([]CollectZombiesRow, error) {
 	rows, err := db.Query(ctx, collectZombies, arg.ZombieAfterUs, arg.MarginUs, arg.Lim)
 	if err != nil {
@@ -59,6 +69,10 @@ func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombie
 			&i.FencingToken,
 			&i.NodeID,
 			&i.Kind,
+			&i.Job,
+			&i.WorkerID,
+			&i.NeverBeat,
+			&i.TimedOut,
 		); err != nil {
 			return nil, err
 		}
@@ -76,11 +90,13 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time, r.child
+       p.last_event_id, p.kind, p.created_time, r.child,
+       (SELECT to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::jsonb AS job
   FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = $1::bigint
    AND NOT (r.fencing_token = ANY ($2::bigint[]))
    AND r.running_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+   AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
  LIMIT 1000
 `
 
@@ -117,10 +133,11 @@ type ListRunningRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
+	Job               json.RawMessage
 }
 
 // ListRunning gives what stands in running for one node, as SearchCalls would have handed it out: what memory does not know of it
-// (a claim whose answer was lost) is adopted.
+// (a claim whose answer was lost) is adopted. What is leased to a worker is that worker's.
 func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParams) ([]ListRunningRow, error) {
 	rows, err := db.Query(ctx, listRunning, arg.NodeID, arg.KnownTokens, arg.OlderThanUs)
 	if err != nil {
@@ -157,6 +174,7 @@ func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParam
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
+			&i.Job,
 		); err != nil {
 			return nil, err
 		}
@@ -174,11 +192,13 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time, r.child
+       p.last_event_id, p.kind, p.created_time, r.child,
+       (SELECT to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::jsonb AS job
   FROM (SELECT DISTINCT x.namespace, x.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS x(namespace, process_id)) k
   JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id
  CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
  WHERE r.node_id = $3::bigint
+   AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
 `
 
 type ListRunningOfParams struct {
@@ -214,6 +234,7 @@ type ListRunningOfRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
+	Job               json.RawMessage
 }
 
 // ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost.
@@ -253,6 +274,7 @@ func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfP
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
+			&i.Job,
 		); err != nil {
 			return nil, err
 		}

@@ -43,6 +43,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'one_timer_a_name', (SELECT count(*) FROM waiting WHERE timer_name IS NOT NULL)
   UNION ALL SELECT 'counts_agree', (SELECT count(*) FROM status_counts)
   UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)
+  UNION ALL SELECT 'job_has_row', (SELECT count(*) FROM jobs) + (SELECT count(*) FROM processes WHERE kind = 'job')
   UNION ALL SELECT 'end_is_told', (SELECT count(*) FROM parents)
   UNION ALL SELECT 'held_has_reason', (SELECT count(*) FROM messages WHERE held)) x
 `
@@ -117,6 +118,7 @@ found AS (
 SELECT 'place_is_found' AS invariant, s.namespace, s.process_id, format('task %s has waited for a place since %s', s.task_id, s.scheduled_time) AS detail
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id
  WHERE s.waits_for = 'place' AND s.scheduled_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+   AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = s.namespace AND n.config -> 'processor' ? 'pull')
 UNION ALL
 SELECT 'timer_fires', s.namespace, s.process_id, format('task %s has been due since %s', s.task_id, s.scheduled_time)
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status IN ('INIT', 'RUNNING', 'ERROR')
@@ -131,7 +133,9 @@ UNION ALL
 SELECT 'lease_is_held', r.namespace, r.process_id,
        format('task %s runs on node %s until %s; the node''s last heartbeat was at %s', r.task_id, r.node_id, r.deadline, n.beat_time)
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
- WHERE n.node_id IS NULL OR n.beat_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+ WHERE CASE WHEN l.worker_id IS NOT NULL THEN l.expires_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+            ELSE n.node_id IS NULL OR n.beat_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond' END
     OR r.deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
 UNION ALL
 SELECT 'message_is_delivered', m.namespace, m.process_id, format('message %s, a %s, has waited since %s', m.message_id, m.kind, m.created_time)
@@ -154,10 +158,10 @@ type FindStandingRow struct {
 
 // FindStanding looks for work that stands although nothing hinders it, in namespaces that are not paused: once everything has
 // been done there is none.
-// place_is_found: a task that waits for a place gets one.
+// place_is_found: a task that waits for a place gets one, where a node gives it and not a worker.
 // timer_fires: a timer that is due runs.
 // cancel_ends: a cancel that is past its grace has ended its process, in a paused namespace too.
-// lease_is_held: what runs runs on a node that beats, and not past its deadline.
+// lease_is_held: what runs runs on a node that beats, or is leased to a worker that does, and not past its deadline.
 // message_is_delivered: a message that can be delivered is, also to a namespace that is paused.
 func (q *Queries) FindStanding(ctx context.Context, db DBTX, arg FindStandingParams) ([]FindStandingRow, error) {
 	rows, err := db.Query(ctx, findStanding, arg.Lim, arg.LateUs, arg.ZombieAfterUs)
@@ -262,7 +266,8 @@ SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in 
     SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'CANCEL')
          + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'CANCEL') AS n) x
  WHERE p.removed_time IS NULL
-   AND (x.n <> CASE WHEN p.cancel_deadline IS NULL THEN 0 ELSE 1 END OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
+   AND (x.n <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END OR
+        (p.kind = 'job' AND p.cancel_deadline IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id)) OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
 UNION ALL
 SELECT 'cancel_goes_first', p.namespace, p.process_id, format('task %s, a %s, %s in a process that was to be cancelled at %s', x.task_id, x.task_type, x.what, p.cancel_requested_time)
   FROM processes p JOIN (
@@ -319,6 +324,13 @@ SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: ther
    AND NOT EXISTS (SELECT 1 FROM schedule x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
    AND NOT EXISTS (SELECT 1 FROM answers x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
 UNION ALL
+SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
+       format('kind %L, row of jobs %s, line %L', p.kind, coalesce(j.name, 'missing'), s.job_name)
+  FROM (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid FROM processes WHERE kind = 'job' AND removed_time IS NULL) p FULL JOIN jobs j ON j.namespace = p.namespace AND j.process_id = p.process_id
+  LEFT JOIN schedule s ON s.namespace = p.namespace AND s.process_id = p.process_id
+ WHERE (j.name IS NULL OR p.kind IS NULL OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
+   AND NOT EXISTS (SELECT 1 FROM processes q WHERE q.namespace = j.namespace AND q.process_id = j.process_id AND q.removed_time IS NOT NULL)
+UNION ALL
 SELECT 'end_is_told', r.namespace, r.process_id,
        format('%s, and its parent %s/%s is not told', CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END, r.parent_namespace, r.parent_process_id)
   FROM parents r LEFT JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id AND p.removed_time IS NULL
@@ -360,7 +372,7 @@ type FindViolationsRow struct {
 // end_is_empty: nothing waits or runs in a process at its end, or removed.
 // held_by_operator: in a suspended process everything that waits waits for the operator, and nowhere else does anything.
 // cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
-// has none.
+// has none. A job has none, and while it is being cancelled its INIT task runs.
 // cancel_goes_first: a process that is being cancelled runs nothing that came after the request, and hands nothing else out.
 // init_has_task: a process in INIT has one INIT task that runs or waits, any other process has none.
 // attention_is_status: attention tells the status and its time, unless that is INIT or RUNNING.
@@ -372,6 +384,7 @@ type FindViolationsRow struct {
 // retry_is_sound: a task that waits for another attempt tells which was the last.
 // one_timer_a_name: a process has at most one pending timer of each name.
 // request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.
+// job_has_row: a process of kind job has a row in jobs, no other has, and its waiting task stands in the line of its name.
 // end_is_told: the end of a child turns its row in parents into a message, in one transaction.
 // held_has_reason: a message is held only as long as its process is SUSPENDED or in ERROR.
 // counts_agree: what the lanes have counted is how many processes there are. It is about a namespace, and names no process.

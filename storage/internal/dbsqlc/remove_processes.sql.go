@@ -77,6 +77,8 @@ t AS (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection),
+jb AS (
+  DELETE FROM jobs j USING k WHERE j.namespace = ANY (ARRAY[k.namespace]) AND j.process_id = k.process_id),
 an AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, failure, rejection)
   SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection
@@ -92,7 +94,7 @@ type PurgeHistoryParams struct {
 	Lim        int32
 }
 
-// PurgeHistory deletes up to lim events and tasks of each removed process. Of requests answers keeps the answers to those that have
+// PurgeHistory deletes up to lim events and tasks of each removed process, and what it has as a job. Of requests answers keeps the answers to those that have
 // a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 // It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) (int64, error) {

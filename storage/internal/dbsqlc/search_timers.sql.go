@@ -57,24 +57,28 @@ func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) (
 
 const searchTimers = `-- name: SearchTimers :many
 WITH ready AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]))
-         AS n(namespace, lim, step_timeout_us)
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, j.job, j.timeout
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]))
+         AS n(namespace, lim, step_timeout_us, own)
   CROSS JOIN LATERAL (
     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
-           s.history_range, s.idempotency_key, s.args, s.context, s.child, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
+           s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
            p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
       FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
      WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
+       AND (NOT n.own OR starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/'))
        AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[s.namespace]) AND r.process_id = s.process_id)
        AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for::text = 'place')
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
-     ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
+     ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d
+  LEFT JOIN LATERAL (SELECT to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job, j.timeout FROM jobs j
+                      WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $4::bigint,
-         statement_timestamp() + step_timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $5::bigint,
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
 del AS (
@@ -85,7 +89,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child
+       r.last_event_id, r.kind, r.created_time, r.child, r.job::jsonb AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
 `
 
@@ -93,6 +97,7 @@ type SearchTimersParams struct {
 	Namespaces     []string
 	Limits         []int32
 	StepTimeoutsUs []int64
+	Owns           []bool
 	NodeID         int64
 }
 
@@ -123,16 +128,18 @@ type SearchTimersRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
+	Job               json.RawMessage
 }
 
 // SearchTimers claims tasks whose time has come, longest due first: timers, retries, delayed starts. A timer of a process that is
 // busy or has a call waiting is passed over: the SaveResult of that process takes it. So are those of a process that is being
-// cancelled. Columns as SearchCalls.
+// cancelled. own as in SearchCalls: ReleaseTimers has taken the others away before. Columns as SearchCalls.
 func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersParams) ([]SearchTimersRow, error) {
 	rows, err := db.Query(ctx, searchTimers,
 		arg.Namespaces,
 		arg.Limits,
 		arg.StepTimeoutsUs,
+		arg.Owns,
 		arg.NodeID,
 	)
 	if err != nil {
@@ -169,6 +176,7 @@ func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersPar
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
+			&i.Job,
 		); err != nil {
 			return nil, err
 		}

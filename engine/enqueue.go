@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Enqueue stores a job and lets whoever waits for its like know.
+func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueued, error) {
+	if err := e.admit(); err != nil {
+		return storage.Enqueued{}, err
+	}
+	defer e.leave()
+	if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
+		return storage.Enqueued{}, err
+	}
+	done, err := e.store.Enqueue(j)
+	if err != nil {
+		return done, err
+	}
+	switch done.Outcome {
+	case storage.JobExists:
+		return done, fmt.Errorf("%s: %w", j.Key, process.ErrProcessExists)
+	case storage.JobMismatched:
+		return done, fmt.Errorf("key %q: %w", j.IdempotencyKey, process.ErrIdempotencyMismatch)
+	}
+	e.enqueued([]*storage.NewJob{j}, []storage.Enqueued{done})
+	return done, nil
+}
+
+// EnqueueBatch stores jobs, all of them or none.
+func (e *Engine) EnqueueBatch(ctx context.Context, jobs []*storage.NewJob) ([]storage.Enqueued, error) {
+	if err := e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
+	for n, j := range jobs {
+		if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
+			return nil, fmt.Errorf("jobs[%d]: %w", n, err)
+		}
+	}
+	done, err := e.store.EnqueueBatch(ctx, jobs)
+	var refused *storage.EnqueueRefusedError
+	if errors.As(err, &refused) {
+		j := jobs[refused.Index]
+		if refused.Outcome == storage.JobMismatched {
+			return nil, fmt.Errorf("jobs[%d]: key %q: %w", refused.Index, j.IdempotencyKey, process.ErrIdempotencyMismatch)
+		}
+		return nil, fmt.Errorf("jobs[%d]: %s: %w", refused.Index, j.Key, process.ErrProcessExists)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.enqueued(jobs, done)
+	return done, nil
+}
+
+// enqueued wakes whoever may take what was stored.
+func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
+	all := e.registry.all()
+	places, later := false, false
+	offers := map[line]int{}
+	for n, j := range jobs {
+		ns, ok := all[j.Key.Namespace]
+		switch {
+		case done[n].Outcome != storage.JobEnqueued || !ok:
+		case done[n].Later:
+			later = true
+		case ns.pulled():
+			offers[line{j.Key.Namespace, j.Name}]++
+		default:
+			places = true
+		}
+	}
+	for l, n := range offers {
+		e.pulls.offer(l.namespace, l.jobName, n)
+	}
+	if places {
+		e.calls.wake()
+	}
+	if later {
+		e.timers.wake() // a scan says how far off they are by the database's clock
+	}
+}
+
+// Retried wakes whoever may take a job that waits again.
+func (e *Engine) Retried() { e.wakeAll() }

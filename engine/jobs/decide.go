@@ -1,0 +1,138 @@
+package jobs
+
+import (
+	"cmp"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// decide turns the end of an attempt of a job into what is stored: its result, another attempt, or its end. It is pure.
+func decide(e engine.End, c *storage.Completion) {
+	if e.GivenBack {
+		c.Ends = append(c.Ends, jobs.Again{})
+		return
+	}
+	row, options, err := read(e.Claim)
+	if err != nil { // the row of the job cannot be read: a fault of this program, and no reason to try again
+		failed(c, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
+		return
+	}
+	end := &jobs.End{Attempt: c.Attempt, WorkerID: e.WorkerID}
+	c.Ends = append(c.Ends, end)
+	switch c.Outcome {
+	case storage.Removed:
+		c.Ends = nil // nothing is left to be written
+	case storage.Finished, storage.Completed, storage.Cancelled:
+		succeed(e, c, end, options)
+	default:
+		fail(e, c, end, row, options)
+	}
+}
+
+func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
+	row, err := storage.JobOf(c.Job)
+	if err != nil {
+		return nil, nil, err
+	}
+	if row == nil {
+		row = &storage.Job{}
+	}
+	options, err := wire.JobOptions(row.Options)
+	return row, options, err
+}
+
+// succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept: not in tasks.
+func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
+	if options.GetKeepResult() {
+		text, err := valueJSON("job_result", e.Response.GetResult().GetJobResult())
+		if err != nil {
+			row, _, _ := read(e.Claim) // it was read before
+			e.Failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
+			fail(e, c, end, row, options)
+			return
+		}
+		if text == nil {
+			text = []byte("null")
+		}
+		end.Kept, end.Result, end.TTL = true, text, defaultResultTTL
+		if ttl := options.GetResultTtl(); ttl != nil {
+			end.TTL = ttl.AsDuration()
+		}
+	}
+	c.Outcome, c.Response = storage.Completed, nil
+	c.Timer, c.UnsetTimers, c.NamedTimers, c.UnsetNames = nil, false, nil, nil
+}
+
+// fail decides between another attempt and the end of the job. Attempts whose worker was lost use up takeovers first, then retries.
+func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, options *progressorv1.JobOptions) {
+	failure := e.Failure
+	if c.Rejection != nil {
+		failure, c.Rejection = rejected(e.Response.GetRejection()), nil
+	}
+	if failure == nil {
+		failure = &progressorv1.Failure{}
+	}
+	if e.Lost {
+		failure = &progressorv1.Failure{Reason: process.ReasonLeaseLost, Message: lostMessage(e)}
+	}
+	before, _ := wire.JobFailures(row.Failures) // what cannot be read counts as nothing
+	used := int32(1)
+	for _, f := range before {
+		if !f.Takeover {
+			used++
+		}
+	}
+	again := !failure.GetNonRetryable() && used <= options.GetMaxRetry()
+	takeovers := int32(defaultMaxTakeovers)
+	if options.MaxTakeovers != nil {
+		takeovers = options.GetMaxTakeovers()
+	}
+	switch {
+	case e.Lost && row.Takeovers < takeovers:
+		end.Takeover = true
+		c.Outcome, c.RetryAfter, c.Uncounted = storage.Retry, 0, e.NeverBeat
+	case again:
+		c.Outcome, c.RetryAfter = storage.Retry, backoff(options.GetBackoff(), used, e.Random)
+	}
+	if end.Takeover || again {
+		text, _ := wire.FailureJSON(failure) // it has been cleaned, or is made of plain strings
+		c.Failure, end.Failure = text, text
+		if c.Uncounted {
+			end.Failure = nil
+		}
+		c.Ends = append(c.Ends, jobs.Again{})
+		return
+	}
+	end.Failure = failed(c, failure)
+}
+
+// failed ends a job for good.
+func failed(c *storage.Completion, failure *progressorv1.Failure) []byte {
+	text, _ := wire.FailureJSON(failure) // see fail
+	c.Outcome, c.Failure, c.Rejection, c.Response = storage.Failed, text, nil, nil
+	c.Detail = cmp.Or(failure.GetMessage(), failure.GetReason())
+	if len(c.Detail) > maxDetail {
+		c.Detail = wire.Plain(c.Detail[:maxDetail])
+	}
+	return text
+}
+
+// maxDetail bounds what lists show of why a job failed.
+const maxDetail = 4096
+
+// rejected is the failure that a processor's no stands for: a job that is refused is not tried again.
+func rejected(r *progressorv1.Rejection) *progressorv1.Failure {
+	return &progressorv1.Failure{Reason: r.GetReason(), Message: r.GetMessage(), NonRetryable: true}
+}
+
+func lostMessage(e engine.End) string {
+	if e.WorkerID == "" {
+		return "the node that ran the attempt was lost"
+	}
+	return "worker " + e.WorkerID + " was silent for too long"
+}

@@ -1,0 +1,130 @@
+package jobs_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+const patience = time.Minute
+
+// node is an engine of a test that keeps jobs. Its namespace "ns" pushes them to a processor, its namespace "pull" leaves them to workers.
+type node struct {
+	*engine.Engine
+	*jobs.Jobs
+	put func(testing.TB, *progressorv1.Namespace)
+	db  *pgxpool.Pool
+}
+
+func start(t testing.TB, dsn string, p processor.Processor) *node {
+	t.Helper()
+	var q *jobs.Jobs
+	n := enginetest.Start(t, dsn, p, func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		q = jobs.New(e, store)
+		return []engine.Kind{q.Kind()}
+	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
+	n.Put(t, pullNamespace(nil))
+	return &node{n.Engine, q, n.Put, storagetest.Connect(t, dsn)}
+}
+
+func pullNamespace(change func(*progressorv1.Namespace)) *progressorv1.Namespace {
+	ns := &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}}
+	if change != nil {
+		change(ns)
+	}
+	return ns
+}
+
+func key(namespace, id string) process.Key { return process.Key{Namespace: namespace, ProcessID: id} }
+
+func (n *node) enqueue(t testing.TB, namespace, id string, o *progressorv1.JobOptions) *progressorv1.EnqueueResponse {
+	t.Helper()
+	r, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{
+		Namespace: namespace, JobId: id, Name: "work", Args: structpb.NewStringValue("args of " + id), Options: o,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// poll leases at most limit tasks of namespace "pull", and waits for them.
+func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*progressorv1.Lease {
+	t.Helper()
+	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leases
+}
+
+// look leases what there is now.
+func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
+	t.Helper()
+	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leases
+}
+
+func (n *node) one(t testing.TB, worker string) *progressorv1.Lease {
+	t.Helper()
+	leases := n.poll(t, worker, 1)
+	if len(leases) != 1 {
+		t.Fatalf("%d leases, want 1", len(leases))
+	}
+	return leases[0]
+}
+
+// succeed answers a lease with a result.
+func (n *node) succeed(l *progressorv1.Lease, result *structpb.Value) error {
+	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: result}},
+	}})
+}
+
+// fail answers a lease with a failure.
+func (n *node) fail(l *progressorv1.Lease, reason string) error {
+	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "as told"}},
+	}})
+}
+
+func (n *node) beat(t testing.TB, worker string, l *progressorv1.Lease) *progressorv1.LeaseDirective {
+	t.Helper()
+	d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{WorkerId: worker, Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d[0]
+}
+
+// job reads a job once it is in a state.
+func (n *node) job(t testing.TB, namespace, id string, want progressorv1.JobState) *progressorv1.Job {
+	t.Helper()
+	var job *progressorv1.Job
+	enginetest.Eventually(t, patience, id+" is "+want.String(), func() bool {
+		var err error
+		if job, err = n.Get(context.Background(), key(namespace, id), 0); err != nil {
+			t.Fatal(err)
+		}
+		return job.GetState() == want
+	})
+	return job
+}

@@ -1,0 +1,223 @@
+// Package jobs is the job queue. A job is a process of kind job: its INIT task is what runs, handed to the processor of its namespace or leased
+// to a worker that pulls, and the end of that task is the job's end. Here stand what a job has beyond that: its options, when a failed attempt is
+// made again, its result, its cancel.
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// Jobs keeps the jobs of one node.
+type Jobs struct {
+	engine *engine.Engine
+	store  *storage.Store
+}
+
+// New makes the jobs of an engine and its store. Their kind has to be added to it.
+func New(e *engine.Engine, store *storage.Store) *Jobs { return &Jobs{engine: e, store: store} }
+
+// Kind is what the engine has to know of jobs.
+func (q *Jobs) Kind() engine.Kind {
+	return engine.Kind{Name: storage.JobKind, Decide: decide, Forget: func(ctx context.Context) (bool, error) { return jobs.Forget(ctx, q.store) }}
+}
+
+// Enqueue makes a job, or gives the one that holds its unique or its idempotency key.
+func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
+	j, err := newJob("", r)
+	if err != nil {
+		return nil, err
+	}
+	done, err := q.engine.Enqueue(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	job, err := q.Get(ctx, process.Key{Namespace: j.Key.Namespace, ProcessID: done.ProcessID}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.EnqueueResponse{Job: job, Enqueued: done.Outcome == storage.JobEnqueued}, nil
+}
+
+// EnqueueBatch makes jobs, all of them or none. It answers with ids and names alone: what else there is to know the caller has just said.
+func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
+	all := make([]*storage.NewJob, len(r.GetJobs()))
+	ids := map[process.Key]int{}
+	for n, e := range r.GetJobs() {
+		j, err := newJob(fmt.Sprintf("jobs[%d].", n), e)
+		if err != nil {
+			return nil, err
+		}
+		if first, twice := ids[j.Key]; twice {
+			return nil, &process.InvalidError{Field: fmt.Sprintf("jobs[%d].job_id", n), Message: fmt.Sprintf("%q is the id of jobs[%d] too", j.Key.ProcessID, first)}
+		}
+		ids[j.Key], all[n] = n, j
+	}
+	done, err := q.engine.EnqueueBatch(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	resp := &progressorv1.EnqueueBatchResponse{Jobs: make([]*progressorv1.EnqueueResponse, len(all))}
+	for n, d := range done {
+		job := &progressorv1.Job{Namespace: all[n].Key.Namespace, JobId: d.ProcessID, Name: all[n].Name}
+		enqueued := d.Outcome == storage.JobEnqueued
+		if enqueued {
+			job.State = progressorv1.JobState_JOB_STATE_AVAILABLE
+			if d.Later {
+				job.State = progressorv1.JobState_JOB_STATE_SCHEDULED
+			}
+		}
+		resp.Jobs[n] = &progressorv1.EnqueueResponse{Job: job, Enqueued: enqueued}
+	}
+	return resp, nil
+}
+
+// newJob checks a request and makes what is stored of it. path is put before the names of fields in errors.
+func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
+	args, err := valueJSON(path+"args", r.GetArgs())
+	if err != nil {
+		return nil, err
+	}
+	o, err := storedOptions(path+"options.", r.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	j := &storage.NewJob{
+		Key: process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}, Name: r.GetName(), Args: args, Metadata: o.metadata, Tags: o.tags,
+		Options: o.options, Timeout: o.timeout, Priority: r.GetOptions().GetPriority(), IdempotencyKey: r.GetIdempotencyKey(),
+		RequestID: process.RequestID(r.GetNamespace(), r.GetJobId(), r.GetIdempotencyKey()),
+	}
+	if t := r.GetOptions().GetRunTime(); t != nil {
+		j.RunTime = t.AsTime()
+	}
+	if j.IdempotencyKey != "" {
+		j.Fingerprint = process.Fingerprint("enqueue", []byte(r.GetJobId()), []byte(r.GetName()), args)
+	}
+	if u := r.GetOptions().GetUnique(); u != nil {
+		j.UniqueKey, j.UniqueTTL = u.GetKey(), u.GetTtl().AsDuration()
+		j.UniqueWaiting = u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING
+		if j.UniqueKey == "" {
+			j.UniqueKey = fmt.Sprintf("%x", process.Fingerprint("unique", []byte(r.GetName()), args))
+		}
+	}
+	switch {
+	case j.Key.ProcessID != "":
+	case j.IdempotencyKey != "":
+		j.Key.ProcessID = process.DerivedProcessID(j.RequestID)
+	default:
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("enqueue: %w", err)
+		}
+		j.Key.ProcessID, j.Chosen = id.String(), true
+	}
+	return j, nil
+}
+
+// Get reads a job, and waits for its end at most so long.
+func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*progressorv1.Job, error) {
+	row, err := q.row(ctx, key, wait)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Job(row)
+}
+
+// row reads a job, and waits for its end at most so long.
+func (q *Jobs) row(ctx context.Context, key process.Key, wait time.Duration) (*jobs.Row, error) {
+	over := time.Now().Add(wait)
+	for {
+		rows, err := jobs.Get(ctx, q.store, key)
+		if err != nil {
+			return nil, err
+		}
+		if rows[0] == nil {
+			if _, err := q.engine.GetNamespace(ctx, key.Namespace); err != nil {
+				return nil, err
+			}
+			return nil, fmt.Errorf("job %s: %w", key, process.ErrJobNotFound)
+		}
+		left := time.Until(over)
+		if rows[0].Status.Ended() || rows[0].Status == process.StatusError || left <= 0 {
+			return rows[0], nil
+		}
+		if _, err := q.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: rows[0].TaskID, Timeout: left}); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// FetchResult hands a kept result out once; it waits for the job's end at most so long.
+func (q *Jobs) FetchResult(ctx context.Context, key process.Key, wait time.Duration) (*progressorv1.FetchResultResponse, error) {
+	row, err := q.row(ctx, key, wait)
+	if err != nil {
+		return nil, err
+	}
+	job, err := wire.Job(row)
+	if err != nil {
+		return nil, err
+	}
+	resp := &progressorv1.FetchResultResponse{State: job.GetState()}
+	if !row.Status.Ended() && row.Status != process.StatusError {
+		return resp, nil
+	}
+	resp.FinishedTime = job.GetFinishedTime()
+	if failures := job.GetFailures(); row.Status == process.StatusError && len(failures) > 0 {
+		resp.Failure = failures[len(failures)-1]
+	}
+	if row.Status != process.StatusCompleted {
+		return resp, nil
+	}
+	result, err := jobs.FetchResult(ctx, q.store, key)
+	if err != nil {
+		return nil, err
+	}
+	resp.Dropped = result == nil
+	resp.Result, err = wire.Value(result)
+	return resp, err
+}
+
+// Cancel asks a job to end: one that waits is CANCELLED at once, the worker of one that runs is told so by its next heartbeat.
+func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by process.Actor) (*progressorv1.Job, error) {
+	row, err := q.row(ctx, key, 0)
+	if err != nil {
+		return nil, err
+	}
+	if row.Status.Ended() || row.Status == process.StatusError {
+		return nil, &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job is at its end"}
+	}
+	options, err := wire.JobOptions(row.Options)
+	if err != nil {
+		return nil, err
+	}
+	grace := process.DefaultCancelGrace
+	if g := options.GetCancelGrace(); g != nil {
+		grace = g.AsDuration()
+	}
+	if _, err := q.engine.CancelProcess(ctx, engine.CancelParams{Key: key, Reason: reason, Grace: &grace, Actor: by}); err != nil {
+		return nil, err
+	}
+	return q.Get(ctx, key, 0)
+}
+
+// Retry runs a job again that is at its end.
+func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool) (*progressorv1.Job, error) {
+	if _, err := q.row(ctx, key, 0); err != nil {
+		return nil, err
+	}
+	if err := jobs.Retry(ctx, q.store, key, clearSuccesses); err != nil {
+		return nil, err
+	}
+	q.engine.Retried()
+	return q.Get(ctx, key, 0)
+}

@@ -1,0 +1,293 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+const (
+	available = progressorv1.JobState_JOB_STATE_AVAILABLE
+	running   = progressorv1.JobState_JOB_STATE_RUNNING
+	retryable = progressorv1.JobState_JOB_STATE_RETRYABLE
+	succeeded = progressorv1.JobState_JOB_STATE_SUCCEEDED
+	failed    = progressorv1.JobState_JOB_STATE_FAILED
+	cancelled = progressorv1.JobState_JOB_STATE_CANCELLED
+	asked     = progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
+)
+
+// scripted runs a job as its args say.
+func scripted() processor.Processor {
+	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		switch args := r.GetJobArgs().GetStringValue(); args {
+		case "args of fails":
+			return nil, processor.Fail("broken", "attempt %d", r.GetAttempt())
+		case "args of rejected":
+			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{Reason: "no", Message: "not this one"}}}, nil
+		default:
+			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+				JobResult: structpb.NewStringValue(r.GetJobName() + " with " + args), Response: []byte("not kept"),
+			}}}, nil
+		}
+	})
+}
+
+// A pushed job runs once to its end; its result is kept until it was fetched, and stands nowhere else.
+func TestPushedJob(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "ns", "good", &progressorv1.JobOptions{KeepResult: true})
+	n.enqueue(t, "ns", "silent", nil)
+	n.job(t, "ns", "good", succeeded)
+	job := n.job(t, "ns", "silent", succeeded)
+	if job.GetResult() != nil || job.GetAttempt() != 1 || job.GetFinishedTime() == nil {
+		t.Errorf("silent: %v", job)
+	}
+	for fetch, want := range []string{"work with args of good", ""} {
+		r, err := n.FetchResult(context.Background(), key("ns", "good"), 0)
+		if err != nil || r.GetResult().GetStringValue() != want || r.GetDropped() != (fetch == 1) || r.GetState() != succeeded {
+			t.Errorf("fetch %d: %v, %v", fetch, r, err)
+		}
+	}
+	var responses int
+	if err := n.db.QueryRow(context.Background(), "SELECT count(*) FROM tasks WHERE response IS NOT NULL").Scan(&responses); err != nil || responses != 0 {
+		t.Errorf("%d responses in tasks, %v", responses, err)
+	}
+}
+
+// A failed attempt is made again until the retries are spent; each failure is kept. A job that was rejected is not tried again. RetryJob brings
+// both back with all their attempts.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	now := &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}}
+	n.enqueue(t, "ns", "fails", &progressorv1.JobOptions{MaxRetry: 2, Backoff: now})
+	n.enqueue(t, "ns", "rejected", &progressorv1.JobOptions{MaxRetry: 2, Backoff: now})
+	for _, again := range []bool{false, true} {
+		if again {
+			for _, id := range []string{"fails", "rejected"} {
+				if _, err := n.Retry(context.Background(), key("ns", id), false); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if job := n.job(t, "ns", "fails", failed); job.GetAttempt() != 3 || len(job.GetFailures()) != 3 || job.GetFailures()[2].GetMessage() != "attempt 3" {
+			t.Errorf("fails: %v", job)
+		}
+		if job := n.job(t, "ns", "rejected", failed); job.GetAttempt() != 1 || len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != "no" {
+			t.Errorf("rejected: %v", job)
+		}
+	}
+	var wrong *process.WrongStatusError
+	n.enqueue(t, "ns", "good", nil)
+	n.job(t, "ns", "good", succeeded)
+	if _, err := n.Retry(context.Background(), key("ns", "good"), false); !errors.As(err, &wrong) {
+		t.Errorf("retry of a job that has succeeded: %v", err)
+	}
+	if _, err := n.Retry(context.Background(), key("ns", "missing"), false); !errors.Is(err, process.ErrJobNotFound) {
+		t.Errorf("retry of a job that does not exist: %v", err)
+	}
+}
+
+// A worker leases, beats and answers; what it held is nobody else's meanwhile.
+func TestPulledJob(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{KeepResult: true})
+	l := n.one(t, "w1")
+	if l.GetJob().GetJobId() != "j" || l.GetRequest().GetJobArgs().GetStringValue() != "args of j" || l.GetRequest().GetJobName() != "work" {
+		t.Fatalf("lease %v", l)
+	}
+	if got := n.look(t, "w2"); len(got) != 0 {
+		t.Fatalf("leased twice: %v", got)
+	}
+	if job := n.job(t, "pull", "j", running); job.GetWorkerId() != "w1" || job.GetLeaseExpiresTime() == nil {
+		t.Errorf("running: %v", job)
+	}
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Errorf("directive %v", d)
+	}
+	for range 2 { // an answer that comes twice is the same answer
+		if err := n.succeed(l, structpb.NewNumberValue(7)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if job := n.job(t, "pull", "j", succeeded); job.GetResult().GetNumberValue() != 7 || job.GetWorkerId() != "w1" {
+		t.Errorf("ended: %v", job)
+	}
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_LOST {
+		t.Errorf("directive after the end: %v", d)
+	}
+}
+
+// A worker that is silent loses its job to another; its answer counts no more, and no retry is used up.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{LeaseDuration: durationpb.New(200 * time.Millisecond)})
+	lost := n.one(t, "w1")
+	n.beat(t, "w1", lost)
+	l := n.one(t, "w2")
+	if l.GetJob().GetAttempt() != 2 || len(l.GetJob().GetFailures()) != 1 || l.GetJob().GetFailures()[0].GetReason() != process.ReasonLeaseLost {
+		t.Errorf("second lease: %v", l.GetJob())
+	}
+	if err := n.succeed(lost, nil); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("answer of the first worker: %v", err)
+	}
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "j", succeeded)
+}
+
+// A lease that is given back is taken by another worker at once, and no attempt is counted.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", nil)
+	l := n.one(t, "w1")
+	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}); err != nil {
+		t.Fatal(err)
+	}
+	again := n.one(t, "w2")
+	if again.GetJob().GetAttempt() != 1 {
+		t.Errorf("attempt %d", again.GetJob().GetAttempt())
+	}
+	if err := n.succeed(l, nil); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("answer under the lease that was given back: %v", err)
+	}
+	if err := n.fail(again, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "j", failed)
+}
+
+// A job that waits is cancelled at once. Of one that runs the worker is told, and who succeeds first wins; one that fails after the request
+// is not tried again.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	cancel := func(id string) *progressorv1.Job {
+		t.Helper()
+		job, err := n.Cancel(context.Background(), key("pull", id), "enough", process.Actor{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	n.enqueue(t, "pull", "waits", nil)
+	if job := cancel("waits"); job.GetState() != cancelled || job.GetCancelReason() != "enough" {
+		t.Errorf("waits: %v", job)
+	}
+	for _, id := range []string{"wins", "fails late", "acknowledges"} {
+		n.enqueue(t, "pull", id, &progressorv1.JobOptions{MaxRetry: 5})
+		l := n.one(t, "w1")
+		if job := cancel(id); job.GetState() != asked {
+			t.Errorf("%s: %v", id, job)
+		}
+		if job := cancel(id); job.GetState() != asked || job.GetCancelReason() != "enough" {
+			t.Errorf("%s, asked twice: %v", id, job)
+		}
+		if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "enough" {
+			t.Errorf("%s: %v", id, d)
+		}
+		var err error
+		want := cancelled
+		switch id {
+		case "wins":
+			err, want = n.succeed(l, nil), succeeded
+		case "fails late":
+			err = n.fail(l, "broken")
+		default:
+			why := "at the checkpoint"
+			err = n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: &why})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.job(t, "pull", id, want)
+	}
+	var wrong *process.WrongStatusError
+	if _, err := n.Cancel(context.Background(), key("pull", "wins"), "", process.Actor{}); !errors.As(err, &wrong) {
+		t.Errorf("cancel of a job at its end: %v", err)
+	}
+}
+
+// An attempt that passes its timeout has failed however well its worker beats.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(50 * time.Millisecond)})
+	n.one(t, "w1")
+	if job := n.job(t, "pull", "j", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
+		t.Errorf("%v", job)
+	}
+}
+
+// At most one job holds a unique key; of the scope WAITING one more can wait behind the one that runs.
+func TestUnique(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	active := &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k"}}
+	if r := n.enqueue(t, "pull", "a", active); !r.GetEnqueued() {
+		t.Fatal("the first was not enqueued")
+	}
+	if r := n.enqueue(t, "pull", "b", active); r.GetEnqueued() || r.GetJob().GetJobId() != "a" {
+		t.Errorf("second: %v", r)
+	}
+	l := n.one(t, "w1")
+	waiting := &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k", Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}}
+	if r := n.enqueue(t, "pull", "c", waiting); !r.GetEnqueued() {
+		t.Errorf("one more behind the running one: %v", r)
+	}
+	if r := n.enqueue(t, "pull", "d", waiting); r.GetEnqueued() || r.GetJob().GetJobId() != "c" {
+		t.Errorf("two behind the running one: %v", r)
+	}
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "c", succeeded)
+	if r := n.enqueue(t, "pull", "e", active); !r.GetEnqueued() {
+		t.Errorf("after the end: %v", r)
+	}
+}
+
+// A batch is stored as a whole or not at all.
+func TestEnqueueBatch(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "there", nil)
+	batch := func(ids ...string) (*progressorv1.EnqueueBatchResponse, error) {
+		r := &progressorv1.EnqueueBatchRequest{}
+		for _, id := range ids {
+			r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "key of " + id}}})
+		}
+		return n.Jobs.EnqueueBatch(context.Background(), r)
+	}
+	if _, err := batch("x", "there"); !errors.Is(err, process.ErrProcessExists) {
+		t.Errorf("with one that exists: %v", err)
+	}
+	if _, err := n.Get(context.Background(), key("pull", "x"), 0); !errors.Is(err, process.ErrJobNotFound) {
+		t.Errorf("the other one of the batch: %v", err)
+	}
+	r, err := batch("x", "y", "z")
+	if err != nil || len(r.GetJobs()) != 3 || !r.GetJobs()[2].GetEnqueued() {
+		t.Fatalf("%v, %v", r, err)
+	}
+	if got := n.poll(t, "w1", 10); len(got) != 4 {
+		t.Errorf("%d leases, want 4", len(got))
+	}
+}

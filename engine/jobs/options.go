@@ -1,0 +1,164 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// The defaults of options.
+const (
+	defaultTimeout      = 30 * time.Second
+	defaultResultTTL    = time.Hour
+	defaultMaxTakeovers = 3
+	maxTimeout          = 365 * 24 * time.Hour
+)
+
+// defaultBackoff is exponential from 1 s by a factor of 2, at most 1 h, with a jitter of 10 %.
+var defaultBackoff = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Hour, JitterPortion: 0.1}
+
+// stored are the options of a job as its rows keep them.
+type stored struct {
+	options, tags, metadata []byte
+	timeout                 time.Duration
+}
+
+// storedOptions checks options and makes what is stored of them. What has a column of its own is left out of the JSON.
+func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
+	s := stored{timeout: cmp.Or(o.GetTimeout().AsDuration(), defaultTimeout)}
+	if s.timeout > maxTimeout {
+		return s, &process.InvalidError{Field: path + "timeout", Message: "at most 365 days"}
+	}
+	if g := o.GetWorkers(); g != nil {
+		return s, &process.InvalidError{Field: path + "workers", Message: "jobs that several workers run side by side are not part of this release"}
+	}
+	var err error
+	if s.metadata, err = wire.JSON(o.GetMetadata()); err != nil {
+		return s, &process.InvalidError{Field: path + "metadata", Message: err.Error()}
+	}
+	if len(s.metadata) > process.MaxMetadataBytes {
+		return s, &process.InvalidError{Field: path + "metadata", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(s.metadata), process.MaxMetadataBytes)}
+	}
+	if len(o.GetTags()) > 0 {
+		if s.tags, err = json.Marshal(o.GetTags()); err != nil {
+			return s, &process.InvalidError{Field: path + "tags", Message: err.Error()}
+		}
+	}
+	if o == nil {
+		return s, nil
+	}
+	rest := proto.Clone(o).(*progressorv1.JobOptions)
+	rest.Priority, rest.Timeout, rest.Tags, rest.Metadata, rest.RunTime = 0, nil, nil, nil, nil
+	if proto.Size(rest) == 0 {
+		return s, nil
+	}
+	s.options, err = protojson.Marshal(rest)
+	return s, err
+}
+
+// valueJSON is a value as it is stored, within the limit of a payload.
+func valueJSON(field string, v *structpb.Value) ([]byte, error) {
+	text, err := wire.ValueJSON(v)
+	if err != nil {
+		return nil, &process.InvalidError{Field: field, Message: err.Error()}
+	}
+	if len(text) > process.MaxPayloadBytes {
+		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxPayloadBytes)}
+	}
+	return text, nil
+}
+
+// backoff is how long a job waits after its n-th failed attempt, from 1.
+func backoff(b *progressorv1.Backoff, n int32, random float64) time.Duration {
+	policy := defaultBackoff
+	if b.GetInitial() != nil {
+		policy.Initial = b.GetInitial().AsDuration()
+	}
+	if b != nil && b.Factor != nil {
+		policy.Coefficient = b.GetFactor()
+	}
+	if b.GetMax() != nil {
+		policy.Max = b.GetMax().AsDuration()
+	}
+	if b != nil && b.Jitter != nil {
+		policy.JitterPortion = b.GetJitter()
+	}
+	if steps := b.GetSteps(); len(steps) > 0 {
+		policy.Initial, policy.Coefficient, policy.Max = steps[min(int(n), len(steps))-1].AsDuration(), 1, math.MaxInt64
+		if b.Jitter == nil {
+			policy.JitterPortion = 0
+		}
+	}
+	return policy.Interval(n, random)
+}
+
+// updatable are the fields of JobOptions that UpdateJob changes.
+var updatable = []protoreflect.Name{
+	"priority", "max_retry", "backoff", "timeout", "keep_result", "result_ttl", "run_time", "tags", "workers", "metadata", "cancel_grace",
+	"lease_duration", "heartbeat_interval",
+}
+
+// Update changes options of a job that is not at its end.
+func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.Job, error) {
+	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
+	if len(r.GetUpdateMask().GetPaths()) == 0 {
+		return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("must name what changes: some of %v", updatable)}
+	}
+	row, err := q.row(ctx, key, 0)
+	if err != nil {
+		return nil, err
+	}
+	job, err := wire.Job(row)
+	if err != nil {
+		return nil, err
+	}
+	options := job.GetOptions()
+	named := map[protoreflect.Name]bool{}
+	for _, path := range r.GetUpdateMask().GetPaths() {
+		name := protoreflect.Name(path)
+		if !slices.Contains(updatable, name) {
+			return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("%q is no option that can change: some of %v can", path, updatable)}
+		}
+		named[name] = true
+		fd := options.ProtoReflect().Descriptor().Fields().ByName(name)
+		if given := r.GetOptions().ProtoReflect(); given.Has(fd) {
+			options.ProtoReflect().Set(fd, given.Get(fd))
+		} else {
+			options.ProtoReflect().Clear(fd)
+		}
+	}
+	s, err := storedOptions("options.", options)
+	if err != nil {
+		return nil, err
+	}
+	u := jobs.Update{Key: key, Timeout: s.timeout, Tags: s.tags, Options: s.options}
+	if named["metadata"] {
+		u.Metadata = &s.metadata
+	}
+	if named["priority"] {
+		u.Priority = &options.Priority
+	}
+	if named["run_time"] {
+		at := options.GetRunTime().AsTime()
+		u.RunTime = &at
+	}
+	if err := jobs.Change(ctx, q.store, u); err != nil {
+		return nil, err
+	}
+	q.engine.Retried()
+	return q.Get(ctx, key, 0)
+}

@@ -1,0 +1,383 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// PollParams is a worker's request for tasks.
+type PollParams struct {
+	Namespaces []string
+	WorkerID   string
+	JobNames   []string // only jobs of these names; none: whatever there is
+	Max        int
+	Wait       time.Duration
+	Lease      time.Duration // 0: the namespace's
+}
+
+const (
+	// defaultLease is how long a worker may be silent where neither it nor its namespace nor the job says.
+	defaultLease = 30 * time.Second
+	// maxLease bounds what a poll, a heartbeat or a job may ask for: a worker that dies holds its task for so long.
+	maxLease = time.Hour
+)
+
+// Poll leases tasks to a worker: at once where there are some, else as soon as there are, at most Wait from now.
+func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
+	if err := e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
+	over := time.NewTimer(p.Wait)
+	defer over.Stop()
+	for {
+		lines, err := e.lines(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		wait := e.pulls.join(lines)
+		leases, err := e.lease(ctx, p, lines)
+		if err != nil || len(leases) > 0 || p.Wait <= 0 {
+			e.pulls.leave(wait)
+			return leases, err
+		}
+		select {
+		case <-wait.woken:
+			continue
+		case <-over.C:
+		case <-ctx.Done():
+		case <-e.drained:
+		}
+		e.pulls.leave(wait)
+		return nil, nil
+	}
+}
+
+// lines are where a worker looks now: paused namespaces are left out.
+func (e *Engine) lines(ctx context.Context, p PollParams) ([]storage.Line, error) {
+	var lines []storage.Line
+	names := p.JobNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for n, name := range p.Namespaces {
+		ns, err := e.namespace(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if ns.lease == 0 {
+			return nil, &process.InvalidError{Field: fmt.Sprintf("namespaces[%d]", n),
+				Message: fmt.Sprintf("the tasks of namespace %q go to its processor; workers take those of namespaces whose processor is pull", name)}
+		}
+		if ns.paused {
+			continue
+		}
+		lease := p.Lease
+		if lease <= 0 {
+			lease = ns.lease
+		}
+		for _, job := range names {
+			lines = append(lines, storage.Line{Namespace: name, JobName: job, StepTimeout: ns.stepTimeout, Lease: lease, MaxLease: maxLease})
+		}
+	}
+	return lines, nil
+}
+
+// lease claims for a worker once.
+func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) ([]*progressorv1.Lease, error) {
+	if len(lines) == 0 || p.Max <= 0 || !e.inTouch() {
+		return nil, nil
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	held, err := e.store.Poll(limit, p.WorkerID, lines, p.Max)
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]*progressorv1.Lease, 0, len(held))
+	for n := range held {
+		if ctx.Err() != nil { // nobody would get it
+			e.release(&held[n])
+			continue
+		}
+		lease, err := e.leaseMessage(&held[n])
+		if err != nil {
+			e.refuseLease(&held[n], err)
+			continue
+		}
+		e.leased.put(&held[n])
+		leases = append(leases, lease)
+	}
+	return leases, nil
+}
+
+// leaseMessage is a lease as its worker gets it.
+func (e *Engine) leaseMessage(l *storage.Lease) (*progressorv1.Lease, error) {
+	c := &l.Claim
+	ns, ok := e.registry.all()[c.Namespace]
+	if !ok {
+		return nil, errGivenBack
+	}
+	history, err := e.historyOf(ns, c, nil)
+	if err != nil {
+		return nil, err
+	}
+	request, err := wire.Request(c, history.events, history.asked, c.RunningTime.Add(l.Timeout))
+	if err != nil {
+		return nil, err
+	}
+	job, err := wire.LeasedJob(l)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.Lease{
+		LeaseToken: leaseToken(l), Namespace: c.Namespace, Request: request, Job: job,
+		ExpiresTime:       timestamppb.New(c.RunningTime.Add(min(l.Duration, 2*l.Heartbeat))),
+		HeartbeatInterval: durationpb.New(l.Heartbeat),
+	}, nil
+}
+
+// refuseLease ends an attempt that cannot be handed out, such as one of a process whose history is too large.
+func (e *Engine) refuseLease(l *storage.Lease, cause error) {
+	if errors.Is(cause, errGivenBack) {
+		e.release(l)
+		return
+	}
+	ns := e.registry.all()[l.Claim.Namespace]
+	d := decide(attemptEnd{claim: &l.Claim, err: cause, retry: ns.retry, kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID})
+	d.completion.StepTimeout, d.completion.Leased = ns.stepTimeout, true
+	_, _ = e.save(ns, &l.Claim, d) // it has logged what went wrong; the lease expires
+}
+
+// release gives the task of a lease back unanswered: no attempt is counted, and another worker takes it at once.
+func (e *Engine) release(l *storage.Lease) {
+	ns, ok := e.registry.all()[l.Claim.Namespace]
+	if !ok {
+		return
+	}
+	d := decision{completion: giveBack(&l.Claim, e.kinds[l.Claim.Kind])}
+	d.completion.StepTimeout, d.completion.Leased = ns.stepTimeout, true
+	_, _ = e.save(ns, &l.Claim, d) // it has logged what went wrong; the lease expires
+}
+
+// LeaseAnswer is how a worker answers a lease. Exactly one of Response and Acknowledged is set.
+type LeaseAnswer struct {
+	Response     *progressorv1.ProcessResponse
+	Acknowledged *string // it stopped because it was told to, with what it says of that
+}
+
+// CompleteLease stores the answer of a worker. process.ErrFenced: the lease was lost, and nothing is stored.
+func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer) error {
+	if err := e.admit(); err != nil {
+		return err
+	}
+	defer e.leave()
+	t, err := parseLeaseToken("lease_token", token)
+	if err != nil {
+		return err
+	}
+	l, err := e.heldLease(ctx, t)
+	if errors.Is(err, process.ErrFenced) {
+		return e.answeredBefore(ctx, t)
+	}
+	if err != nil {
+		return err
+	}
+	ns, err := e.namespace(ctx, t.Key.Namespace)
+	if err != nil {
+		return err
+	}
+	end := attemptEnd{claim: &l.Claim, response: a.Response, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID} //nolint:gosec // jitter
+	if a.Acknowledged != nil {
+		end.acknowledged = true
+		end.response = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+			Failure: &progressorv1.Failure{Reason: process.ReasonCancelled, Message: *a.Acknowledged, NonRetryable: true},
+		}}
+	}
+	d := decide(end)
+	d.workerID = l.WorkerID
+	d.completion.StepTimeout, d.completion.Leased = ns.stepTimeout, true
+	_, err = e.save(ns, &l.Claim, d)
+	e.leased.drop(t.FencingToken)
+	if errors.Is(err, process.ErrFenced) {
+		return e.answeredBefore(ctx, t)
+	}
+	return err
+}
+
+// answeredBefore is nil where the answer of a lease is stored already: it came twice, because the first one's acknowledgement was lost.
+func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken) error {
+	answered, err := e.store.LeaseAnswered(ctx, t)
+	if err != nil {
+		return err
+	}
+	if !answered {
+		return fmt.Errorf("lease of %s: %w", t.Key, process.ErrFenced)
+	}
+	return nil
+}
+
+// ReleaseLeases gives leases back unanswered. Those that were lost are left out.
+func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
+	for n, token := range tokens {
+		t, err := parseLeaseToken(fmt.Sprintf("lease_tokens[%d]", n), token)
+		if err != nil {
+			return err
+		}
+		l, err := e.heldLease(ctx, t)
+		if errors.Is(err, process.ErrFenced) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		e.release(l)
+		e.leased.drop(t.FencingToken)
+	}
+	return nil
+}
+
+// BeatLeases takes the heartbeat of a worker and tells it what to do with each of its leases.
+func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatRequest) ([]*progressorv1.LeaseDirective, error) {
+	beats := make([]storage.Beat, 0, len(r.GetBeats()))
+	order := make([]int, len(r.GetBeats()))
+	for n, b := range r.GetBeats() {
+		t, err := parseLeaseToken(fmt.Sprintf("beats[%d].lease_token", n), b.GetLeaseToken())
+		if err != nil {
+			return nil, err
+		}
+		progress, err := wire.ProgressJSON(b.GetProgress())
+		if err != nil {
+			return nil, &process.InvalidError{Field: fmt.Sprintf("beats[%d].progress", n), Message: err.Error()}
+		}
+		beats = append(beats, storage.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), maxLease)})
+		order[n] = n
+	}
+	// In one order, so that two heartbeats, or one and a result, do not wait for each other.
+	slices.SortFunc(order, func(a, b int) int { return beats[a].Token.Key.Compare(beats[b].Token.Key) })
+	sorted := make([]storage.Beat, len(beats))
+	for n, at := range order {
+		sorted[n] = beats[at]
+	}
+	beaten, err := e.store.BeatLeases(ctx, r.GetWorkerId(), sorted)
+	if err != nil {
+		return nil, err
+	}
+	directives := make([]*progressorv1.LeaseDirective, len(beats))
+	for n, at := range order {
+		b := beaten[n]
+		d := &progressorv1.LeaseDirective{LeaseToken: r.GetBeats()[at].GetLeaseToken(), Directive: progressorv1.LeaseDirective_DIRECTIVE_CONTINUE}
+		switch {
+		case b.Lost:
+			d.Directive = progressorv1.LeaseDirective_DIRECTIVE_LOST
+			e.leased.drop(beats[at].Token.FencingToken)
+		case b.Cancelling:
+			d.Directive, d.CancelReason = progressorv1.LeaseDirective_DIRECTIVE_CANCEL, b.CancelReason
+		}
+		if !b.Lost {
+			d.ExpiresTime, d.HeartbeatInterval = timestamppb.New(b.ExpiresTime), durationpb.New(b.Heartbeat)
+		}
+		directives[at] = d
+	}
+	return directives, nil
+}
+
+// heldLease is the lease of a token: from memory where this node has handed it out, which spares a read.
+func (e *Engine) heldLease(ctx context.Context, t storage.LeaseToken) (*storage.Lease, error) {
+	if l := e.leased.get(t); l != nil {
+		return l, nil
+	}
+	claim, workerID, err := e.store.ReadLease(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &storage.Lease{Claim: claim, WorkerID: workerID, Salt: t.Salt}, nil
+}
+
+// A lease token is base64url of: length of the namespace (1 byte), namespace, fencing token (8 bytes), salt (16 bytes), process id.
+const saltBytes = 16
+
+func leaseToken(l *storage.Lease) string {
+	c := &l.Claim
+	b := make([]byte, 0, 1+len(c.Namespace)+16+len(c.ProcessID))
+	b = append(b, byte(len(c.Namespace)))
+	b = append(b, c.Namespace...)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.FencingToken)) //nolint:gosec // of a sequence
+	b = append(b, l.Salt...)
+	b = append(b, c.ProcessID...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil && len(b) > 0 && len(b) > 1+int(b[0])+8+saltBytes {
+		name, rest := b[1:1+int(b[0])], b[1+int(b[0]):]
+		return storage.LeaseToken{
+			Key:          process.Key{Namespace: string(name), ProcessID: string(rest[8+saltBytes:])},
+			FencingToken: int64(binary.BigEndian.Uint64(rest)), //nolint:gosec // of a sequence
+			Salt:         rest[8 : 8+saltBytes],
+		}, nil
+	}
+	return storage.LeaseToken{}, &process.InvalidError{Field: field, Message: "this is no lease token: give back the one of the lease, as it is"}
+}
+
+// leased remembers leases that this node has handed out, without what only their workers need.
+type leased struct {
+	mu      sync.Mutex
+	byToken map[int64]*storage.Lease
+}
+
+// maxLeased bounds what is remembered; of what is beyond the database knows.
+const maxLeased = 20_000
+
+func (l *leased) put(held *storage.Lease) {
+	slim := *held
+	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, nil, nil, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.byToken) < maxLeased {
+		l.byToken[held.Claim.FencingToken] = &slim
+	}
+}
+
+func (l *leased) get(t storage.LeaseToken) *storage.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.byToken[t.FencingToken]
+	if held == nil || held.Claim.Namespace != t.Key.Namespace || held.Claim.ProcessID != t.Key.ProcessID || string(held.Salt) != string(t.Salt) {
+		return nil
+	}
+	return held
+}
+
+func (l *leased) drop(token int64) {
+	l.mu.Lock()
+	delete(l.byToken, token)
+	l.mu.Unlock()
+}
+
+// prune forgets leases whose attempt is over by its time, whoever has answered them.
+func (l *leased) prune() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for token, held := range l.byToken {
+		if time.Since(held.Claim.RunningTime) > held.Timeout+time.Minute {
+			delete(l.byToken, token)
+		}
+	}
+}

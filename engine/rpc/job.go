@@ -1,0 +1,82 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// jobService serves JobService.
+type jobService struct {
+	progressorv1connect.UnimplementedJobServiceHandler
+	jobs *jobs.Jobs
+}
+
+func jobKey(r interface {
+	GetNamespace() string
+	GetJobId() string
+}) process.Key {
+	return process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
+}
+
+// Enqueue makes a job.
+func (s *jobService) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
+	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
+		return nil, err
+	}
+	return s.jobs.Enqueue(ctx, r)
+}
+
+// EnqueueBatch makes jobs, all of them or none.
+func (s *jobService) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
+	for _, j := range r.GetJobs() {
+		if err := refuseOwn("job_id", j.GetJobId()); err != nil {
+			return nil, err
+		}
+	}
+	return s.jobs.EnqueueBatch(ctx, r)
+}
+
+// GetJob reads a job, and waits for its end.
+func (s *jobService) GetJob(ctx context.Context, r *progressorv1.GetJobRequest) (*progressorv1.GetJobResponse, error) {
+	job, err := s.jobs.Get(ctx, jobKey(r), r.GetAwaitEnd().AsDuration())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.GetJobResponse{Job: job}, nil
+}
+
+// FetchResult hands a kept result out once.
+func (s *jobService) FetchResult(ctx context.Context, r *progressorv1.FetchResultRequest) (*progressorv1.FetchResultResponse, error) {
+	return s.jobs.FetchResult(ctx, jobKey(r), r.GetAwaitEnd().AsDuration())
+}
+
+// UpdateJob changes options of a job.
+func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
+	job, err := s.jobs.Update(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.UpdateJobResponse{Job: job}, nil
+}
+
+// CancelJob asks a job to end.
+func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
+	job, err := s.jobs.Cancel(ctx, jobKey(r), r.GetReason(), actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CancelJobResponse{Job: job}, nil
+}
+
+// RetryJob runs a job again that is at its end.
+func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
+	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.RetryJobResponse{Job: job}, nil
+}

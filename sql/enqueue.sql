@@ -1,0 +1,73 @@
+-- EnsureJobKeys makes the rows of unique keys, so that LockJobKeys has something to lock. Both come before EnqueueJobs, whose snapshot
+-- then shows what every earlier holder of a key has stored.
+-- name: EnsureJobKeys :exec
+INSERT INTO job_keys (namespace, unique_key)
+SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@unique_keys::text[])) AS k(namespace, unique_key)
+ ORDER BY k.namespace, k.unique_key
+ON CONFLICT DO NOTHING;
+
+-- LockJobKeys locks unique keys in their order; after processes, as every transaction does.
+-- name: LockJobKeys :exec
+SELECT 1 FROM (SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@unique_keys::text[])) AS k(namespace, unique_key)) k
+  JOIN job_keys j ON j.namespace = ANY (ARRAY[k.namespace]) AND j.unique_key = k.unique_key
+ ORDER BY k.namespace, k.unique_key FOR UPDATE OF j;
+
+-- EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for their time or for a place. Items of one statement
+-- are of different processes; the caller sees to that. Of several with one unique key the first is taken, the others are to come again.
+-- A unique key is held by a job that is not at its end, or ended less than its ttl ago; of one whose unique_waiting is set only by a job that
+-- has not run yet.
+-- outcome: enqueued, twin (another job has the unique key: process_id is its), again, replayed, mismatch, exists.
+-- name: EnqueueJobs :many
+WITH i AS MATERIALIZED (
+  SELECT t.*, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
+         CASE WHEN q.task_id IS NULL THEN h.process_id END AS holder,
+         q.task_id IS NULL AND t.unique_key <> '' AND h.process_id IS NULL
+         AND row_number() OVER (PARTITION BY t.namespace, t.unique_key ORDER BY t.ord) > 1 AS again,
+         nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@names::text[]), unnest(@args::bytea[]),
+                    unnest(@metadatas::text[]), unnest(@tags::text[]), unnest(@options::text[]), unnest(@idempotency_keys::text[]),
+                    unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@priorities::int[]), unnest(@run_times::timestamptz[]),
+                    unnest(@timeouts_us::bigint[]), unnest(@unique_keys::text[]), unnest(@unique_ttls_us::bigint[]), unnest(@unique_waitings::bool[]))
+         AS t(ord, namespace, process_id, name, args, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
+              timeout_us, unique_key, unique_ttl_us, unique_waiting)
+    LEFT JOIN LATERAL (SELECT q.* FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
+    LEFT JOIN LATERAL (
+      SELECT k.process_id FROM job_keys k
+       CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+       WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key
+         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+                  ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL END
+       LIMIT 1) h ON true),
+p AS (
+  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
+  SELECT namespace, process_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()
+    FROM i WHERE twin_task_id IS NULL AND holder IS NULL AND NOT again ORDER BY namespace, process_id
+  ON CONFLICT DO NOTHING RETURNING namespace, process_id),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+-- The row comparison stays a hashed subplan: see PrepareInit.
+c AS MATERIALIZED (
+  SELECT i.*, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),
+jb AS (
+  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options)
+  SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb FROM c WHERE created),
+sch AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, job_name)
+  SELECT namespace, process_id, task_id, 'INIT', CASE WHEN run_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for,
+         priority, scheduled_time, NULLIF(idempotency_key, ''), args, name
+    FROM c WHERE created),
+ke AS (
+  UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond'
+    FROM c WHERE c.created AND c.unique_key <> '' AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.unique_key),
+req AS (
+  INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
+  SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp()
+    FROM c WHERE created AND idempotency_key <> '')
+SELECT c.ord::int AS ord,
+       (CASE WHEN c.created THEN 'enqueued' WHEN c.twin_task_id IS NOT NULL THEN CASE WHEN c.twin_fingerprint = c.fingerprint THEN 'replayed' ELSE 'mismatch' END
+             WHEN c.again THEN 'again' WHEN c.holder IS NOT NULL THEN 'twin' ELSE 'exists' END)::text AS outcome,
+       coalesce(c.twin_process_id, c.holder, c.process_id)::text AS process_id, coalesce(c.twin_task_id, c.task_id)::bigint AS task_id,
+       (c.run_time > statement_timestamp())::bool AS later, statement_timestamp()::timestamptz AS now
+  FROM c;

@@ -1,0 +1,159 @@
+-- WriteJobs writes what the ends of attempts say of their jobs. It follows SaveResult and finds its items by the row that this very transaction
+-- has written of their task: in tasks where it has ended, in schedule where it is to be tried again. A fenced item writes nothing.
+-- kept: result is stored until ttl_us are over.
+-- name: WriteJobs :exec
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                             unnest(@attempts::int[]), unnest(@worker_ids::text[]), unnest(@takeovers::int[]), unnest(@failures::text[]), unnest(@results::bytea[]),
+                             unnest(@kepts::bool[]), unnest(@ttls_us::bigint[]))
+         AS x(namespace, process_id, task_id, fencing_token, attempt, worker_id, takeovers, failure, result, kept, ttl_us)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
+        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
+     LIMIT 1) e)
+UPDATE jobs j SET
+       updated_time = statement_timestamp(), worker_id = coalesce(NULLIF(i.worker_id, ''), j.worker_id), takeovers = j.takeovers + i.takeovers,
+       failures = CASE WHEN i.failure = '' THEN j.failures ELSE coalesce(j.failures, '[]') || jsonb_build_array(jsonb_build_object('attempt', i.attempt,
+         'workerId', i.worker_id, 'time', statement_timestamp(), 'takeover', i.takeovers > 0, 'failure', i.failure::jsonb)) END,
+       result = CASE WHEN i.kept THEN i.result END,
+       result_expires_time = CASE WHEN i.kept THEN statement_timestamp() + i.ttl_us * interval '1 microsecond' ELSE j.result_expires_time END
+  FROM i WHERE j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id;
+
+-- CancelRetried makes jobs CANCELLED whose attempt was to be made again, or was given back, although their cancel had been requested. It follows
+-- SaveResult and finds its items as WriteJobs does.
+-- name: CancelRetried :exec
+WITH i AS MATERIALIZED (
+  SELECT s.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
+         AS x(namespace, process_id, task_id, fencing_token)
+   CROSS JOIN LATERAL (SELECT s.* FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
+                          AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid LIMIT 1) s
+   CROSS JOIN LATERAL (SELECT p.cancel_deadline FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p
+   WHERE p.cancel_deadline IS NOT NULL),
+ds AS (
+  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id),
+up AS (
+  UPDATE processes p SET status = 'CANCELLED', previous_status = p.status, status_changed_time = statement_timestamp(),
+         attention = 'CANCELLED', attention_time = statement_timestamp(), cancel_deadline = NULL, detail = NULL
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
+  RETURNING p.namespace, (CASE p.previous_status WHEN 'INIT' THEN 'RUNNING' ELSE p.previous_status::text END)::process_status AS old_status, p.status AS new_status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
+   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
+INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
+                   finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
+SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+       retry_interval, timer_name, idempotency_key, args, context, failure FROM i;
+
+-- RetryJobs lets jobs run again that have FAILED or were CANCELLED, and with clear_successes such as have SUCCEEDED: as a new INIT task with the
+-- args of the last one, and all attempts. It runs after LockProcesses.
+-- outcome: changed, not_found (no job), status.
+-- name: RetryJobs :many
+WITH i AS MATERIALIZED (
+  SELECT t.*, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority, l.idempotency_key,
+         coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS again
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@clear_successes::bool[]))
+         AS t(ord, namespace, process_id, clear_successes)
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN LATERAL (
+      SELECT k.* FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
+       ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true),
+up AS (
+  UPDATE processes p SET status = 'INIT', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
+         detail = NULL, corrupted_by = NULL, cancel_requested_time = NULL, cancel_reason = NULL, cancel_deadline = NULL
+    FROM i WHERE i.again AND p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
+  RETURNING p.namespace, i.status AS old_status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), ('RUNNING'::process_status, 1)) AS x(status, n)
+   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jb AS (
+  UPDATE jobs j SET takeovers = 0, failures = NULL, progress = NULL, worker_id = NULL, result = NULL, result_expires_time = NULL, updated_time = statement_timestamp()
+    FROM i WHERE i.again AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id
+  RETURNING j.namespace, j.process_id, j.name),
+sch AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name)
+  SELECT i.namespace, i.process_id, nextval('task_ids'), 'INIT', 'place', i.priority, statement_timestamp(), i.args,
+         (SELECT jb.name FROM jb WHERE jb.namespace = i.namespace AND jb.process_id = i.process_id)
+    FROM i WHERE i.again)
+SELECT i.ord::int AS ord, (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::process_status AS status,
+       (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' ELSE 'status' END)::text AS outcome
+  FROM i;
+
+-- GetJobs reads jobs with where each stands: its INIT task is the newest one, wherever that is.
+-- name: GetJobs :many
+SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.previous_status, p.metadata, p.created_time, p.status_changed_time, p.cancel_requested_time,
+       coalesce(p.cancel_reason, '')::text AS cancel_reason, (p.cancel_deadline IS NOT NULL)::bool AS cancelling, j.name, j.timeout, j.takeovers, j.updated_time,
+       j.result_expires_time, coalesce(l.worker_id, j.worker_id, '')::text AS worker_id, j.tags, j.options, j.failures, j.progress,
+       (CASE WHEN j.result_expires_time > statement_timestamp() THEN j.result END)::bytea AS result,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
+       coalesce(x.task_id, 0)::bigint AS task_id, coalesce(x.attempt, 0)::int AS attempt, coalesce(x.priority, 0)::int AS priority, coalesce(x.place, '')::text AS place,
+       coalesce(x.waits_for::text, '')::text AS waits_for, coalesce(x.scheduled_time, 'epoch')::timestamptz AS scheduled_time, x.running_time, x.finished_time, x.args
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS t(ord, namespace, process_id)
+  JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND p.kind = 'job'
+ CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j
+  LEFT JOIN LATERAL (
+    SELECT u.* FROM (
+      (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token
+        FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1)
+      UNION ALL
+      (SELECT r.task_id, r.attempt, r.priority, 'running', NULL, r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token
+        FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_type = 'INIT' LIMIT 1)
+      UNION ALL
+      (SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, k.scheduled_time, k.running_time, k.finished_time, k.args, NULL
+        FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
+       ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1)) u
+     ORDER BY u.task_id DESC LIMIT 1) x ON true
+  LEFT JOIN LATERAL (SELECT l.worker_id, l.expires_time FROM leases l WHERE x.place = 'running' AND l.namespace = t.namespace AND l.process_id = t.process_id
+                        AND l.fencing_token = x.fencing_token LIMIT 1) l ON true;
+
+-- FetchResult hands a kept result out and drops it: who comes second gets none.
+-- name: FetchResult :one
+UPDATE jobs j SET result = NULL, updated_time = statement_timestamp()
+  FROM (SELECT k.namespace, k.process_id, k.result FROM jobs k WHERE k.namespace = @namespace AND k.process_id = @process_id
+           AND k.result IS NOT NULL AND k.result_expires_time > statement_timestamp() FOR UPDATE) o
+ WHERE j.namespace = o.namespace AND j.process_id = o.process_id
+RETURNING o.result;
+
+-- UpdateJob gives a job that is not at its end other options. What it waits with changes at once. It runs after LockProcesses.
+-- name: UpdateJob :one
+WITH i AS MATERIALIZED (
+  SELECT p.namespace, p.process_id, p.status, a.* FROM processes p
+   CROSS JOIN (SELECT @timeout_us::bigint AS timeout_us, @tags::text AS tags, @options::text AS options, @sets_metadata::bool AS sets_metadata, @metadata::text AS metadata,
+                      @sets_priority::bool AS sets_priority, @priority::int AS priority, @sets_run_time::bool AS sets_run_time, @run_time::timestamptz AS run_time) a
+   WHERE p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND p.kind = 'job'),
+ok AS MATERIALIZED (SELECT * FROM i WHERE i.status IN ('INIT', 'SUSPENDED')),
+jb AS (
+  UPDATE jobs j SET timeout = ok.timeout_us * interval '1 microsecond', tags = NULLIF(ok.tags, '')::jsonb, options = NULLIF(ok.options, '')::jsonb,
+         updated_time = statement_timestamp()
+    FROM ok WHERE j.namespace = ok.namespace AND j.process_id = ok.process_id),
+pr AS (
+  UPDATE processes p SET metadata = NULLIF(ok.metadata, '')::jsonb FROM ok WHERE ok.sets_metadata AND p.namespace = ok.namespace AND p.process_id = ok.process_id),
+sc AS (
+  UPDATE schedule s SET priority = CASE WHEN ok.sets_priority THEN ok.priority ELSE s.priority END,
+         scheduled_time = CASE WHEN ok.sets_run_time THEN greatest(ok.run_time, statement_timestamp()) ELSE s.scheduled_time END,
+         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place') THEN CASE WHEN ok.run_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for
+                          ELSE s.waits_for END
+    FROM ok WHERE s.namespace = ok.namespace AND s.process_id = ok.process_id AND s.task_type = 'INIT'),
+ru AS (
+  UPDATE running r SET priority = ok.priority FROM ok WHERE ok.sets_priority AND r.namespace = ok.namespace AND r.process_id = ok.process_id)
+SELECT i.status, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i;
+
+-- ForgetResults drops results that nobody has fetched in time.
+-- name: ForgetResults :execrows
+UPDATE jobs j SET result = NULL FROM (
+  SELECT k.namespace, k.process_id FROM jobs k WHERE k.result IS NOT NULL AND k.result_expires_time < statement_timestamp()
+   ORDER BY k.result_expires_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) x
+ WHERE j.namespace = x.namespace AND j.process_id = x.process_id;
+
+-- ForgetJobKeys drops unique keys whose job is gone.
+-- name: ForgetJobKeys :execrows
+DELETE FROM job_keys k WHERE (k.namespace, k.unique_key) IN (
+  SELECT x.namespace, x.unique_key FROM job_keys x
+   WHERE NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id AND p.removed_time IS NULL)
+   ORDER BY x.namespace, x.unique_key LIMIT @lim::int FOR UPDATE SKIP LOCKED);

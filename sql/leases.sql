@@ -1,0 +1,63 @@
+-- ReadLease gives a leased task as Poll handed it out, where the token is that of its lease: any node can answer it.
+-- name: ReadLease :one
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
+       r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
+       coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
+       p.last_event_id, p.kind, p.created_time, r.child,
+       (SELECT to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::jsonb AS job,
+       l.worker_id
+  FROM leases l
+ CROSS JOIN LATERAL (SELECT r.* FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
+ CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id LIMIT 1) p
+ WHERE l.namespace = @namespace AND l.process_id = @process_id AND l.fencing_token = @fencing_token AND l.salt = @salt;
+
+-- BeatLeases extends leases of a worker that still count, stores the progress of jobs, and tells what became of each. lease_us 0: as before.
+-- An item that is missing from the answer is lost.
+-- name: BeatLeases :many
+WITH i AS MATERIALIZED (
+  SELECT t.ord, l.namespace, l.process_id, l.fencing_token, t.progress, coalesce((SELECT (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint FROM jobs j
+           WHERE j.namespace = l.namespace AND j.process_id = l.process_id), CASE WHEN t.lease_us > 0 THEN t.lease_us / 3 ELSE (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint END) AS beat_us,
+         CASE WHEN t.lease_us > 0 THEN t.lease_us ELSE (extract(epoch FROM l.lease_duration) * 1000000)::bigint END AS lease_us,
+         p.cancel_deadline IS NOT NULL AND p.kind = 'job' AS cancelling, p.cancel_reason
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]), unnest(@salts::bytea[]),
+                    unnest(@progresses::text[]), unnest(@leases_us::bigint[]))
+         AS t(ord, namespace, process_id, fencing_token, salt, progress, lease_us)
+    JOIN leases l ON l.namespace = ANY (ARRAY[t.namespace]) AND l.process_id = t.process_id AND l.fencing_token = t.fencing_token AND l.salt = t.salt
+   CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
+   CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id AND p.removed_time IS NULL LIMIT 1) p
+   WHERE l.worker_id = @worker_id::text),
+up AS (
+  UPDATE leases l SET beat_time = statement_timestamp(), expires_time = statement_timestamp() + i.lease_us * interval '1 microsecond',
+         lease_duration = i.lease_us * interval '1 microsecond', heartbeat_interval = i.beat_us * interval '1 microsecond'
+    FROM i WHERE l.namespace = ANY (ARRAY[i.namespace]) AND l.process_id = i.process_id AND l.fencing_token = i.fencing_token
+  RETURNING i.ord, l.expires_time),
+pr AS (
+  UPDATE jobs j SET progress = i.progress::jsonb, updated_time = statement_timestamp()
+    FROM i WHERE i.progress <> '' AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id)
+SELECT i.ord::int AS ord, i.cancelling::bool AS cancelling, coalesce(i.cancel_reason, '')::text AS cancel_reason, up.expires_time, i.beat_us::bigint AS beat_us
+  FROM i JOIN up ON up.ord = i.ord;
+
+-- EndLeases drops the leases of attempts whose result this transaction has stored. One that a quick statement has missed still runs.
+-- name: EndLeases :exec
+DELETE FROM leases l USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[])) AS t(namespace, process_id, fencing_token)
+ WHERE l.namespace = ANY (ARRAY[t.namespace]) AND l.process_id = t.process_id AND l.fencing_token = t.fencing_token
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[l.namespace]) AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token);
+
+-- ForgetLeases drops leftovers: leases of attempts that somebody else has ended.
+-- name: ForgetLeases :execrows
+DELETE FROM leases l WHERE (l.namespace, l.process_id) IN (
+  SELECT x.namespace, x.process_id FROM leases x
+   WHERE x.leased_time < statement_timestamp() - interval '10 seconds'
+     AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = x.namespace AND r.process_id = x.process_id AND r.fencing_token = x.fencing_token)
+   LIMIT 1000)
+  AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token);
+
+-- LeaseAnswered tells whether an attempt has ended one of the newest tasks of its process.
+-- name: LeaseAnswered :one
+SELECT EXISTS (
+  SELECT 1 FROM (
+    SELECT t.fencing_token, t.status FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id
+     ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 100) x
+   WHERE x.fencing_token = @fencing_token::bigint AND x.status <> 'CANCELLED')::bool AS answered;

@@ -1,0 +1,95 @@
+-- Poll leases tasks that wait for a place to a worker, by priority, then age, at most lim in all: jobs of the names that it gave, or, where
+-- job_name is empty, whatever there is but what the engine runs by itself. The locked rows carry the whole condition, as in SearchCalls. A lease
+-- that never beats ends sooner: its answer may have been lost on the way.
+-- name: Poll :many
+WITH ready AS MATERIALIZED (
+  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
+         least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]))
+         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us)
+  CROSS JOIN LATERAL (
+    SELECT a.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
+    UNION ALL
+    SELECT b.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
+         AND p.status = 'INIT' AND s.task_type = 'INIT'
+       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
+  LEFT JOIN LATERAL (
+    SELECT j.timeout, to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
+           (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
+      FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
+   ORDER BY d.priority, d.task_id LIMIT @lim::int),
+ins AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
+                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, @node_id::bigint,
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
+         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
+le AS (
+  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time, lease_duration, heartbeat_interval)
+  SELECT r.namespace, r.process_id, r.fencing_token, @worker_id::text, r.salt, statement_timestamp(),
+         statement_timestamp() + least(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3)) * interval '1 microsecond',
+         r.lease_us * interval '1 microsecond', coalesce(r.beat_us, r.lease_us / 3) * interval '1 microsecond'
+    FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
+  ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
+     leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
+     heartbeat_interval = excluded.heartbeat_interval),
+del AS (
+  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
+       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
+       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
+       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+       r.last_event_id, r.kind, r.created_time, r.child, r.job::jsonb AS job, r.salt::bytea AS salt, @worker_id::text AS worker_id,
+       r.lease_us::bigint AS lease_us, coalesce(r.beat_us, r.lease_us / 3)::bigint AS beat_us,
+       (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
+  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
+
+-- CountPollable tells for each pair of namespace and job name (empty: any) how many tasks a Poll would find, at most lim.
+-- name: CountPollable :many
+SELECT n.ord::int AS ord, count(*)::int AS n
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[])) AS n(ord, namespace, job_name)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM (
+     SELECT 1 FROM schedule s WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) LIMIT @lim::int) a
+   UNION ALL
+   SELECT 1 FROM (
+     SELECT 1 FROM schedule s WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name
+        AND s.job_name IS NOT NULL LIMIT @lim::int) b) x
+ GROUP BY n.ord;
+
+-- ReleaseTimers lets tasks whose time has come wait for a worker, in namespaces whose tasks workers take, the longest due first. It passes over
+-- what SearchTimers passes over.
+-- name: ReleaseTimers :many
+WITH due AS MATERIALIZED (
+  SELECT d.namespace, d.process_id, d.task_id FROM unnest(@namespaces::text[]) AS n(namespace)
+  CROSS JOIN LATERAL (
+    SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
+       AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+       AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[s.namespace]) AND r.process_id = s.process_id)
+       AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for::text = 'place')
+       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+       AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
+     ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
+-- Of two timers of one process that are due the one that came first goes.
+one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id FROM due ORDER BY namespace, process_id, task_id)
+UPDATE schedule s SET waits_for = 'place'
+  FROM one WHERE s.namespace = ANY (ARRAY[one.namespace]) AND s.process_id = one.process_id AND s.task_id = one.task_id
+RETURNING s.namespace;

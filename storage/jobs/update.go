@@ -1,0 +1,61 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Change gives a job that is not at its end other options. process.ErrJobNotFound: there is no such job; a *process.WrongStatusError: it is at
+// its end.
+func Change(ctx context.Context, s *storage.Store, u Update) error {
+	a := dbsqlc.UpdateJobParams{
+		Namespace: u.Key.Namespace, ProcessID: u.Key.ProcessID, TimeoutUs: u.Timeout.Microseconds(), Tags: string(u.Tags), Options: string(u.Options),
+	}
+	if u.Metadata != nil {
+		a.SetsMetadata, a.Metadata = true, string(*u.Metadata)
+	}
+	if u.Priority != nil {
+		a.SetsPriority, a.Priority = true, *u.Priority
+	}
+	if u.RunTime != nil {
+		a.SetsRunTime, a.RunTime = true, *u.RunTime
+	}
+	return s.Locked(ctx, "update job", []process.Key{u.Key}, func(ctx context.Context, db storage.DB) error {
+		row, err := dbsqlc.New().UpdateJob(ctx, db, a)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return process.ErrJobNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if !row.Changed {
+			return &process.WrongStatusError{Key: u.Key, Status: row.Status, Reason: "the job is at its end"}
+		}
+		return nil
+	})
+}
+
+// Retry lets a job that is at its end run again.
+func Retry(ctx context.Context, s *storage.Store, key process.Key, clearSuccesses bool) error {
+	return s.Locked(ctx, "retry job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().RetryJobs(ctx, db, dbsqlc.RetryJobsParams{
+			Ords: []int32{0}, Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}, ClearSuccesses: []bool{clearSuccesses},
+		})
+		if err != nil {
+			return err
+		}
+		switch rows[0].Outcome {
+		case "not_found":
+			return process.ErrJobNotFound
+		case "status":
+			return &process.WrongStatusError{Key: key, Status: rows[0].Status, Reason: "only a job that has FAILED or was CANCELLED can be retried"}
+		}
+		return nil
+	})
+}

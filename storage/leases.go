@@ -1,0 +1,204 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Job is what a claim of a job has beyond a claim: its row in jobs.
+type Job struct {
+	Name      string          `json:"name"`
+	TimeoutUs int64           `json:"timeout_us"`
+	Takeovers int32           `json:"takeovers"`
+	Tags      []string        `json:"tags"`
+	Options   json.RawMessage `json:"options"` // as NewJob.Options
+	Failures  json.RawMessage `json:"failures"`
+}
+
+// JobRow is a job with where it stands.
+type JobRow = dbsqlc.GetJobsRow
+
+// JobOf reads the job of a claim; nil: it is none.
+func JobOf(text json.RawMessage) (*Job, error) {
+	if len(text) == 0 {
+		return nil, nil //nolint:nilnil // no job, no error
+	}
+	var j Job
+	if err := json.Unmarshal(text, &j); err != nil {
+		return nil, fmt.Errorf("row of jobs: %w", err)
+	}
+	for _, absent := range []*json.RawMessage{&j.Options, &j.Failures} {
+		if string(*absent) == "null" {
+			*absent = nil
+		}
+	}
+	return &j, nil
+}
+
+// Timeout is how long an attempt may take.
+func (j *Job) Timeout() time.Duration { return microseconds(j.TimeoutUs) }
+
+// Line is where a worker looks: a namespace, and a job name or "" for whatever there is.
+type Line struct {
+	Namespace   string
+	JobName     string
+	StepTimeout time.Duration // of tasks that are no jobs
+	Lease       time.Duration // where the job does not say
+	MaxLease    time.Duration
+}
+
+// Lease is a task that a worker holds.
+type Lease struct {
+	Claim     Claim
+	WorkerID  string
+	Salt      []byte
+	Duration  time.Duration // until it expires without a heartbeat
+	Heartbeat time.Duration
+	Timeout   time.Duration // of the attempt
+}
+
+// Poll leases at most limit tasks to a worker, by priority, then age.
+func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit int) ([]Lease, error) {
+	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.nodeID.Load(), Lim: int32(min(limit, maxFlushItems))} //nolint:gosec // bounded
+	for _, l := range lines {
+		a.Namespaces = append(a.Namespaces, l.Namespace)
+		a.JobNames = append(a.JobNames, l.JobName)
+		a.StepTimeoutsUs = append(a.StepTimeoutsUs, l.StepTimeout.Microseconds())
+		a.LeasesUs = append(a.LeasesUs, l.Lease.Microseconds())
+		a.MaxLeasesUs = append(a.MaxLeasesUs, l.MaxLease.Microseconds())
+	}
+	rows, err := s.q.Poll(ctx, s.hot, a)
+	if err != nil {
+		return nil, mapped("poll", err)
+	}
+	leases := make([]Lease, len(rows))
+	for n := range rows {
+		r := &rows[n]
+		leases[n] = Lease{
+			Claim: Claim{
+				Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
+				FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
+				TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
+				Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
+				AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
+			},
+			WorkerID: r.WorkerID, Salt: r.Salt, Duration: microseconds(r.LeaseUs), Heartbeat: microseconds(r.BeatUs), Timeout: microseconds(r.TimeoutUs),
+		}
+	}
+	return leases, nil
+}
+
+// CountPollable tells for each line how many tasks a Poll would find there, at most limit.
+func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]int, error) {
+	a := dbsqlc.CountPollableParams{Lim: int32(limit)} //nolint:gosec // bounded
+	for n, l := range lines {
+		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
+		a.Namespaces = append(a.Namespaces, l.Namespace)
+		a.JobNames = append(a.JobNames, l.JobName)
+	}
+	counts := make([]int, len(lines))
+	rows, err := s.q.CountPollable(ctx, s.hot, a)
+	for _, r := range rows {
+		counts[r.Ord] = int(r.N)
+	}
+	return counts, mapped("count pollable", err)
+}
+
+// ReleaseTimers lets tasks of these namespaces whose time has come wait for a worker. It tells how many there were of each.
+func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[string]int, error) {
+	rows, err := s.q.ReleaseTimers(ctx, s.hot, dbsqlc.ReleaseTimersParams{Namespaces: namespaces, Lim: maxFlushItems})
+	released := map[string]int{}
+	for _, namespace := range rows {
+		released[namespace]++
+	}
+	return released, mapped("release timers", err)
+}
+
+// ReadLease gives the task of a lease, as Poll handed it out. process.ErrFenced: it is not that worker's any more.
+func (s *Store) ReadLease(ctx context.Context, t LeaseToken) (Claim, string, error) {
+	r, err := s.q.ReadLease(ctx, s.kept, dbsqlc.ReadLeaseParams{
+		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken, Salt: t.Salt,
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Claim{}, "", process.ErrFenced
+	}
+	if err != nil {
+		return Claim{}, "", mapped("read lease", err)
+	}
+	return Claim{
+		Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
+		FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
+		TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
+		Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
+		AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
+	}, r.WorkerID, nil
+}
+
+// LeaseToken names one lease: an attempt, with a random part that nobody guesses.
+type LeaseToken struct {
+	Key          process.Key
+	FencingToken int64
+	Salt         []byte
+}
+
+// Beat is a heartbeat of one lease.
+type Beat struct {
+	Token    LeaseToken
+	Progress []byte        // JSON; nil: unchanged
+	Lease    time.Duration // from now on; 0: as before
+}
+
+// Beaten is what became of a heartbeat.
+type Beaten struct {
+	Lost         bool // nothing that is answered under this lease counts any more
+	Cancelling   bool
+	CancelReason string
+	ExpiresTime  time.Time
+	Heartbeat    time.Duration
+}
+
+// BeatLeases extends leases of a worker. Beats are sorted by key, so that two of them do not wait for each other.
+func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) ([]Beaten, error) {
+	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
+	for n, b := range beats {
+		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
+		a.Namespaces = append(a.Namespaces, b.Token.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, b.Token.Key.ProcessID)
+		a.FencingTokens = append(a.FencingTokens, b.Token.FencingToken)
+		a.Salts = append(a.Salts, b.Token.Salt)
+		a.Progresses = append(a.Progresses, string(b.Progress))
+		a.LeasesUs = append(a.LeasesUs, b.Lease.Microseconds())
+	}
+	all := make([]Beaten, len(beats))
+	for n := range all {
+		all[n].Lost = true
+	}
+	rows, err := s.q.BeatLeases(ctx, s.kept, a)
+	for _, r := range rows {
+		all[r.Ord] = Beaten{Cancelling: r.Cancelling, CancelReason: r.CancelReason, ExpiresTime: r.ExpiresTime, Heartbeat: microseconds(r.BeatUs)}
+	}
+	return all, mapped("heartbeat", err)
+}
+
+// ForgetLeases drops leases of attempts that somebody else has ended.
+func (s *Store) ForgetLeases(ctx context.Context) (more bool, err error) {
+	n, err := s.q.ForgetLeases(ctx, s.kept)
+	return n >= 1000, mapped("forget leases", err)
+}
+
+// LeaseAnswered tells whether the attempt of a lease has ended a task: then it is the answer of this lease that comes twice, because the first
+// one's acknowledgement was lost.
+func (s *Store) LeaseAnswered(ctx context.Context, t LeaseToken) (bool, error) {
+	answered, err := s.q.LeaseAnswered(ctx, s.kept, dbsqlc.LeaseAnsweredParams{
+		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken,
+	})
+	return answered, mapped("read answer of a lease", err)
+}

@@ -1,0 +1,220 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Value reads a JSON text as it is stored; nil: there is none.
+func Value(text []byte) (*structpb.Value, error) {
+	if len(text) == 0 {
+		return nil, nil //nolint:nilnil // absent
+	}
+	v := &structpb.Value{}
+	if err := protojson.Unmarshal(text, v); err != nil {
+		return nil, fmt.Errorf("JSON value: %w", err)
+	}
+	return v, nil
+}
+
+// ValueJSON is a value as it is stored; nil: there is none. What PostgreSQL does not take is replaced.
+func ValueJSON(v *structpb.Value) ([]byte, error) {
+	if v == nil {
+		return nil, nil
+	}
+	v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}}) // so that a string is cleaned too
+	v = cloned(v)
+	cleanValue(v)
+	return protojson.Marshal(v.GetListValue().GetValues()[0])
+}
+
+func cloned(v *structpb.Value) *structpb.Value {
+	return proto.Clone(v).(*structpb.Value)
+}
+
+// ProgressJSON is a progress as it is stored; nil: there is none.
+func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {
+	if p == nil {
+		return nil, nil
+	}
+	p = proto.Clone(p).(*progressorv1.Progress)
+	p.Summary = Plain(p.GetSummary())
+	if p.Details != nil {
+		cleanStruct(p.GetDetails())
+	}
+	return protojson.Marshal(p)
+}
+
+// JobOptions reads the options of a job as they are stored: what is missing has its default.
+func JobOptions(text []byte) (*progressorv1.JobOptions, error) {
+	o := &progressorv1.JobOptions{}
+	if len(text) > 0 {
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, o); err != nil {
+			return nil, fmt.Errorf("options of a job: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// JobFailure is a failed attempt as it is kept.
+type JobFailure struct {
+	Attempt  int32           `json:"attempt"`
+	WorkerID string          `json:"workerId"`
+	Time     time.Time       `json:"time"`
+	Takeover bool            `json:"takeover"` // the worker was lost, and no retry was used up
+	Failure  json.RawMessage `json:"failure"`
+}
+
+// JobFailures reads the failed attempts of a job, oldest first.
+func JobFailures(text []byte) ([]JobFailure, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var all []JobFailure
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("failures of a job: %w", err)
+	}
+	return all, nil
+}
+
+func failures(text []byte) ([]*progressorv1.Failure, error) {
+	all, err := JobFailures(text)
+	list := make([]*progressorv1.Failure, 0, len(all))
+	for _, f := range all {
+		failure, err := Failure(f.Failure)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, failure)
+	}
+	return list, err
+}
+
+// LeasedJob is the job of a lease as its worker gets it; nil: the process is no job.
+func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
+	c := &l.Claim
+	row, err := storage.JobOf(c.Job)
+	if err != nil || row == nil {
+		return nil, err
+	}
+	m := &progressorv1.Job{
+		Namespace: c.Namespace, JobId: c.ProcessID, Name: row.Name, State: progressorv1.JobState_JOB_STATE_RUNNING, Attempt: c.Attempt, WorkerId: l.WorkerID,
+		CreatedTime: timestamppb.New(c.CreatedTime), RunTime: timestamppb.New(c.ScheduledTime), RunningTime: timestamppb.New(c.RunningTime),
+	}
+	if m.Args, err = Value(c.Args); err != nil {
+		return nil, err
+	}
+	if m.Failures, err = failures(row.Failures); err != nil {
+		return nil, err
+	}
+	if m.Options, err = JobOptions(row.Options); err != nil {
+		return nil, err
+	}
+	m.Options.Priority, m.Options.Timeout, m.Options.Tags = c.Priority, durationpb.New(row.Timeout()), row.Tags
+	m.Options.Metadata, err = Struct(c.Metadata)
+	return m, err
+}
+
+// Job is a job as clients see it.
+func Job(r *storage.JobRow) (*progressorv1.Job, error) {
+	m := &progressorv1.Job{
+		Namespace: r.Namespace, JobId: r.ProcessID, Name: r.Name, State: JobState(r), Attempt: r.Attempt, WorkerId: r.WorkerID,
+		CreatedTime: timestamppb.New(r.CreatedTime), RunTime: timestamppb.New(r.ScheduledTime), UpdatedTime: timestamppb.New(r.UpdatedTime),
+		CancelReason: r.CancelReason, BlockedOn: blockedOn(r),
+	}
+	if r.StatusChangedTime.After(r.UpdatedTime) {
+		m.UpdatedTime = timestamppb.New(r.StatusChangedTime)
+	}
+	for _, t := range []struct {
+		into **timestamppb.Timestamp
+		from *time.Time
+	}{{&m.RunningTime, r.RunningTime}, {&m.FinishedTime, r.FinishedTime}, {&m.CancelRequestedTime, r.CancelRequestedTime}} {
+		if t.from != nil {
+			*t.into = timestamppb.New(*t.from)
+		}
+	}
+	if r.LeaseExpiresTime.Unix() > 0 {
+		m.LeaseExpiresTime = timestamppb.New(r.LeaseExpiresTime)
+	}
+	return m, jobJSON(m, r)
+}
+
+// jobJSON reads what stands as JSON.
+func jobJSON(m *progressorv1.Job, r *storage.JobRow) (err error) {
+	if m.Args, err = Value(r.Args); err != nil {
+		return err
+	}
+	if m.Result, err = Value(r.Result); err != nil {
+		return err
+	}
+	if m.Failures, err = failures(r.Failures); err != nil {
+		return err
+	}
+	if m.Options, err = JobOptions(r.Options); err != nil {
+		return err
+	}
+	m.Options.Priority, m.Options.Timeout = r.Priority, durationpb.New(r.Timeout)
+	if m.Options.Metadata, err = Struct(r.Metadata); err != nil {
+		return err
+	}
+	if len(r.Tags) > 0 {
+		if err := json.Unmarshal(r.Tags, &m.Options.Tags); err != nil {
+			return fmt.Errorf("tags of a job: %w", err)
+		}
+	}
+	if len(r.Progress) > 0 {
+		m.Progress = &progressorv1.Progress{}
+		if err := protojson.Unmarshal(r.Progress, m.Progress); err != nil {
+			return fmt.Errorf("progress of a job: %w", err)
+		}
+	}
+	return nil
+}
+
+// JobState is where a job stands: it follows from the status of its process and from where its task stands.
+func JobState(r *storage.JobRow) progressorv1.JobState {
+	switch r.Status {
+	case process.StatusCompleted:
+		return progressorv1.JobState_JOB_STATE_SUCCEEDED
+	case process.StatusError:
+		return progressorv1.JobState_JOB_STATE_FAILED
+	case process.StatusCancelled:
+		return progressorv1.JobState_JOB_STATE_CANCELLED
+	}
+	switch {
+	case r.Place == "running" && r.Cancelling:
+		return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
+	case r.Place == "running":
+		return progressorv1.JobState_JOB_STATE_RUNNING
+	case process.WaitsFor(r.WaitsFor) == process.WaitsForTime && r.Attempt > 0:
+		return progressorv1.JobState_JOB_STATE_RETRYABLE
+	case process.WaitsFor(r.WaitsFor) == process.WaitsForTime:
+		return progressorv1.JobState_JOB_STATE_SCHEDULED
+	}
+	return progressorv1.JobState_JOB_STATE_AVAILABLE
+}
+
+// blockedOn says why a job that waits does not run; "": it only waits for its turn.
+func blockedOn(r *storage.JobRow) string {
+	if r.Place != "schedule" {
+		return ""
+	}
+	switch process.WaitsFor(r.WaitsFor) {
+	case process.WaitsForTime:
+		return "time: " + r.ScheduledTime.UTC().Format(time.RFC3339Nano)
+	case process.WaitsForOperator:
+		return "operator: suspended"
+	}
+	return ""
+}

@@ -108,6 +108,34 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// What was due before an update is decided by the policy of before, and what comes after it by the new one.
+func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", "* * * * * *", "complete")
+	c.Policy.MaxConcurrency = 100
+	n.create(t, c)
+	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
+		t.Fatal(err) // nobody looks
+	}
+	passes := time.Now().Truncate(time.Second).Add(3100 * time.Millisecond)
+	eventually(t, "three fire times pass", func() bool { return time.Now().After(passes) })
+	c.Policy.MisfirePolicy = progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP
+	if _, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: c}, kim); err != nil {
+		t.Fatal(err)
+	}
+	fires := n.fires(t, "c")
+	if len(fires) < 2 {
+		t.Fatalf("%d fire times are decided", len(fires))
+	}
+	for _, f := range fires {
+		if f.GetDecision() != progressorv1.Decision_DECISION_FIRED {
+			t.Errorf("%v, want all fired, as the old policy says", f)
+		}
+	}
+	eventually(t, "it goes on", func() bool { return len(n.fires(t, "c")) > len(fires) })
+}
+
 // A paused cron fires nothing but what a person triggers. Resumed, it decides what it missed, or calls it missed.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package crons
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,6 +20,8 @@ type metrics struct {
 	fires       *prometheus.CounterVec
 	misfires    *prometheus.CounterVec
 	lateness    *prometheus.HistogramVec
+	failures    *prometheus.HistogramVec
+	requests    *prometheus.HistogramVec
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -37,11 +40,19 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "progressor_cron_lateness_seconds", Help: "How late fire times of crons were decided after they were due, in seconds.",
 			Buckets: []float64{0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 60, 600, 3600},
 		}, []string{"namespace"}),
+		failures: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "progressor_cron_failures_in_a_row", Help: "The how manieth failure in a row of its cron each run is that failed, passed its timeout or was cancelled.",
+			Buckets: []float64{1, 2, 3, 5, 10, 20, 50, 100},
+		}, []string{"namespace"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "progressor_cron_http_duration_seconds", Help: "How long requests of crons took, by how their run ended, in seconds.",
+			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"namespace", "status"}),
 	}
 	if registerer == nil {
 		return m
 	}
-	for _, c := range []prometheus.Collector{m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness} {
+	for _, c := range []prometheus.Collector{m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness, m.failures, m.requests} {
 		var twice prometheus.AlreadyRegisteredError
 		if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
 			panic(err) // two metrics of one name: a mistake of this program
@@ -61,6 +72,21 @@ func (m *metrics) ended(t *task, status cron.Status) {
 			m.timeouts.WithLabelValues(namespace).Inc()
 		}
 	})
+}
+
+// failed counts a run that failed, by how many before it have: none of its cron's since the last success.
+func (m *metrics) failed(t *task) {
+	namespace, failures := namespaceName(t), float64(t.state.Cron.Failures)
+	t.attempt.Stored(func() { m.failures.WithLabelValues(namespace).Observe(failures) })
+}
+
+// requested counts a request, whatever becomes of what its attempt stores. o nil: somebody wanted its run to end.
+func (m *metrics) requested(namespace string, o *outcome, took time.Duration) {
+	status := cron.Cancelled
+	if o != nil {
+		status = o.Status
+	}
+	m.requests.WithLabelValues(namespace, status.String()).Observe(took.Seconds())
 }
 
 // decided counts a decision.

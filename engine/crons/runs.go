@@ -87,7 +87,10 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	var o *outcome
 	switch target := target.GetTarget().(type) {
 	case *progressorv1.CronTarget_Http:
-		o, err = c.request(ctx, key, &w, target.Http, r.GetDeadline().AsTime())
+		began := time.Now()
+		if o, err = c.request(ctx, key, &w, target.Http, r.GetDeadline().AsTime()); err == nil {
+			c.metrics.requested(key.Namespace, o, time.Since(began))
+		}
 	case *progressorv1.CronTarget_NotifyProcess:
 		o, err = c.notify(ctx, key, target.NotifyProcess)
 	case *progressorv1.CronTarget_StartProcess:

@@ -116,6 +116,9 @@ func (t *task) end(fire time.Time, status cron.Status, detail string) {
 	}
 	t.endRow(fire, status, detail)
 	t.follow(t.cron.Ended(t.state.Cron, fire, status, t.now, t.now))
+	if t.state.Cron.Failures > 0 {
+		t.crons.metrics.failed(t)
+	}
 }
 
 // endRow writes the end of a run, or of what waits, into the ledger.

@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -57,7 +58,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	survived, planted := []string{}, 0
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, cronMutants) {
 		if !strings.Contains(m.name, *only) {
 			continue
 		}

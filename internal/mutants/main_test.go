@@ -2,13 +2,14 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
 // Every bug can still be planted: its place is in the source, and what is planted differs.
 func TestMutantsFit(t *testing.T) {
 	names := map[string]bool{}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, cronMutants) {
 		if names[m.name] {
 			t.Errorf("%s: the name is taken", m.name)
 		}

@@ -1,0 +1,93 @@
+package main
+
+const (
+	cronDecide = "cron/decide.go"
+	cronTick   = "cron/tick.go"
+	cronTask   = "engine/crons/task.go"
+	cronOrder  = "engine/crons/order.go"
+	cronFires  = "storage/internal/dbsqlc/cron_fires.sql.go"
+)
+
+// cronMutants are those of crons.
+var cronMutants = []mutant{
+	{
+		name: "cron-fires-twice", breaks: "a fire time is decided once",
+		file: cronTick, old: "	d.s.Decided = fire\n", planted: "	d.s.Decided = fire.Add(-time.Second)\n",
+		packages: "./cron ./engine/crons", run: "Late|Decisions|NodesFireOnce",
+	},
+	{
+		name: "cron-row-missing", breaks: "every fire time that comes has a row in the ledger",
+		file: cronTask, old: "		t.row(row)\n", planted: "		if fire.Decision == cron.Fired {\n			t.row(row)\n		}\n",
+		packages: "./engine/crons", run: "Orders|Misfires",
+	},
+	{
+		name: "cron-row-of-fenced-result", breaks: "a result that is refused writes nothing into the ledger",
+		file: cronFires, old: "AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid", planted: "",
+		packages: "./storage ./engine/crons", run: "Fire|Ride|Rider|Fenced",
+	},
+	{
+		name: "cron-next-from-now", breaks: "the next timer is counted from the last fire time, not from now",
+		file: cronDecide, old: "range d.pending(time.Unix(lastInstant, 0)) {", planted: "range d.Schedule.Between(d.now.Add(time.Second), time.Unix(lastInstant, 0)) {",
+		packages: "./cron", run: "Decisions|Late|Jitter",
+	},
+	{
+		name: "cron-window-ignored", breaks: "what was due longer ago than the catch-up window is missed",
+		file: cronTick, old: "if d.Policy.CatchUpWindow > 0 {", planted: "if d.Policy.CatchUpWindow > 0 && false {",
+		packages: "./cron", run: "Late|Decisions",
+	},
+	{
+		name: "cron-prev-keeps-its-place", breaks: "a run that CANCEL_PREV asks to end gives its place at once",
+		file: cronDecide, old: "running-- // the run before gives its place", planted: "running += 0",
+		packages: "./cron", run: "RunBefore|Matrix",
+	},
+	{
+		name: "cron-prev-runs-on", breaks: "CANCEL_PREV asks the run before to end",
+		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)", planted: "_ = d.s.Before.Fire",
+		packages: "./cron", run: "RunBefore|Matrix",
+	},
+	{
+		name: "cron-buffers-two", breaks: "BUFFER_ONE keeps one fire",
+		file: cronDecide, old: "if len(d.s.Queue) > 0 {", planted: "if len(d.s.Queue) > 1 {",
+		packages: "./cron", run: "RunBefore|Matrix|Queues",
+	},
+	{
+		name: "cron-failure-not-spent", breaks: "with SKIP a failure that has skipped one fire is spent",
+		file: cronDecide, old: "		d.s.Before.Spent = true\n", planted: "		d.s.Before.Spent = false\n",
+		packages: "./cron", run: "Failures|Matrix",
+	},
+	{
+		name: "cron-update-reaches-back", breaks: "what was due before an update is decided by the policy of before",
+		file: cronOrder, old: "	t.follow(t.cron.Tick(s.Cron, t.now))\n	if !proto.Equal", planted: "	if !proto.Equal",
+		packages: "./engine/crons", run: "Update",
+	},
+	{
+		name: "cron-backfills-twice", breaks: "a backfill leaves alone what is in the ledger",
+		file: "cron/events.go", old: "if !inLedger(fire) {", planted: "if !inLedger(fire) || inLedger(fire) {",
+		packages: "./cron ./engine/crons", run: "Orders|Backfill",
+	},
+	{
+		name: "cron-pause-ignored", breaks: "a paused cron fires nothing",
+		file: cronTick, old: "if d.s.Paused || d.Held || d.spentFires() {", planted: "if d.Held || d.spentFires() {",
+		packages: "./cron ./engine/crons", run: "Orders|Decisions|Pause",
+	},
+	{
+		name: "cron-namespace-pause-ignored", breaks: "an order to a cron in a paused namespace decides no fire times",
+		file: cronTick, old: "if d.s.Paused || d.Held || d.spentFires() {", planted: "if d.s.Paused || d.spentFires() {",
+		packages: "./engine/crons", run: "PausedNamespace",
+	},
+	{
+		name: "cron-jitter-early", breaks: "no fire time is decided before its jitter is over",
+		file: cronTick, old: "if !d.Schedule.Due(d.Key, fire).After(d.now) {", planted: "if !fire.After(d.now) {",
+		packages: "./cron", run: "Jitter|Decisions",
+	},
+	{
+		name: "cron-timeout-never", breaks: "a run that passes its timeout is TIMEOUT",
+		file: cronTask, old: "if !d.Due.After(t.now) {", planted: "if !d.Due.After(t.now) && d.Fire.IsZero() {",
+		packages: "./engine/crons", run: "Timeout",
+	},
+	{
+		name: "cron-started-lives-on", breaks: "a process whose run ends with its INIT is cancelled with its run",
+		file: "engine/crons/runs.go", old: "if err := c.cancelStarted(ctx, key, &w, target.GetStartProcess()); err != nil {", planted: "if err := error(nil); err != nil {",
+		packages: "./engine/crons", run: "RunEndsBefore",
+	},
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -106,6 +107,12 @@ func (w *errorWriter) finish() {
 	body := w.body.Bytes()
 	if w.status == http.StatusUnsupportedMediaType {
 		body = []byte(`{"code":"unimplemented","message":"` + onlyUnary + `"}`)
+		// Connect lists every codec for every protocol.
+		accepted := strings.Split(w.Header().Get("Accept-Post"), ", ")
+		accepted = slices.DeleteFunc(accepted, func(name string) bool { return name == "" || strings.HasSuffix(name, "+"+codecMsgpack) })
+		if w.Header().Del("Accept-Post"); len(accepted) > 0 {
+			w.Header().Set("Accept-Post", strings.Join(accepted, ", "))
+		}
 	}
 	if value, ok := errorValue(body); ok {
 		if text, err := msgpack.Marshal(value); err == nil {

@@ -117,6 +117,14 @@ func TestMessagePackHasNoStreams(t *testing.T) {
 			}
 		}
 	}
+	stream, err := http.Post(s.url+"/progressor.v1.ProcessService/WatchProcess", typeMsgpack, strings.NewReader("\x80"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Body.Close()
+	if accepted := stream.Header.Get("Accept-Post"); strings.Contains(accepted, "msgpack") || !strings.Contains(accepted, "application/connect+json,") {
+		t.Errorf("Accept-Post: %s", accepted)
+	}
 	// What HTTP itself refuses has no encoding.
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+callPath, nil)
 	if err != nil {

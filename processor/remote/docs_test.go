@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,18 +38,20 @@ func blocks(t *testing.T, language string) []string {
 
 // TestDocsExamples runs the page's processors in other languages as the page says, and a process against them.
 func TestDocsExamples(t *testing.T) {
-	for language, run := range map[string]struct{ command, file string }{
-		"python": {"python3", "counter.py"},
-		"js":     {"node", "counter.mjs"},
+	for _, run := range []struct{ language, command, file, way string }{
+		{"python", "python3", "counter.py", "json"},
+		{"python", "python3", "packed.py", "msgpack"},
+		{"js", "node", "counter.mjs", "json"},
 	} {
-		t.Run(language, func(t *testing.T) {
+		t.Run(run.file, func(t *testing.T) {
 			path, err := exec.LookPath(run.command)
 			if err != nil {
 				t.Skipf("%s is not installed here", run.command)
 			}
-			code := blocks(t, language)
+			code := blocks(t, run.language)
+			code = slices.DeleteFunc(code, func(block string) bool { return !strings.Contains(block, "application/"+run.way) })
 			if len(code) != 1 {
-				t.Fatalf("%d blocks of %s", len(code), language)
+				t.Fatalf("%d blocks of %s in %s", len(code), run.language, run.way)
 			}
 			file := filepath.Join(t.TempDir(), run.file)
 			if err := os.WriteFile(file, []byte(code[0]), 0o600); err != nil {
@@ -57,7 +60,7 @@ func TestDocsExamples(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			url := listening(ctx, t, path, file)
-			p := dialed(t, proto.CloneOf(ways["json"]), url)
+			p := dialed(t, proto.CloneOf(ways[run.way]), url)
 			countTogether(ctx, t, processortest.New(p))
 		})
 	}

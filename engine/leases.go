@@ -302,11 +302,11 @@ func (e *Engine) heldLease(ctx context.Context, t storage.LeaseToken) (*storage.
 	if l := e.leased.get(t); l != nil {
 		return l, nil
 	}
-	claim, workerID, err := e.store.ReadLease(ctx, t)
+	l, err := e.store.ReadLease(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	return &storage.Lease{Claim: claim, WorkerID: workerID, Salt: t.Salt}, nil
+	return &l, nil
 }
 
 // A lease token is base64url of: length of the namespace (1 byte), namespace, fencing token (8 bytes), salt (16 bytes), process id.

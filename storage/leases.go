@@ -123,23 +123,23 @@ func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[str
 }
 
 // ReadLease gives the task of a lease, as Poll handed it out. process.ErrFenced: it is not that worker's any more.
-func (s *Store) ReadLease(ctx context.Context, t LeaseToken) (Claim, string, error) {
+func (s *Store) ReadLease(ctx context.Context, t LeaseToken) (Lease, error) {
 	r, err := s.q.ReadLease(ctx, s.kept, dbsqlc.ReadLeaseParams{
 		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken, Salt: t.Salt,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Claim{}, "", process.ErrFenced
+		return Lease{}, process.ErrFenced
 	}
 	if err != nil {
-		return Claim{}, "", mapped("read lease", err)
+		return Lease{}, mapped("read lease", err)
 	}
-	return Claim{
+	return Lease{WorkerID: r.WorkerID, Salt: t.Salt, Claim: Claim{
 		Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
 		FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
 		TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
 		Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
 		AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
-	}, r.WorkerID, nil
+	}}, nil
 }
 
 // LeaseToken names one lease: an attempt, with a random part that nobody guesses.

@@ -26,6 +26,7 @@ func TestFirstStatementLocks(t *testing.T) {
 		&suspendItem{item: newItem(key, 0, true), resumes: true},
 		&cancelItem{item: newItem(key, 0, true)},
 		&initItem{item: newItem(key, 0, false), init: &Init{Call: Call{Key: key}}},
+		&enqueueItem{item: newItem(key, 0, false), job: &NewJob{Key: key, UniqueKey: "k"}},
 		&callItem{item: newItem(key, 0, false), call: &Call{Key: key}},
 		&repairItem{item: newItem(key, 0, false), call: &Call{Key: key}},
 		&simpleRepairItem{item: newItem(key, 0, false), call: &Call{Key: key}},
@@ -57,6 +58,14 @@ func TestFirstStatementLocks(t *testing.T) {
 		},
 		func(ctx context.Context, db DB) error {
 			_, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{})
+			return err
+		},
+		func(ctx context.Context, db DB) error {
+			_, err := s.q.Poll(ctx, db, dbsqlc.PollParams{})
+			return err
+		},
+		func(ctx context.Context, db DB) error {
+			_, err := s.q.ReleaseTimers(ctx, db, dbsqlc.ReleaseTimersParams{})
 			return err
 		},
 	})

@@ -28,6 +28,8 @@ type bench struct {
 	t   testing.TB
 	dsn string
 	db  *pgxpool.Pool
+	// standings tells what else is compared where transactions meet; nil: nothing.
+	standings func(id string) string
 }
 
 func newBench(t testing.TB, with ...storagetest.Option) *bench {

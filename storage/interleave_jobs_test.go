@@ -1,0 +1,278 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// enqueue makes a job whose name is its id, so that a poll by that name finds no other.
+func (b *bench) enqueue(id string, change ...func(*storage.NewJob)) storage.Enqueued {
+	b.t.Helper()
+	j := &storage.NewJob{Key: key(id), Name: id, Args: []byte(`"args"`), Timeout: time.Hour}
+	for _, f := range change {
+		f(j)
+	}
+	enqueued, err := b.Enqueue(j)
+	return must(b.t, enqueued, err)
+}
+
+// lease has a worker take the job of this name; nil: there is none to be taken.
+func lease(s *storage.Store, worker, id string) (*storage.Lease, error) {
+	leases, err := s.Poll(context.Background(), worker, []storage.Line{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1)
+	if err != nil || len(leases) == 0 {
+		return nil, err
+	}
+	return &leases[0], nil
+}
+
+func (b *bench) leased(id string) *storage.Claim {
+	b.t.Helper()
+	l, err := lease(b.Store, "w", id)
+	if must(b.t, l, err) == nil {
+		b.t.Fatalf("job %s was not handed out", id)
+	}
+	return &l.Claim
+}
+
+// of is what the kind of jobs adds to the end of an attempt.
+func of(e *jobs.End, more ...storage.Rider) func(*storage.Completion) {
+	return func(c *storage.Completion) {
+		c.Leased, c.Promote = true, false
+		e.Attempt, e.WorkerID = c.Attempt, "w"
+		c.Ends = append([]storage.Rider{e}, more...)
+	}
+}
+
+var jobTransactions = []transaction{
+	ends("succeed", storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})),
+	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
+	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
+		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{})),
+	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{})),
+	ends("give back", storage.Retry, func(c *storage.Completion) {
+		c.Uncounted, c.Leased, c.Promote, c.Ends = true, true, false, []storage.Rider{jobs.Again{}}
+	}),
+	orders("cancel", func(s *storage.Store, id string) (string, error) {
+		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		return fmt.Sprintf("%+v", state), err
+	}),
+	orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
+		ended, err := s.EndOverdueCancel(key(id))
+		return fmt.Sprint("ended:", ended), err
+	}),
+	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
+	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
+	orders("remove", func(s *storage.Store, id string) (string, error) {
+		return "", s.RemoveProcess(context.Background(), key(id))
+	}),
+}
+
+var jobSituations = []situation{
+	{"it waits", func(b *bench, id string) *storage.Claim { b.enqueue(id); return nil }},
+	{"a worker has it", func(b *bench, id string) *storage.Claim { b.enqueue(id); return b.leased(id) }},
+	{"a worker has it, a cancel was asked for", func(b *bench, id string) *storage.Claim {
+		b.enqueue(id)
+		c := b.leased(id)
+		b.cancel(id)
+		return c
+	}},
+	{"a worker has it, the grace of a cancel is over", func(b *bench, id string) *storage.Claim {
+		b.enqueue(id)
+		c := b.leased(id)
+		b.cancelFor(id, 0)
+		return c
+	}},
+	{"it waits for its next attempt", func(b *bench, id string) *storage.Claim {
+		b.enqueue(id)
+		b.save(end(b.leased(id), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, of(&jobs.End{}, jobs.Again{})))
+		return nil
+	}},
+	{"it is suspended while a worker has it", func(b *bench, id string) *storage.Claim {
+		b.enqueue(id)
+		c := b.leased(id)
+		b.suspend(id)
+		return c
+	}},
+	{"it has failed", func(b *bench, id string) *storage.Claim {
+		b.enqueue(id)
+		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
+		return nil
+	}},
+}
+
+// jobState is what stands of a job beside its process.
+func (b *bench) jobState(id string) string {
+	b.t.Helper()
+	return ask[string](b, `SELECT coalesce((SELECT 'takeovers ' || takeovers || ' failures ' || coalesce(jsonb_array_length(failures), 0) || ' result ' || coalesce(convert_from(result, 'UTF8'), 'none')
+		FROM jobs WHERE process_id = $1), 'no row') || coalesce((SELECT ' leased to ' || l.worker_id FROM leases l JOIN running r USING (namespace, process_id, fencing_token) WHERE l.process_id = $1), '')`, id)
+}
+
+// Whatever two nodes do to one job at the same moment: it comes out as if the first had been done, and then the second.
+func TestEveryTwoTransactionsOfAJob(t *testing.T) {
+	t.Parallel()
+	for _, situation := range jobSituations {
+		t.Run(situation.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.standings = b.jobState
+			other := open(t, b.dsn, storage.Config{})
+			for a, first := range jobTransactions {
+				for z, second := range jobTransactions {
+					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
+				}
+			}
+		})
+	}
+}
+
+// A poll passes over a job that somebody holds at that moment, and what it hands out is whole: the job runs under one lease, and whoever came
+// first has said so in time.
+func TestPollMeetsTransactions(t *testing.T) {
+	t.Parallel()
+	waits := func(tr transaction) bool { return !tr.result }
+	for _, tr := range slices.DeleteFunc(slices.Clone(jobTransactions), func(tr transaction) bool { return !waits(tr) }) {
+		t.Run(tr.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			other := open(t, b.dsn, storage.Config{})
+			b.enqueue("j")
+			release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", "j")
+			l, err := lease(b.Store, "w", "j")
+			if must(t, l, err) != nil {
+				t.Error("a job was handed out that somebody holds")
+			}
+			release()
+			answer, err := tr.run(other, "j", nil)
+			must(t, answer, err)
+			l, err = lease(b.Store, "w", "j")
+			if held := must(t, l, err) != nil; held != (ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'j'") == 1) {
+				t.Errorf("after %s (%s): handed out %t, the process is %s", tr.name, answer, held, b.state("j"))
+			}
+		})
+	}
+}
+
+// Of many workers that look at the same moment one gets a job.
+func TestManyWorkersOneJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	for round := range 20 {
+		id := fmt.Sprint("j", round)
+		b.enqueue(id)
+		var mu sync.Mutex
+		var got []*storage.Lease
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for n, s := range []*storage.Store{b.Store, other, b.Store, other, b.Store, other} {
+			all.Go(func() {
+				<-begin
+				l, err := lease(s, fmt.Sprint("w", n), id)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				} else if l != nil {
+					got = append(got, l)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if len(got) != 1 {
+			t.Fatalf("%d workers have job %s", len(got), id)
+		}
+		held, err := b.ReadLease(t.Context(), storage.LeaseToken{Key: key(id), FencingToken: got[0].Claim.FencingToken, Salt: got[0].Salt})
+		equal(t, "the lease", must(t, held, err).WorkerID, got[0].WorkerID)
+	}
+}
+
+// A claim is either before a cancel, and then its worker learns of it, or behind, and then nobody gets the job.
+func TestCancelMeetsClaims(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	for round := range 50 {
+		id := fmt.Sprint("j", round)
+		b.enqueue(id)
+		var l *storage.Lease
+		var state storage.CancelState
+		var errs [2]error
+		var both sync.WaitGroup
+		both.Go(func() { l, errs[0] = lease(b.Store, "w", id) })
+		both.Go(func() { state, errs[1] = other.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour}) })
+		both.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatal(err)
+		}
+		if (l != nil) == state.Ended {
+			t.Fatalf("round %d: handed out %t, cancelled %+v, the process is %s", round, l != nil, state, b.state(id))
+		}
+		if l == nil {
+			continue
+		}
+		beaten, err := b.BeatLeases(t.Context(), "w", []storage.Beat{{Token: storage.LeaseToken{Key: key(id), FencingToken: l.Claim.FencingToken, Salt: l.Salt}}})
+		equal(t, "what the worker is told", []bool{must(t, beaten, err)[0].Lost, beaten[0].Cancelling}, []bool{false, true})
+	}
+}
+
+// Two nodes enqueue with one unique key at the same moment: one job is made, and both are told which.
+func TestEnqueueMeetsEnqueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	for round := range 50 {
+		var ids [4]string
+		var made [4]bool
+		var all sync.WaitGroup
+		for n, s := range []*storage.Store{b.Store, other, b.Store, other} {
+			all.Go(func() {
+				e, err := s.Enqueue(&storage.NewJob{Key: key(fmt.Sprintf("j%d-%d", round, n)), Name: "work", Timeout: time.Hour, UniqueKey: fmt.Sprint("k", round)})
+				if err != nil {
+					t.Error(err)
+				}
+				ids[n], made[n] = e.ProcessID, e.Outcome == storage.JobEnqueued
+			})
+		}
+		all.Wait()
+		if n := len(slices.DeleteFunc(made[:], func(m bool) bool { return !m })); n != 1 || len(slices.Compact(ids[:])) != 1 {
+			t.Fatalf("round %d: %d jobs were made, told %v", round, n, ids)
+		}
+	}
+}
+
+// A job that failed, was cancelled or has succeeded runs again, under a task of its own; whoever asks twice is refused the second time.
+func TestRetryJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var wrong *process.WrongStatusError
+	b.enqueue("j")
+	b.save(end(b.leased("j"), storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})))
+	equal(t, "the job", b.jobState("j"), "takeovers 0 failures 1 result none")
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), false); err != nil {
+		t.Fatal(err)
+	}
+	b.is("j", "INIT e0: INIT ERROR, INIT waits for place#0")
+	equal(t, "the job", b.jobState("j"), "takeovers 0 failures 0 result none")
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), false); !errors.As(err, &wrong) {
+		t.Errorf("a second retry: %v", err)
+	}
+	b.save(end(b.leased("j"), storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})))
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), false); !errors.As(err, &wrong) {
+		t.Errorf("a retry of a job that has succeeded: %v", err)
+	}
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), true); err != nil {
+		t.Fatal(err)
+	}
+	b.is("j", "INIT e0: INIT ERROR, INIT FINISHED, INIT waits for place#0")
+	equal(t, "the job", b.jobState("j"), "takeovers 0 failures 0 result none")
+}

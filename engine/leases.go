@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -148,7 +149,7 @@ func (e *Engine) leaseMessage(l *storage.Lease) (*progressorv1.Lease, error) {
 	return &progressorv1.Lease{
 		LeaseToken: leaseToken(l), Namespace: c.Namespace, Request: request, Job: job,
 		ExpiresTime:       timestamppb.New(c.RunningTime.Add(min(l.Duration, 2*l.Heartbeat))),
-		HeartbeatInterval: durationpb.New(l.Heartbeat),
+		HeartbeatInterval: durationpb.New(l.Heartbeat), LeasedTime: timestamppb.New(c.RunningTime),
 	}, nil
 }
 
@@ -218,6 +219,30 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 		return e.answeredBefore(ctx, t)
 	}
 	return err
+}
+
+// LeaseEnd is an answer with the lease that it is of.
+type LeaseEnd struct {
+	Token  string
+	Answer LeaseAnswer
+}
+
+// maxEndsAtOnce bounds how many answers of one batch are on their way to the database: enough to fill the flushes of every lane.
+const maxEndsAtOnce = 256
+
+// CompleteLeases stores answers, as CompleteLease does each: side by side, so that they ride in common flushes. It gives an error for each.
+func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
+	failed := make([]error, len(ends))
+	var group errgroup.Group
+	group.SetLimit(maxEndsAtOnce)
+	for n, end := range ends {
+		group.Go(func() error {
+			failed[n] = e.CompleteLease(ctx, end.Token, end.Answer)
+			return nil
+		})
+	}
+	_ = group.Wait() // nobody returns one
+	return failed
 }
 
 // answeredBefore is nil where the answer of a lease is stored already: it came twice, because the first one's acknowledgement was lost.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -56,6 +58,9 @@ func (all contentChecks) of(md protoreflect.MessageDescriptor) *contentCheck {
 	fields := md.Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
+		if rules, err := protovalidate.ResolveFieldRules(fd); err == nil && rules.GetRepeated().GetItems().GetIgnore() == validate.Ignore_IGNORE_ALWAYS {
+			continue // as the rules say: its handler looks at each by itself
+		}
 		kind := fd
 		if fd.IsMap() {
 			kind = fd.MapValue()

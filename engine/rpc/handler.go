@@ -63,9 +63,13 @@ var services = []string{
 // compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
+	workers, err := newWorkerService(e, cfg.Logger)
+	if err != nil {
+		panic(fmt.Sprintf("rpc: %v", err))
+	}
 	s := served{
 		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{},
-		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, &workerService{engine: e},
+		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, workers,
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}

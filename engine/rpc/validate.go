@@ -21,7 +21,6 @@ type validation struct {
 }
 
 func newValidation(services ...string) (*validation, error) {
-	checks := contentChecks{}
 	var requests []protoreflect.MessageDescriptor
 	for _, name := range services {
 		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
@@ -30,10 +29,17 @@ func newValidation(services ...string) (*validation, error) {
 		}
 		methods := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range methods.Len() {
-			request := methods.Get(i).Input()
-			requests = append(requests, request)
-			checks.of(request)
+			requests = append(requests, methods.Get(i).Input())
 		}
+	}
+	return validationOf(requests...)
+}
+
+// validationOf checks messages of these types.
+func validationOf(requests ...protoreflect.MessageDescriptor) (*validation, error) {
+	checks := contentChecks{}
+	for _, request := range requests {
+		checks.of(request)
 	}
 	rules, err := protovalidate.New(protovalidate.WithMessageDescriptors(requests...), protovalidate.WithDisableLazy(),
 		// One violation at a time: a message of 16 MiB could hold millions of them.

@@ -1,7 +1,11 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -13,7 +17,14 @@ import (
 // workerService serves WorkerService.
 type workerService struct {
 	progressorv1connect.UnimplementedWorkerServiceHandler
-	engine *engine.Engine
+	engine  *engine.Engine
+	answers *validation // of each answer of a batch by itself
+	log     *slog.Logger
+}
+
+func newWorkerService(e *engine.Engine, log *slog.Logger) (*workerService, error) {
+	answers, err := validationOf((*progressorv1.LeaseAnswer)(nil).ProtoReflect().Descriptor())
+	return &workerService{engine: e, answers: answers, log: cmp.Or(log, slog.Default())}, err
 }
 
 // Poll leases tasks to a worker.
@@ -43,19 +54,9 @@ func (s *workerService) Heartbeat(ctx context.Context, r *progressorv1.Heartbeat
 
 // Complete answers a lease.
 func (s *workerService) Complete(ctx context.Context, r *progressorv1.CompleteRequest) (*progressorv1.CompleteResponse, error) {
-	var a engine.LeaseAnswer
-	switch answer := r.GetAnswer().(type) {
-	case *progressorv1.CompleteRequest_Response:
-		a.Response = answer.Response
-	case *progressorv1.CompleteRequest_JobResult:
-		a.Response = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
-			JobResult: answer.JobResult.GetResult(), Action: &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
-		}}}
-	case *progressorv1.CompleteRequest_Cancelled:
-		message := answer.Cancelled.GetMessage()
-		a.Acknowledged = &message
-	default:
-		return nil, &process.InvalidError{Field: "answer", Message: "one of response, job_result and cancelled is required"}
+	a, err := leaseAnswer(r)
+	if err != nil {
+		return nil, err
 	}
 	if err := s.engine.CompleteLease(ctx, r.GetLeaseToken(), a); err != nil || r.GetNext() == nil {
 		return &progressorv1.CompleteResponse{}, err
@@ -65,6 +66,82 @@ func (s *workerService) Complete(ctx context.Context, r *progressorv1.CompleteRe
 		return nil, err
 	}
 	return &progressorv1.CompleteResponse{Next: leases}, nil
+}
+
+// answered is a message that answers a lease.
+type answered interface {
+	GetResponse() *progressorv1.ProcessResponse
+	GetJobResult() *progressorv1.JobResult
+	GetCancelled() *progressorv1.Cancelled
+}
+
+func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
+	switch {
+	case r.GetResponse() != nil:
+		return engine.LeaseAnswer{Response: r.GetResponse()}, nil
+	case r.GetJobResult() != nil:
+		return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+			JobResult: r.GetJobResult().GetResult(), Action: &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
+		}}}}, nil
+	case r.GetCancelled() != nil:
+		message := r.GetCancelled().GetMessage()
+		return engine.LeaseAnswer{Acknowledged: &message}, nil
+	default:
+		return engine.LeaseAnswer{}, &process.InvalidError{Field: "answer", Message: "one of response, job_result and cancelled is required"}
+	}
+}
+
+// CompleteBatch answers several leases.
+func (s *workerService) CompleteBatch(ctx context.Context, r *progressorv1.CompleteBatchRequest) (*progressorv1.CompleteBatchResponse, error) {
+	failed := make([]error, len(r.GetAnswers()))
+	var ends []engine.LeaseEnd
+	var at []int // where each stands among the answers
+	for n, answer := range r.GetAnswers() {
+		err := s.answers.check(answer)
+		var a engine.LeaseAnswer
+		if err == nil {
+			a, err = leaseAnswer(answer)
+		}
+		if failed[n] = err; err == nil {
+			ends, at = append(ends, engine.LeaseEnd{Token: answer.GetLeaseToken(), Answer: a}), append(at, n)
+		}
+	}
+	for n, err := range s.engine.CompleteLeases(ctx, ends) {
+		failed[at[n]] = err
+	}
+	resp := &progressorv1.CompleteBatchResponse{Outcomes: make([]*progressorv1.AnswerOutcome, len(failed))}
+	for n, err := range failed {
+		resp.Outcomes[n] = s.outcome(ctx, n, err, r.GetAnswers()[n])
+	}
+	if r.GetNext() != nil {
+		leases, err := s.poll(ctx, r.GetNext(), r.GetNext().GetWait().AsDuration())
+		if err != nil { // what was stored has to be said
+			s.log.InfoContext(ctx, "no leases with the answers of a batch", "worker_id", r.GetNext().GetWorkerId(), "error", err)
+		}
+		resp.Next = leases
+	}
+	return resp, nil
+}
+
+// outcome tells of one answer of a batch what Complete would tell.
+func (s *workerService) outcome(ctx context.Context, n int, err error, answer *progressorv1.LeaseAnswer) *progressorv1.AnswerOutcome {
+	if err == nil {
+		return &progressorv1.AnswerOutcome{}
+	}
+	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
+		err = within("answers", within(fmt.Sprintf("[%d]", n), &process.InvalidError{Field: invalid.Field, Message: invalid.Message, TooLarge: invalid.TooLarge}))
+	}
+	told, internal := toConnect(err, answer)
+	if internal {
+		s.log.WarnContext(ctx, "answer of a batch ended with an internal error", "error", err)
+	}
+	failed := &progressorv1.AnswerError{Message: told.Message()}
+	for _, d := range told.Details() {
+		if value, err := d.Value(); err == nil {
+			failed.Detail, _ = value.(*progressorv1.ErrorDetail)
+		}
+	}
+	return &progressorv1.AnswerOutcome{Error: failed}
 }
 
 // Release gives leases back unanswered.

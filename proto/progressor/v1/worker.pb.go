@@ -393,8 +393,11 @@ type Lease struct {
 	Job               *Job                   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"` // where the process is a job
 	ExpiresTime       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
 	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,6,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// When it was handed out, by the clock that expires_time and request.deadline are of: what is left of them, a worker whose own clock is
+	// wrong reckons from here.
+	LeasedTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=leased_time,json=leasedTime,proto3" json:"leased_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lease) Reset() {
@@ -465,6 +468,13 @@ func (x *Lease) GetExpiresTime() *timestamppb.Timestamp {
 func (x *Lease) GetHeartbeatInterval() *durationpb.Duration {
 	if x != nil {
 		return x.HeartbeatInterval
+	}
+	return nil
+}
+
+func (x *Lease) GetLeasedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeasedTime
 	}
 	return nil
 }
@@ -1018,6 +1028,314 @@ func (x *CompleteResponse) GetNext() []*Lease {
 	return nil
 }
 
+type CompleteBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each is checked by itself, so that an invalid one does not lose the others.
+	Answers []*LeaseAnswer `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	// Also lease the next tasks, in the same round trip. Its wait holds the outcomes back.
+	Next          *PollRequest `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompleteBatchRequest) Reset() {
+	*x = CompleteBatchRequest{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompleteBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompleteBatchRequest) ProtoMessage() {}
+
+func (x *CompleteBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompleteBatchRequest.ProtoReflect.Descriptor instead.
+func (*CompleteBatchRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CompleteBatchRequest) GetAnswers() []*LeaseAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *CompleteBatchRequest) GetNext() *PollRequest {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+type LeaseAnswer struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*LeaseAnswer_Response
+	//	*LeaseAnswer_JobResult
+	//	*LeaseAnswer_Cancelled
+	Answer        isLeaseAnswer_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseAnswer) Reset() {
+	*x = LeaseAnswer{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseAnswer) ProtoMessage() {}
+
+func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseAnswer.ProtoReflect.Descriptor instead.
+func (*LeaseAnswer) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LeaseAnswer) GetLeaseToken() string {
+	if x != nil {
+		return x.LeaseToken
+	}
+	return ""
+}
+
+func (x *LeaseAnswer) GetAnswer() isLeaseAnswer_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *LeaseAnswer) GetResponse() *ProcessResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*LeaseAnswer_Response); ok {
+			return x.Response
+		}
+	}
+	return nil
+}
+
+func (x *LeaseAnswer) GetJobResult() *JobResult {
+	if x != nil {
+		if x, ok := x.Answer.(*LeaseAnswer_JobResult); ok {
+			return x.JobResult
+		}
+	}
+	return nil
+}
+
+func (x *LeaseAnswer) GetCancelled() *Cancelled {
+	if x != nil {
+		if x, ok := x.Answer.(*LeaseAnswer_Cancelled); ok {
+			return x.Cancelled
+		}
+	}
+	return nil
+}
+
+type isLeaseAnswer_Answer interface {
+	isLeaseAnswer_Answer()
+}
+
+type LeaseAnswer_Response struct {
+	Response *ProcessResponse `protobuf:"bytes,2,opt,name=response,proto3,oneof"`
+}
+
+type LeaseAnswer_JobResult struct {
+	JobResult *JobResult `protobuf:"bytes,3,opt,name=job_result,json=jobResult,proto3,oneof"`
+}
+
+type LeaseAnswer_Cancelled struct {
+	Cancelled *Cancelled `protobuf:"bytes,4,opt,name=cancelled,proto3,oneof"`
+}
+
+func (*LeaseAnswer_Response) isLeaseAnswer_Answer() {}
+
+func (*LeaseAnswer_JobResult) isLeaseAnswer_Answer() {}
+
+func (*LeaseAnswer_Cancelled) isLeaseAnswer_Answer() {}
+
+type CompleteBatchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcomes      []*AnswerOutcome       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"` // one an answer, in their order
+	Next          []*Lease               `protobuf:"bytes,2,rep,name=next,proto3" json:"next,omitempty"`         // none where that failed: a Poll says why
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompleteBatchResponse) Reset() {
+	*x = CompleteBatchResponse{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompleteBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompleteBatchResponse) ProtoMessage() {}
+
+func (x *CompleteBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompleteBatchResponse.ProtoReflect.Descriptor instead.
+func (*CompleteBatchResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CompleteBatchResponse) GetOutcomes() []*AnswerOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *CompleteBatchResponse) GetNext() []*Lease {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+type AnswerOutcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *AnswerError           `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // absent: stored
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerOutcome) Reset() {
+	*x = AnswerOutcome{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerOutcome) ProtoMessage() {}
+
+func (x *AnswerOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerOutcome.ProtoReflect.Descriptor instead.
+func (*AnswerOutcome) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AnswerOutcome) GetError() *AnswerError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+type AnswerError struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	Detail        *ErrorDetail           `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"` // with the reason that Complete would answer with
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerError) Reset() {
+	*x = AnswerError{}
+	mi := &file_progressor_v1_worker_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerError) ProtoMessage() {}
+
+func (x *AnswerError) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_worker_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerError.ProtoReflect.Descriptor instead.
+func (*AnswerError) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AnswerError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AnswerError) GetDetail() *ErrorDetail {
+	if x != nil {
+		return x.Detail
+	}
+	return nil
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -1028,7 +1346,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[12]
+	mi := &file_progressor_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1358,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[12]
+	mi := &file_progressor_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1371,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReleaseRequest) GetWorkerId() string {
@@ -1078,7 +1396,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[13]
+	mi := &file_progressor_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1408,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[13]
+	mi := &file_progressor_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1421,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 type ListWorkersRequest struct {
@@ -1117,7 +1435,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[14]
+	mi := &file_progressor_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1447,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[14]
+	mi := &file_progressor_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1460,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListWorkersRequest) GetNamespace() string {
@@ -1176,7 +1494,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[15]
+	mi := &file_progressor_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1506,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[15]
+	mi := &file_progressor_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1519,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1231,7 +1549,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[16]
+	mi := &file_progressor_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1561,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[16]
+	mi := &file_progressor_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1574,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Worker) GetWorkerId() string {
@@ -1309,7 +1627,7 @@ type StopWorkerRequest struct {
 
 func (x *StopWorkerRequest) Reset() {
 	*x = StopWorkerRequest{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[17]
+	mi := &file_progressor_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1639,7 @@ func (x *StopWorkerRequest) String() string {
 func (*StopWorkerRequest) ProtoMessage() {}
 
 func (x *StopWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[17]
+	mi := &file_progressor_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1652,7 @@ func (x *StopWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorkerRequest.ProtoReflect.Descriptor instead.
 func (*StopWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopWorkerRequest) GetNamespace() string {
@@ -1381,7 +1699,7 @@ type StopWorkerResponse struct {
 
 func (x *StopWorkerResponse) Reset() {
 	*x = StopWorkerResponse{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[18]
+	mi := &file_progressor_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1711,7 @@ func (x *StopWorkerResponse) String() string {
 func (*StopWorkerResponse) ProtoMessage() {}
 
 func (x *StopWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[18]
+	mi := &file_progressor_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1724,7 @@ func (x *StopWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopWorkerResponse.ProtoReflect.Descriptor instead.
 func (*StopWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopWorkerResponse) GetWorker() *Worker {
@@ -1446,7 +1764,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[19]
+	mi := &file_progressor_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1776,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[19]
+	mi := &file_progressor_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1789,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Job) GetNamespace() string {
@@ -1653,7 +1971,7 @@ type JobOptions struct {
 
 func (x *JobOptions) Reset() {
 	*x = JobOptions{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[20]
+	mi := &file_progressor_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1983,7 @@ func (x *JobOptions) String() string {
 func (*JobOptions) ProtoMessage() {}
 
 func (x *JobOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[20]
+	mi := &file_progressor_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1996,7 @@ func (x *JobOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOptions.ProtoReflect.Descriptor instead.
 func (*JobOptions) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobOptions) GetPriority() int32 {
@@ -1801,7 +2119,7 @@ type Backoff struct {
 
 func (x *Backoff) Reset() {
 	*x = Backoff{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[21]
+	mi := &file_progressor_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +2131,7 @@ func (x *Backoff) String() string {
 func (*Backoff) ProtoMessage() {}
 
 func (x *Backoff) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[21]
+	mi := &file_progressor_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +2144,7 @@ func (x *Backoff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backoff.ProtoReflect.Descriptor instead.
 func (*Backoff) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Backoff) GetInitial() *durationpb.Duration {
@@ -1878,7 +2196,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	mi := &file_progressor_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2208,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[22]
+	mi := &file_progressor_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2221,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Unique) GetKey() string {
@@ -1942,7 +2260,7 @@ type WorkerGroup struct {
 
 func (x *WorkerGroup) Reset() {
 	*x = WorkerGroup{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	mi := &file_progressor_v1_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2272,7 @@ func (x *WorkerGroup) String() string {
 func (*WorkerGroup) ProtoMessage() {}
 
 func (x *WorkerGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[23]
+	mi := &file_progressor_v1_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2285,7 @@ func (x *WorkerGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGroup.ProtoReflect.Descriptor instead.
 func (*WorkerGroup) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WorkerGroup) GetCount() int32 {
@@ -2006,7 +2324,7 @@ type WorkerRun struct {
 
 func (x *WorkerRun) Reset() {
 	*x = WorkerRun{}
-	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	mi := &file_progressor_v1_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2336,7 @@ func (x *WorkerRun) String() string {
 func (*WorkerRun) ProtoMessage() {}
 
 func (x *WorkerRun) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_worker_proto_msgTypes[24]
+	mi := &file_progressor_v1_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2349,7 @@ func (x *WorkerRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRun.ProtoReflect.Descriptor instead.
 func (*WorkerRun) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WorkerRun) GetWorkerId() string {
@@ -2103,7 +2421,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\"t\n" +
 	"\fPollResponse\x12,\n" +
 	"\x06leases\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x06leases\x126\n" +
-	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xae\x02\n" +
+	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xeb\x02\n" +
 	"\x05Lease\x12\x1f\n" +
 	"\vlease_token\x18\x01 \x01(\tR\n" +
 	"leaseToken\x12\x1c\n" +
@@ -2111,7 +2429,9 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\arequest\x18\x03 \x01(\v2\x1d.progressor.v1.ProcessRequestR\arequest\x12$\n" +
 	"\x03job\x18\x04 \x01(\v2\x12.progressor.v1.JobR\x03job\x12=\n" +
 	"\fexpires_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vexpiresTime\x12H\n" +
-	"\x12heartbeat_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"v\n" +
+	"\x12heartbeat_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12;\n" +
+	"\vleased_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"leasedTime\"v\n" +
 	"\x10HeartbeatRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x129\n" +
@@ -2159,7 +2479,28 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\tCancelled\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"<\n" +
 	"\x10CompleteResponse\x12(\n" +
-	"\x04next\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x04next\"p\n" +
+	"\x04next\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x04next\"\x8e\x01\n" +
+	"\x14CompleteBatchRequest\x12F\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1a.progressor.v1.LeaseAnswerB\x10\xbaH\r\x92\x01\n" +
+	"\b\x01\x10\xe8\a\"\x03\xd8\x01\x03R\aanswers\x12.\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.progressor.v1.PollRequestR\x04next\"\xfe\x01\n" +
+	"\vLeaseAnswer\x12+\n" +
+	"\vlease_token\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\bR\n" +
+	"leaseToken\x12<\n" +
+	"\bresponse\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessResponseH\x00R\bresponse\x129\n" +
+	"\n" +
+	"job_result\x18\x03 \x01(\v2\x18.progressor.v1.JobResultH\x00R\tjobResult\x128\n" +
+	"\tcancelled\x18\x04 \x01(\v2\x18.progressor.v1.CancelledH\x00R\tcancelledB\x0f\n" +
+	"\x06answer\x12\x05\xbaH\x02\b\x01\"{\n" +
+	"\x15CompleteBatchResponse\x128\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1c.progressor.v1.AnswerOutcomeR\boutcomes\x12(\n" +
+	"\x04next\x18\x02 \x03(\v2\x14.progressor.v1.LeaseR\x04next\"A\n" +
+	"\rAnswerOutcome\x120\n" +
+	"\x05error\x18\x01 \x01(\v2\x1a.progressor.v1.AnswerErrorR\x05error\"[\n" +
+	"\vAnswerError\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x122\n" +
+	"\x06detail\x18\x02 \x01(\v2\x1a.progressor.v1.ErrorDetailR\x06detail\"p\n" +
 	"\x0eReleaseRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x125\n" +
@@ -2290,11 +2631,12 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\vUniqueScope\x12\x1c\n" +
 	"\x18UNIQUE_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13UNIQUE_SCOPE_ACTIVE\x10\x01\x12\x18\n" +
-	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xe0\x03\n" +
+	"\x14UNIQUE_SCOPE_WAITING\x10\x022\xbc\x04\n" +
 	"\rWorkerService\x12?\n" +
 	"\x04Poll\x12\x1a.progressor.v1.PollRequest\x1a\x1b.progressor.v1.PollResponse\x12N\n" +
 	"\tHeartbeat\x12\x1f.progressor.v1.HeartbeatRequest\x1a .progressor.v1.HeartbeatResponse\x12K\n" +
-	"\bComplete\x12\x1e.progressor.v1.CompleteRequest\x1a\x1f.progressor.v1.CompleteResponse\x12H\n" +
+	"\bComplete\x12\x1e.progressor.v1.CompleteRequest\x1a\x1f.progressor.v1.CompleteResponse\x12Z\n" +
+	"\rCompleteBatch\x12#.progressor.v1.CompleteBatchRequest\x1a$.progressor.v1.CompleteBatchResponse\x12H\n" +
 	"\aRelease\x12\x1d.progressor.v1.ReleaseRequest\x1a\x1e.progressor.v1.ReleaseResponse\x12T\n" +
 	"\vListWorkers\x12!.progressor.v1.ListWorkersRequest\x1a\".progressor.v1.ListWorkersResponse\x12Q\n" +
 	"\n" +
@@ -2314,7 +2656,7 @@ func file_progressor_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_progressor_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_progressor_v1_worker_proto_goTypes = []any{
 	(WorkerDirective)(0),          // 0: progressor.v1.WorkerDirective
 	(JobState)(0),                 // 1: progressor.v1.JobState
@@ -2332,108 +2674,126 @@ var file_progressor_v1_worker_proto_goTypes = []any{
 	(*JobResult)(nil),             // 13: progressor.v1.JobResult
 	(*Cancelled)(nil),             // 14: progressor.v1.Cancelled
 	(*CompleteResponse)(nil),      // 15: progressor.v1.CompleteResponse
-	(*ReleaseRequest)(nil),        // 16: progressor.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 17: progressor.v1.ReleaseResponse
-	(*ListWorkersRequest)(nil),    // 18: progressor.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 19: progressor.v1.ListWorkersResponse
-	(*Worker)(nil),                // 20: progressor.v1.Worker
-	(*StopWorkerRequest)(nil),     // 21: progressor.v1.StopWorkerRequest
-	(*StopWorkerResponse)(nil),    // 22: progressor.v1.StopWorkerResponse
-	(*Job)(nil),                   // 23: progressor.v1.Job
-	(*JobOptions)(nil),            // 24: progressor.v1.JobOptions
-	(*Backoff)(nil),               // 25: progressor.v1.Backoff
-	(*Unique)(nil),                // 26: progressor.v1.Unique
-	(*WorkerGroup)(nil),           // 27: progressor.v1.WorkerGroup
-	(*WorkerRun)(nil),             // 28: progressor.v1.WorkerRun
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*ProcessRequest)(nil),        // 30: progressor.v1.ProcessRequest
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 32: google.protobuf.Struct
-	(*ProcessResponse)(nil),       // 33: progressor.v1.ProcessResponse
-	(*structpb.Value)(nil),        // 34: google.protobuf.Value
-	(*Failure)(nil),               // 35: progressor.v1.Failure
+	(*CompleteBatchRequest)(nil),  // 16: progressor.v1.CompleteBatchRequest
+	(*LeaseAnswer)(nil),           // 17: progressor.v1.LeaseAnswer
+	(*CompleteBatchResponse)(nil), // 18: progressor.v1.CompleteBatchResponse
+	(*AnswerOutcome)(nil),         // 19: progressor.v1.AnswerOutcome
+	(*AnswerError)(nil),           // 20: progressor.v1.AnswerError
+	(*ReleaseRequest)(nil),        // 21: progressor.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 22: progressor.v1.ReleaseResponse
+	(*ListWorkersRequest)(nil),    // 23: progressor.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 24: progressor.v1.ListWorkersResponse
+	(*Worker)(nil),                // 25: progressor.v1.Worker
+	(*StopWorkerRequest)(nil),     // 26: progressor.v1.StopWorkerRequest
+	(*StopWorkerResponse)(nil),    // 27: progressor.v1.StopWorkerResponse
+	(*Job)(nil),                   // 28: progressor.v1.Job
+	(*JobOptions)(nil),            // 29: progressor.v1.JobOptions
+	(*Backoff)(nil),               // 30: progressor.v1.Backoff
+	(*Unique)(nil),                // 31: progressor.v1.Unique
+	(*WorkerGroup)(nil),           // 32: progressor.v1.WorkerGroup
+	(*WorkerRun)(nil),             // 33: progressor.v1.WorkerRun
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*ProcessRequest)(nil),        // 35: progressor.v1.ProcessRequest
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 37: google.protobuf.Struct
+	(*ProcessResponse)(nil),       // 38: progressor.v1.ProcessResponse
+	(*structpb.Value)(nil),        // 39: google.protobuf.Value
+	(*ErrorDetail)(nil),           // 40: progressor.v1.ErrorDetail
+	(*Failure)(nil),               // 41: progressor.v1.Failure
 }
 var file_progressor_v1_worker_proto_depIdxs = []int32{
-	29, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
-	29, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
+	34, // 0: progressor.v1.PollRequest.wait:type_name -> google.protobuf.Duration
+	34, // 1: progressor.v1.PollRequest.lease_duration:type_name -> google.protobuf.Duration
 	6,  // 2: progressor.v1.PollResponse.leases:type_name -> progressor.v1.Lease
 	0,  // 3: progressor.v1.PollResponse.worker:type_name -> progressor.v1.WorkerDirective
-	30, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
-	23, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
-	31, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
-	29, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
-	8,  // 8: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
-	9,  // 9: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
-	29, // 10: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
-	32, // 11: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
-	11, // 12: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
-	0,  // 13: progressor.v1.HeartbeatResponse.worker:type_name -> progressor.v1.WorkerDirective
-	3,  // 14: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
-	31, // 15: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
-	29, // 16: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
-	33, // 17: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
-	13, // 18: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
-	14, // 19: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
-	4,  // 20: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
-	34, // 21: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
-	6,  // 22: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
-	20, // 23: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
-	31, // 24: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 25: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
-	0,  // 26: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
-	29, // 27: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
-	20, // 28: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
-	34, // 29: progressor.v1.Job.args:type_name -> google.protobuf.Value
-	1,  // 30: progressor.v1.Job.state:type_name -> progressor.v1.JobState
-	24, // 31: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
-	35, // 32: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
-	9,  // 33: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
-	34, // 34: progressor.v1.Job.result:type_name -> google.protobuf.Value
-	31, // 35: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
-	31, // 36: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
-	31, // 37: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
-	31, // 38: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
-	28, // 39: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
-	31, // 40: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
-	31, // 41: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	31, // 42: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
-	25, // 43: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
-	29, // 44: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
-	29, // 45: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
-	31, // 46: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
-	26, // 47: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
-	27, // 48: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
-	32, // 49: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
-	29, // 50: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
-	29, // 51: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
-	29, // 52: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	29, // 53: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
-	29, // 54: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
-	29, // 55: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
-	29, // 56: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	2,  // 57: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
-	1,  // 58: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
-	35, // 59: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
-	34, // 60: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
-	31, // 61: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
-	31, // 62: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
-	4,  // 63: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
-	7,  // 64: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
-	12, // 65: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
-	16, // 66: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
-	18, // 67: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
-	21, // 68: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
-	5,  // 69: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
-	10, // 70: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
-	15, // 71: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
-	17, // 72: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
-	19, // 73: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
-	22, // 74: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
-	69, // [69:75] is the sub-list for method output_type
-	63, // [63:69] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	35, // 4: progressor.v1.Lease.request:type_name -> progressor.v1.ProcessRequest
+	28, // 5: progressor.v1.Lease.job:type_name -> progressor.v1.Job
+	36, // 6: progressor.v1.Lease.expires_time:type_name -> google.protobuf.Timestamp
+	34, // 7: progressor.v1.Lease.heartbeat_interval:type_name -> google.protobuf.Duration
+	36, // 8: progressor.v1.Lease.leased_time:type_name -> google.protobuf.Timestamp
+	8,  // 9: progressor.v1.HeartbeatRequest.beats:type_name -> progressor.v1.LeaseBeat
+	9,  // 10: progressor.v1.LeaseBeat.progress:type_name -> progressor.v1.Progress
+	34, // 11: progressor.v1.LeaseBeat.lease_duration:type_name -> google.protobuf.Duration
+	37, // 12: progressor.v1.Progress.details:type_name -> google.protobuf.Struct
+	11, // 13: progressor.v1.HeartbeatResponse.directives:type_name -> progressor.v1.LeaseDirective
+	0,  // 14: progressor.v1.HeartbeatResponse.worker:type_name -> progressor.v1.WorkerDirective
+	3,  // 15: progressor.v1.LeaseDirective.directive:type_name -> progressor.v1.LeaseDirective.Directive
+	36, // 16: progressor.v1.LeaseDirective.expires_time:type_name -> google.protobuf.Timestamp
+	34, // 17: progressor.v1.LeaseDirective.heartbeat_interval:type_name -> google.protobuf.Duration
+	38, // 18: progressor.v1.CompleteRequest.response:type_name -> progressor.v1.ProcessResponse
+	13, // 19: progressor.v1.CompleteRequest.job_result:type_name -> progressor.v1.JobResult
+	14, // 20: progressor.v1.CompleteRequest.cancelled:type_name -> progressor.v1.Cancelled
+	4,  // 21: progressor.v1.CompleteRequest.next:type_name -> progressor.v1.PollRequest
+	39, // 22: progressor.v1.JobResult.result:type_name -> google.protobuf.Value
+	6,  // 23: progressor.v1.CompleteResponse.next:type_name -> progressor.v1.Lease
+	17, // 24: progressor.v1.CompleteBatchRequest.answers:type_name -> progressor.v1.LeaseAnswer
+	4,  // 25: progressor.v1.CompleteBatchRequest.next:type_name -> progressor.v1.PollRequest
+	38, // 26: progressor.v1.LeaseAnswer.response:type_name -> progressor.v1.ProcessResponse
+	13, // 27: progressor.v1.LeaseAnswer.job_result:type_name -> progressor.v1.JobResult
+	14, // 28: progressor.v1.LeaseAnswer.cancelled:type_name -> progressor.v1.Cancelled
+	19, // 29: progressor.v1.CompleteBatchResponse.outcomes:type_name -> progressor.v1.AnswerOutcome
+	6,  // 30: progressor.v1.CompleteBatchResponse.next:type_name -> progressor.v1.Lease
+	20, // 31: progressor.v1.AnswerOutcome.error:type_name -> progressor.v1.AnswerError
+	40, // 32: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
+	25, // 33: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
+	36, // 34: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
+	0,  // 35: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
+	0,  // 36: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
+	34, // 37: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
+	25, // 38: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
+	39, // 39: progressor.v1.Job.args:type_name -> google.protobuf.Value
+	1,  // 40: progressor.v1.Job.state:type_name -> progressor.v1.JobState
+	29, // 41: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
+	41, // 42: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
+	9,  // 43: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
+	39, // 44: progressor.v1.Job.result:type_name -> google.protobuf.Value
+	36, // 45: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
+	36, // 46: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
+	36, // 47: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
+	36, // 48: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
+	33, // 49: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
+	36, // 50: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
+	36, // 51: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	36, // 52: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
+	30, // 53: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
+	34, // 54: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
+	34, // 55: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
+	36, // 56: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
+	31, // 57: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
+	32, // 58: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
+	37, // 59: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
+	34, // 60: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
+	34, // 61: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
+	34, // 62: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	34, // 63: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
+	34, // 64: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
+	34, // 65: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
+	34, // 66: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	2,  // 67: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
+	1,  // 68: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
+	41, // 69: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
+	39, // 70: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
+	36, // 71: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
+	36, // 72: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
+	4,  // 73: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
+	7,  // 74: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
+	12, // 75: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
+	16, // 76: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
+	21, // 77: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
+	23, // 78: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
+	26, // 79: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
+	5,  // 80: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
+	10, // 81: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
+	15, // 82: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
+	18, // 83: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
+	22, // 84: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
+	24, // 85: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
+	27, // 86: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
+	80, // [80:87] is the sub-list for method output_type
+	73, // [73:80] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_worker_proto_init() }
@@ -2448,15 +2808,20 @@ func file_progressor_v1_worker_proto_init() {
 		(*CompleteRequest_JobResult)(nil),
 		(*CompleteRequest_Cancelled)(nil),
 	}
-	file_progressor_v1_worker_proto_msgTypes[20].OneofWrappers = []any{}
-	file_progressor_v1_worker_proto_msgTypes[21].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[13].OneofWrappers = []any{
+		(*LeaseAnswer_Response)(nil),
+		(*LeaseAnswer_JobResult)(nil),
+		(*LeaseAnswer_Cancelled)(nil),
+	}
+	file_progressor_v1_worker_proto_msgTypes[25].OneofWrappers = []any{}
+	file_progressor_v1_worker_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_worker_proto_rawDesc), len(file_progressor_v1_worker_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   25,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

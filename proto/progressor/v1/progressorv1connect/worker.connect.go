@@ -39,6 +39,9 @@ const (
 	WorkerServiceHeartbeatProcedure = "/progressor.v1.WorkerService/Heartbeat"
 	// WorkerServiceCompleteProcedure is the fully-qualified name of the WorkerService's Complete RPC.
 	WorkerServiceCompleteProcedure = "/progressor.v1.WorkerService/Complete"
+	// WorkerServiceCompleteBatchProcedure is the fully-qualified name of the WorkerService's
+	// CompleteBatch RPC.
+	WorkerServiceCompleteBatchProcedure = "/progressor.v1.WorkerService/CompleteBatch"
 	// WorkerServiceReleaseProcedure is the fully-qualified name of the WorkerService's Release RPC.
 	WorkerServiceReleaseProcedure = "/progressor.v1.WorkerService/Release"
 	// WorkerServiceListWorkersProcedure is the fully-qualified name of the WorkerService's ListWorkers
@@ -57,6 +60,9 @@ type WorkerServiceClient interface {
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
 	// Complete answers a lease. A lease that was lost answers FAILED_PRECONDITION and changes nothing.
 	Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error)
+	// CompleteBatch answers several leases in one round trip. Each answer has an outcome of its own: one that is invalid or lost leaves the
+	// others as they are.
+	CompleteBatch(context.Context, *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error)
 	// Release gives leases back unanswered (a worker that shuts down): another worker takes them at once.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
@@ -93,6 +99,12 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(workerServiceMethods.ByName("Complete")),
 			connect.WithClientOptions(opts...),
 		),
+		completeBatch: connect.NewClient[v1.CompleteBatchRequest, v1.CompleteBatchResponse](
+			httpClient,
+			baseURL+WorkerServiceCompleteBatchProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("CompleteBatch")),
+			connect.WithClientOptions(opts...),
+		),
 		release: connect.NewClient[v1.ReleaseRequest, v1.ReleaseResponse](
 			httpClient,
 			baseURL+WorkerServiceReleaseProcedure,
@@ -116,12 +128,13 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 
 // workerServiceClient implements WorkerServiceClient.
 type workerServiceClient struct {
-	poll        *connect.Client[v1.PollRequest, v1.PollResponse]
-	heartbeat   *connect.Client[v1.HeartbeatRequest, v1.HeartbeatResponse]
-	complete    *connect.Client[v1.CompleteRequest, v1.CompleteResponse]
-	release     *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
-	listWorkers *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
-	stopWorker  *connect.Client[v1.StopWorkerRequest, v1.StopWorkerResponse]
+	poll          *connect.Client[v1.PollRequest, v1.PollResponse]
+	heartbeat     *connect.Client[v1.HeartbeatRequest, v1.HeartbeatResponse]
+	complete      *connect.Client[v1.CompleteRequest, v1.CompleteResponse]
+	completeBatch *connect.Client[v1.CompleteBatchRequest, v1.CompleteBatchResponse]
+	release       *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
+	listWorkers   *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
+	stopWorker    *connect.Client[v1.StopWorkerRequest, v1.StopWorkerResponse]
 }
 
 // Poll calls progressor.v1.WorkerService.Poll.
@@ -145,6 +158,15 @@ func (c *workerServiceClient) Heartbeat(ctx context.Context, req *v1.HeartbeatRe
 // Complete calls progressor.v1.WorkerService.Complete.
 func (c *workerServiceClient) Complete(ctx context.Context, req *v1.CompleteRequest) (*v1.CompleteResponse, error) {
 	response, err := c.complete.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CompleteBatch calls progressor.v1.WorkerService.CompleteBatch.
+func (c *workerServiceClient) CompleteBatch(ctx context.Context, req *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error) {
+	response, err := c.completeBatch.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -186,6 +208,9 @@ type WorkerServiceHandler interface {
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
 	// Complete answers a lease. A lease that was lost answers FAILED_PRECONDITION and changes nothing.
 	Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error)
+	// CompleteBatch answers several leases in one round trip. Each answer has an outcome of its own: one that is invalid or lost leaves the
+	// others as they are.
+	CompleteBatch(context.Context, *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error)
 	// Release gives leases back unanswered (a worker that shuts down): another worker takes them at once.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
@@ -218,6 +243,12 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(workerServiceMethods.ByName("Complete")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workerServiceCompleteBatchHandler := connect.NewUnaryHandlerSimple(
+		WorkerServiceCompleteBatchProcedure,
+		svc.CompleteBatch,
+		connect.WithSchema(workerServiceMethods.ByName("CompleteBatch")),
+		connect.WithHandlerOptions(opts...),
+	)
 	workerServiceReleaseHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceReleaseProcedure,
 		svc.Release,
@@ -244,6 +275,8 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 			workerServiceHeartbeatHandler.ServeHTTP(w, r)
 		case WorkerServiceCompleteProcedure:
 			workerServiceCompleteHandler.ServeHTTP(w, r)
+		case WorkerServiceCompleteBatchProcedure:
+			workerServiceCompleteBatchHandler.ServeHTTP(w, r)
 		case WorkerServiceReleaseProcedure:
 			workerServiceReleaseHandler.ServeHTTP(w, r)
 		case WorkerServiceListWorkersProcedure:
@@ -269,6 +302,10 @@ func (UnimplementedWorkerServiceHandler) Heartbeat(context.Context, *v1.Heartbea
 
 func (UnimplementedWorkerServiceHandler) Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.WorkerService.Complete is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) CompleteBatch(context.Context, *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.WorkerService.CompleteBatch is not implemented"))
 }
 
 func (UnimplementedWorkerServiceHandler) Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error) {

@@ -1,0 +1,81 @@
+package rpc
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// Of a batch each answer has its own outcome: those that are stored, that are lost, and that break a rule, each by its own.
+func TestCompleteBatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(ctx, &progressorv1.PutNamespaceRequest{
+		Namespace: &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := protocols(w.url)["connect"]
+	for n := range 7 {
+		if _, err := processes.Start(ctx, &progressorv1.StartRequest{Namespace: "pull", ProcessId: fmt.Sprint(n), Wait: progressorv1.Wait_WAIT_ACCEPTED}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	workers := progressorv1connect.NewWorkerServiceClient(http.DefaultClient, w.url)
+	poll := &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w", MaxLeases: 6, Wait: durationpb.New(60e9)}
+	polled, err := workers.Poll(ctx, poll)
+	if err != nil || len(polled.GetLeases()) != 6 {
+		t.Fatalf("%v, %v", polled, err)
+	}
+	answers := make([]*progressorv1.LeaseAnswer, 6)
+	for n, l := range polled.GetLeases() {
+		if !l.GetLeasedTime().AsTime().Before(l.GetExpiresTime().AsTime()) {
+			t.Errorf("leased at %v, expires at %v", l.GetLeasedTime(), l.GetExpiresTime())
+		}
+		answers[n] = &progressorv1.LeaseAnswer{LeaseToken: l.GetLeaseToken(), Answer: &progressorv1.LeaseAnswer_Response{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{Response: []byte("done")}},
+		}}}
+	}
+	answers[1].Answer = nil
+	answers[2].LeaseToken = "no token"
+	answers[4].Answer = &progressorv1.LeaseAnswer_Response{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+		Failure: &progressorv1.Failure{Reason: "a\x00b"},
+	}}}
+	if _, err := workers.Release(ctx, &progressorv1.ReleaseRequest{WorkerId: "w", LeaseTokens: []string{answers[3].GetLeaseToken()}}); err != nil {
+		t.Fatal(err)
+	}
+	none := progressorv1.ErrorDetail_REASON_UNSPECIFIED
+	invalid, lost := progressorv1.ErrorDetail_REASON_INVALID, progressorv1.ErrorDetail_REASON_LEASE_LOST
+	want := []struct {
+		reason progressorv1.ErrorDetail_Reason
+		field  string
+	}{{none, ""}, {invalid, "answers[1].answer"}, {invalid, "answers[2].lease_token"}, {lost, ""}, {invalid, "answers[4].response.failure.reason"}, {none, ""}}
+	for round := range 2 { // answers that come twice are the same answers
+		resp, err := workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: poll})
+		if err != nil || len(resp.GetOutcomes()) != len(answers) {
+			t.Fatalf("round %d: %v, %v", round, resp, err)
+		}
+		for n, o := range resp.GetOutcomes() {
+			d := o.GetError().GetDetail()
+			if (o.GetError() == nil) != (want[n].reason == none) || d.GetReason() != want[n].reason || d.GetField() != want[n].field {
+				t.Errorf("round %d, answer %d: %v", round, n, o)
+			}
+		}
+		if round == 0 && len(resp.GetNext()) == 0 {
+			t.Error("no next lease")
+		}
+		poll.Wait = nil
+	}
+	_, err = workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: &progressorv1.PollRequest{WorkerId: "w"}})
+	requireCode(t, err, connect.CodeInvalidArgument)
+}

@@ -17,9 +17,9 @@ import (
 
 // run does a claim and what follows it in the same process, then gives its place back. The caller has taken the place, and has
 // entered the claim into the crew.
-func (e *Engine) run(ns *namespace, c *storage.Claim) {
+func (e *Engine) run(ns *namespace, c *storage.Claim, release func()) {
 	defer e.crew.leave()
-	defer ns.places.release()
+	defer release()
 	var known *knownHistory
 	for step := 1; ; step++ {
 		ns = e.current(ns)
@@ -263,6 +263,6 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		ns.places.force()
 		ns.metrics.adopted.Inc()
 		e.log.Info("task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		go e.run(ns, c)
+		go e.run(ns, c, ns.places.release)
 	}
 }

@@ -52,6 +52,7 @@ func decideAny(end attemptEnd) decision {
 	d := decision{completion: storage.Completion{
 		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
 		FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
+		Fired: c.TaskType == process.TaskTimeout && c.TimerName == "",
 	}}
 	if c.TaskType == process.TaskRemove {
 		d.completion.Outcome = storage.Removed

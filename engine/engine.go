@@ -60,7 +60,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.calls, e.timers, e.pulls = newCallPoller(e), newTimerPoller(e), newPulls(e)
 	e.store.OnAdopt(e.adopt)
 	e.messages = newDeliverer(e)
-	e.store.OnMessages(e.messages.deliver)
+	e.store.OnMessages(e.messages.told)
 	if _, err := e.store.RegisterNode(ctx, cfg.Address, cfg.Version); err != nil {
 		return nil, err
 	}

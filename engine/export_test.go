@@ -1,6 +1,9 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Places tells how many places of a namespace are taken, and how many requests wait for one.
 func (e *Engine) Places(namespace string) (taken, waiting int) {
@@ -32,4 +35,19 @@ func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
 	between()
 	c.expiry = purgeTime
 	return c.runOnce(ctx)
+}
+
+// Decide has the node take it that a cron is being decided, until the function that it gives is called.
+func (e *Engine) Decide() (decided func()) {
+	ns := e.registry.all()["ns"]
+	e.timers.cronsRun.Add(1)
+	ns.cronPlaces.taken++
+	return sync.OnceFunc(func() { e.timers.cronEnded(ns) })
+}
+
+// InLine tells for how many targets of crons' messages the node waits.
+func (e *Engine) InLine() int {
+	e.messages.mu.Lock()
+	defer e.messages.mu.Unlock()
+	return len(e.messages.patience.line)
 }

@@ -19,8 +19,9 @@ type deliverer struct {
 	deaf   atomic.Bool // nobody hears the NOTIFY of SQL functions: they are looked for often
 	crew   crew        // deliveries under way
 
-	mu    sync.Mutex
-	under map[process.Key]bool // targets that are being delivered to; true: something has come since
+	mu       sync.Mutex
+	under    map[process.Key]bool // targets that are being delivered to; true: something has come since
+	patience patience
 }
 
 const (
@@ -37,7 +38,7 @@ const (
 )
 
 func newDeliverer(e *Engine) *deliverer {
-	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}}
+	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, patience: patience{waits: map[process.Key]struct{}{}}}
 	d.deaf.Store(true)
 	return d
 }
@@ -55,6 +56,7 @@ func (d *deliverer) deliver(targets []process.Key) {
 func (d *deliverer) take(k process.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.patience.waits, k)
 	if _, under := d.under[k]; under {
 		d.under[k] = true
 		return false
@@ -152,7 +154,7 @@ func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	targets, err := e.store.SearchMessages(limit, messageAge, messageBatch)
+	targets, err := e.store.SearchMessages(limit, d.age(), messageBatch)
 	if err != nil {
 		e.scanFailed(ctx, "messages", err)
 		return false, err

@@ -183,7 +183,7 @@ func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	p := by{notifyTask: noted, callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte(" told")).Notify("", "p", []byte(" self")))}
 	a := start(t, dsn, p, func(c *engine.Config) { c.ScanInterval = time.Hour })
-	a.store.OnMessages(func([]process.Key) {}) // it will die here
+	a.store.OnMessages(func([]process.Key, bool) {}) // it will die here
 	a.started(t, "p")
 	a.called(t, "p", "x")
 	rows := look(t, dsn)

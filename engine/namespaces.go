@@ -36,6 +36,7 @@ type namespace struct {
 	maxWaiting  int32
 	retention   time.Duration // of processes at their end; 0: for ever
 	places      *places
+	cronPlaces  *cronPlaces
 	away        *atomic.Bool // the processor was not reached the last time; nil: it is a part of the engine
 	config      []byte       // as stored
 	metrics     *namespaceMetrics
@@ -162,10 +163,11 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		}
 	}
 	if old != nil {
-		ns.places = old.places
+		ns.places, ns.cronPlaces = old.places, old.cronPlaces
 		ns.places.resize(maxRunning)
 	} else {
 		ns.places = &places{max: maxRunning, wakeCalls: e.calls.wake, wakeTimers: e.timers.wake}
+		ns.cronPlaces = &cronPlaces{wake: e.timers.wake}
 	}
 	return ns
 }

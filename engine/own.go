@@ -60,5 +60,6 @@ func (a *Attempt) goWith(d *decision) {
 	}
 	d.completion.Messages = append(d.completion.Messages, a.messages...)
 	d.completion.Riders = append(d.completion.Riders, a.riders...)
+	d.completion.Patient = a.claim.Kind == cronKind // what crons decide goes before what they start
 	d.stored = a.stored
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/progressor-engine/progressor/storage"
@@ -96,7 +97,7 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 // runOnce claims once for all namespaces. more: there is more that could run now.
 func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err error) {
 	e := p.engine
-	rooms := e.rooms((*places).takeUpTo)
+	rooms := e.rooms(func(ns *namespace) int { return ns.places.takeUpTo(scanLimit) })
 	if len(rooms.rooms) == 0 {
 		return 0, false, nil
 	}
@@ -109,7 +110,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		e.scanFailed(ctx, "calls", err)
 		e.doubtClaims()
 	}
-	got := rooms.start(claims)
+	got := rooms.start(claims, placeOf)
 	for n, room := range rooms.rooms {
 		left := room.Places - got[room.Namespace]
 		if rooms.namespaces[n].places.callsScanned(left, left == 0) {
@@ -131,7 +132,7 @@ type rooms struct {
 
 // rooms takes places for a scan. Paused namespaces and those that this node cannot serve are left out; a node that has lost its
 // heartbeat takes nothing.
-func (e *Engine) rooms(take func(*places, int) int) *rooms {
+func (e *Engine) rooms(take func(*namespace) int) *rooms {
 	r := &rooms{engine: e}
 	if !e.inTouch() || e.draining.Load() {
 		return r
@@ -140,7 +141,7 @@ func (e *Engine) rooms(take func(*places, int) int) *rooms {
 		if !ns.servable() && !ns.pulled() {
 			continue
 		}
-		if n := take(ns.places, scanLimit); n > 0 {
+		if n := take(ns); n > 0 {
 			r.rooms = append(r.rooms, storage.Room{Namespace: ns.name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled()})
 			r.namespaces = append(r.namespaces, ns)
 		}
@@ -148,8 +149,11 @@ func (e *Engine) rooms(take func(*places, int) int) *rooms {
 	return r
 }
 
+// placeOf gives back the place of a task of a user.
+func placeOf(ns *namespace) func() { return ns.places.release }
+
 // start runs claims, each in a place that was taken for it. It tells how many there were of each namespace.
-func (r *rooms) start(claims []storage.Claim) map[string]int {
+func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) map[string]int {
 	got := map[string]int{}
 	byName := map[string]*namespace{}
 	for _, ns := range r.namespaces {
@@ -160,7 +164,8 @@ func (r *rooms) start(claims []storage.Claim) map[string]int {
 			continue // pollers end before the crew closes
 		}
 		got[claims[n].Namespace]++
-		go r.engine.run(byName[claims[n].Namespace], &claims[n])
+		ns := byName[claims[n].Namespace]
+		go r.engine.run(ns, &claims[n], release(ns))
 	}
 	return got
 }
@@ -193,8 +198,10 @@ type timerPoller struct {
 	mu     sync.Mutex
 	next   time.Time // zero: none known
 
-	failures int  // of scans in a row; Run alone looks at it
-	crowded  bool // more was due than the last scan had room for; likewise
+	failures int          // of scans in a row; Run alone looks at it
+	crowded  bool         // more was due than the last scan had room for; likewise
+	cronsDue atomic.Bool  // more crons are due than this node has claimed
+	cronsRun atomic.Int64 // tasks of crons that run beyond the places
 }
 
 // minTimerGap is the least time between two scans: timers that are due within it are claimed together.
@@ -270,12 +277,16 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	p.next = time.Time{}
 	p.mu.Unlock()
 	p.release(ctx)
-	rooms := e.rooms((*places).takeForTimers)
+	rooms := e.rooms(func(ns *namespace) int { return ns.places.takeForTimers(scanLimit) })
+	moreCrons := false
 	if p.crowded || len(rooms.rooms) == 0 {
-		p.claimCrons(ctx)
+		moreCrons = p.claimCrons(ctx)
 	}
 	if p.crowded = len(rooms.rooms) == 0; p.crowded {
-		return false
+		if !moreCrons {
+			p.alarm(cronsGap) // no scan says when the next one is due
+		}
+		return moreCrons
 	}
 	began := time.Now()
 	limit, cancel := scanContext(ctx)
@@ -293,7 +304,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	for n := range claims {
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
-	got := rooms.start(claims)
+	got := rooms.start(claims, placeOf)
 	for n, room := range rooms.rooms {
 		left := room.Places - got[room.Namespace]
 		rooms.namespaces[n].places.timersScanned(left, left == 0)
@@ -302,8 +313,9 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	if next >= 0 && !more {
 		p.alarm(next)
 	}
-	p.crowded = more
-	return more
+	p.crowded = more || moreCrons
+	p.foundCrons(claims, more)
+	return more || moreCrons
 }
 
 // release lets what is due in namespaces whose tasks workers take wait for these.
@@ -329,37 +341,4 @@ func (p *timerPoller) release(ctx context.Context) {
 		e.pulls.wake()
 		p.alarm(0) // there may be more of them
 	}
-}
-
-// cronRoom is how many timers of crons of a namespace one scan claims beyond its places: their tasks take milliseconds.
-const cronRoom = 64
-
-// claimCrons claims the timers of crons alone. They wait neither for places nor behind other timers: a cron that is late because users'
-// work stands in line would be late by all of it. It costs a statement, so it is asked only where there is such a line.
-func (p *timerPoller) claimCrons(ctx context.Context) {
-	e := p.engine
-	if _, runs := e.kinds[cronKind]; !runs {
-		return
-	}
-	rooms := e.rooms(func(*places, int) int { return cronRoom })
-	if len(rooms.rooms) == 0 {
-		return
-	}
-	limit, cancel := scanContext(ctx)
-	defer cancel()
-	claims, err := e.store.SearchCronTimers(limit, rooms.rooms)
-	if err != nil {
-		e.scanFailed(ctx, "cron timers", err)
-		e.doubtClaims()
-		return
-	}
-	for n := range claims {
-		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
-		for _, ns := range rooms.namespaces {
-			if ns.name == claims[n].Namespace {
-				ns.places.force()
-			}
-		}
-	}
-	rooms.start(claims)
 }

@@ -41,11 +41,13 @@ type Completion struct {
 	Detail      string // of the process, where it fails
 
 	Timer       *SetTimer  // replaces the default timer
+	Fired       bool       // the task was the default timer: there is none that another could replace
 	UnsetTimers bool       // drops all pending timers
 	NamedTimers []SetTimer // each replaces the timer of its name
 	UnsetNames  []string
 
 	Messages []Message // to other processes
+	Patient  bool      // these may wait for what is more urgent: see OnMessages
 	Riders   []Rider   // what else is written with it, where the messages are
 	Ends     []Rider   // what is written with it however it ended
 

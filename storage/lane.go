@@ -296,7 +296,7 @@ func (l *lane) try(ops []operation) error {
 	err := pipeline(ctx, l.conn, b.stages(l.store, keys))
 	l.store.metrics.flushed(len(ops), time.Since(start))
 	if err == nil {
-		l.store.tellTargets(b.riders.targets)
+		l.store.tellTargets(b.riders.targets, b.riders.patient)
 	}
 	return err
 }

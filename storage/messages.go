@@ -35,17 +35,33 @@ func (m *Message) bytes() int {
 	return 300 + len(m.Args) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Reason)
 }
 
-// OnMessages sets who is told, after a commit, for which processes messages stand that can be delivered now. It must not wait: a
-// lane calls it.
-func (s *Store) OnMessages(deliver func(targets []process.Key)) { s.deliver.Store(&deliver) }
+// OnMessages sets who is told, after a commit, for which processes messages stand that can be delivered now. patient: all of them are of
+// completions that said so. It must not wait: a lane calls it.
+func (s *Store) OnMessages(deliver func(targets []process.Key, patient bool)) {
+	s.deliver.Store(&deliver)
+}
 
-func (s *Store) tellTargets(targets []process.Key) {
+func (s *Store) tellTargets(targets []process.Key, patient map[process.Key]struct{}) {
 	deliver := s.deliver.Load()
 	if len(targets) == 0 || deliver == nil {
 		return
 	}
 	slices.SortFunc(targets, process.Key.Compare)
-	(*deliver)(slices.Compact(targets))
+	targets = slices.Compact(targets)
+	if len(patient) == 0 {
+		(*deliver)(targets, false)
+		return
+	}
+	var now, later []process.Key
+	for _, k := range targets {
+		if _, waits := patient[k]; waits {
+			later = append(later, k)
+		} else {
+			now = append(now, k)
+		}
+	}
+	(*deliver)(now, false)
+	(*deliver)(later, true)
 }
 
 // riders gathers what a flush has to say to other processes, and what else its results write. Its statements are sent only where there is something to say, so that
@@ -55,7 +71,8 @@ type riders struct {
 	tell    dbsqlc.TellParentsParams
 	release dbsqlc.ReleaseMessagesParams
 	rides   rides
-	targets []process.Key // of messages that the flush has stored or let go
+	targets []process.Key            // of messages that the flush has stored or let go
+	patient map[process.Key]struct{} // those that patient completions have named
 }
 
 // ended has the parent told of an end, and what was held for the process let go: it will be dropped. taskID is the task whose
@@ -98,6 +115,12 @@ func (r *riders) completed(c *Completion) {
 	s := &r.send
 	for i := range c.Messages {
 		m := &c.Messages[i]
+		if c.Patient {
+			if r.patient == nil {
+				r.patient = map[process.Key]struct{}{}
+			}
+			r.patient[m.Target] = struct{}{}
+		}
 		s.Namespaces = append(s.Namespaces, c.Key.Namespace)
 		s.ProcessIds = append(s.ProcessIds, c.Key.ProcessID)
 		s.TaskIds = append(s.TaskIds, c.TaskID)

@@ -20,7 +20,7 @@ func TestMessagesOverABrokenConnection(t *testing.T) {
 			c.process("target")
 			claim := c.there("sender")
 			told := make(chan []process.Key, 10)
-			c.front.OnMessages(func(targets []process.Key) { told <- targets })
+			c.front.OnMessages(func(targets []process.Key, _ bool) { told <- targets })
 			made := c.proxy.next(at)
 			c.saveThere(end(claim, storage.Finished, says(notifyOf("target", "a"), startOf("new"), notifyOf("new", "b"))))
 			<-made

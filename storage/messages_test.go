@@ -276,13 +276,13 @@ func (b *bench) found(age time.Duration) (list []string) {
 // targets are those that the store tells of while f runs.
 func (b *bench) targets(f func()) []string {
 	list := make(chan string, 1000)
-	b.OnMessages(func(keys []process.Key) {
+	b.OnMessages(func(keys []process.Key, _ bool) {
 		for _, k := range keys {
 			list <- k.ProcessID
 		}
 	})
 	f()
-	b.OnMessages(func([]process.Key) {})
+	b.OnMessages(func([]process.Key, bool) {})
 	var told []string
 	for range len(list) {
 		told = append(told, <-list)

@@ -158,7 +158,7 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 			again = append(again, op)
 		case r.Applied:
 			markApplied(op)
-			l.store.tellTargets(completionOf(op).targets())
+			l.store.tellTargets(completionOf(op).targets(), nil)
 			answered[op] = nil
 		default:
 			answered[op] = process.ErrFenced

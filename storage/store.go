@@ -71,7 +71,7 @@ type Store struct {
 	wholes    bool // for tests: no item takes a quick statement
 	listen    *pgx.ConnConfig
 	adopt     atomic.Pointer[func([]Claim)]
-	deliver   atomic.Pointer[func([]process.Key)]
+	deliver   atomic.Pointer[func([]process.Key, bool)]
 	stop      context.CancelFunc
 	stopped   context.Context
 }

@@ -71,8 +71,19 @@ func (t *task) startOf(key process.Key, e errand) (storage.Message, error) {
 	if err != nil {
 		return m, err
 	}
-	m.Metadata, err = wire.JSON(runMetadata(c.GetCronId(), e.Fire, e.Attempt, metadata))
+	if len(metadata.GetFields()) == 0 {
+		m.Metadata, err = json.Marshal(fireMetadata{c.GetCronId(), e.Fire.UTC(), e.Attempt})
+	} else {
+		m.Metadata, err = wire.JSON(runMetadata(c.GetCronId(), e.Fire, e.Attempt, metadata))
+	}
 	return m, err
+}
+
+// fireMetadata is runMetadata where the target says nothing: a Struct cost a tenth of the time that a fire takes here.
+type fireMetadata struct {
+	CronID  string    `json:"progressor.cron_id"`
+	Fire    time.Time `json:"progressor.fire_time"`
+	Attempt int32     `json:"progressor.attempt"`
 }
 
 // runMetadata is the metadata of a run: what the target says, and its fire.

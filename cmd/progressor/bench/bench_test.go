@@ -17,7 +17,7 @@ import (
 var short = []string{
 	"--duration=100ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
 	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4", "--flat-warmup=0s",
-	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--crons-every=1s", "--crons-fires=2",
+	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--crons-every=1s", "--crons-fires=2", "--crons-down=5",
 }
 
 func runShort(t *testing.T, args ...string) *Report {
@@ -51,6 +51,20 @@ func noScratch(t *testing.T, dsn string) {
 	}
 	if left != 0 {
 		t.Errorf("%d databases of the bench are left", left)
+	}
+}
+
+// By each misfire policy crons catch up with an hour.
+func TestCronsDown(t *testing.T) {
+	report := runShort(t, "--workloads=crons-down")
+	if len(report.Rows) != 3 {
+		t.Fatalf("%d rows, want one for each policy", len(report.Rows))
+	}
+	for n, missed := range []float64{0, 295, 250} {
+		row := report.Rows[n]
+		if len(row.Figures) != 3 || row.Figures[2].Value < missed || missed == 0 && row.Figures[2].Value != 0 || row.Operations < 300 {
+			t.Errorf("%s: %d fire times, %+v", row.Note, row.Operations, row.Figures)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // Command are the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
@@ -38,6 +38,7 @@ type Command struct {
 	Crons         int           `default:"10000" placeholder:"N" help:"Crons of crons, which all fire at the same times. Default: ${default}."`
 	CronsEvery    time.Duration `default:"1m" placeholder:"DURATION" help:"How often they fire, in whole seconds. Default: ${default}."`
 	CronsFires    int           `default:"3" placeholder:"N" help:"How many times each of them fires. Default: ${default}."`
+	CronsDown     int           `default:"1000" placeholder:"N" help:"Crons of crons-down, which fire every minute and whose engine was away for an hour. Default: ${default}."`
 	FlatProcesses int           `default:"1000000" placeholder:"N" help:"Other processes of flat. Default: ${default}."`
 	FlatTasks     int           `default:"5000000" placeholder:"N" help:"Finished tasks of the other processes of flat. Default: ${default}."`
 	FlatClients   int           `default:"128" placeholder:"N" help:"Clients of flat. Default: ${default}."`
@@ -105,7 +106,7 @@ func (c *Command) check() error {
 		}
 	}
 	counts := map[string][]int{
-		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers}, "crons": {c.Crons}, "crons-fires": {c.CronsFires},
+		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers}, "crons": {c.Crons}, "crons-fires": {c.CronsFires}, "crons-down": {c.CronsDown},
 		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks}, "flat-clients": {c.FlatClients},
 		"in-flight": {c.InFlight}, "ended": {c.Ended}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events}, "rounds": {c.Rounds},
 	}

@@ -56,6 +56,7 @@ var workloads = []workload{
 	{"loop", clientVariants, (*runner).loop},
 	{"timers", onceVariant, (*runner).timers},
 	{"crons", onceVariant, (*runner).crons},
+	{"crons-down", onceVariant, (*runner).cronsDown},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},
 	{"retention", flatVariants, (*runner).retention},

@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// maxCrons is how many tasks of crons of a namespace run on a node beyond its places. Theirs take milliseconds: these are two full
+	// flushes, and one more that is being prepared.
+	maxCrons = 768
+	// cronBatch is the least that is claimed at a time while more is due than may run: a scan for a few costs as much as one for many.
+	cronBatch = 128
+	// cronsGap is the time between two looks for crons of a node whose places are all taken.
+	cronsGap = 200 * time.Millisecond
+)
+
+// cronPlaces bounds how many timers of crons of a namespace a node runs beside its places.
+type cronPlaces struct {
+	mu    sync.Mutex
+	taken int
+	short bool // a scan had less room than it could use
+	wake  func()
+}
+
+// take takes places for a scan; 0: it is not worth one yet.
+func (p *cronPlaces) take() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := maxCrons - p.taken
+	if p.short = free < cronBatch; p.short {
+		return 0
+	}
+	n := min(free, scanLimit)
+	p.taken += n
+	return n
+}
+
+// giveBack returns places, and has the poller look where it had too few.
+func (p *cronPlaces) giveBack(n int) {
+	p.mu.Lock()
+	p.taken -= n
+	wake := p.short && maxCrons-p.taken >= cronBatch
+	if wake {
+		p.short = false
+	}
+	p.mu.Unlock()
+	if wake {
+		p.wake()
+	}
+}
+
+// claimCrons claims the timers of crons alone. They wait neither for places nor behind other timers: a cron that is late because users'
+// work stands in line would be late by all of it. It costs a statement, so it is asked only where there is such a line. more: it had no
+// room for all that may be due, and there is room for the rest.
+func (p *timerPoller) claimCrons(ctx context.Context) (more bool) {
+	e := p.engine
+	if _, runs := e.kinds[cronKind]; !runs {
+		return false
+	}
+	rooms := e.rooms(func(ns *namespace) int { return ns.cronPlaces.take() })
+	if len(rooms.rooms) == 0 {
+		return false
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	claims, err := e.store.SearchCronTimers(limit, rooms.rooms)
+	if err != nil {
+		e.scanFailed(ctx, "cron timers", err)
+		e.doubtClaims()
+	}
+	for n := range claims {
+		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
+	}
+	p.cronsRun.Add(int64(len(claims)))
+	got := rooms.start(claims, func(ns *namespace) func() { return func() { p.cronEnded(ns) } })
+	for n, room := range rooms.rooms {
+		left := room.Places - got[room.Namespace]
+		rooms.namespaces[n].cronPlaces.giveBack(left)
+		more = more || left == 0
+	}
+	p.setCronsDue(more)
+	return more
+}
+
+// cronEnded gives the place of a cron's task back.
+func (p *timerPoller) cronEnded(ns *namespace) {
+	ns.cronPlaces.giveBack(1)
+	if p.cronsRun.Add(-1) == 0 && !p.cronsDue.Load() {
+		p.engine.messages.startWaiting()
+	}
+}
+
+// deciding tells whether crons stand in line, or did so and are just being decided. What they start waits for that.
+func (p *timerPoller) deciding() bool { return p.cronsDue.Load() || p.cronsRun.Load() > 0 }
+
+// foundCrons looks through what a scan for timers of all kinds has claimed. full: there may be more.
+func (p *timerPoller) foundCrons(claims []storage.Claim, full bool) {
+	if !full {
+		p.setCronsDue(false)
+		return
+	}
+	for n := range claims {
+		if claims[n].Kind == cronKind {
+			p.setCronsDue(true)
+			return
+		}
+	}
+}
+
+// setCronsDue notes whether more crons are due than this node has claimed.
+func (p *timerPoller) setCronsDue(due bool) {
+	if p.cronsDue.Swap(due) && !p.deciding() {
+		p.engine.messages.startWaiting()
+	}
+}

@@ -1,0 +1,37 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// What a cron starts waits while crons are being decided, and begins when that is over. What others start does not wait.
+func TestRunsWaitForDecisions(t *testing.T) {
+	t.Parallel()
+	fires := processor.Func(func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		engine.AttemptOf(ctx).Send(storage.Message{Kind: storage.MessageStart, Target: key("run")})
+		return processor.Result().Done()
+	})
+	p := by{callTask: answers(processor.Result().Command(startOf("child")))}
+	n := startKinds(t, storagetest.DSN(t), p, []engine.Kind{{Name: "cron", Processor: fires}})
+	decided := n.Decide()
+	defer decided()
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("~cron/c"), Kind: "cron"}); err != nil {
+		t.Fatal(err)
+	}
+	n.started(t, "p")
+	n.called(t, "p", "x")
+	eventually(t, "the child of another", func() bool { return n.status(t, "child") == string(process.StatusRunning) })
+	if got := n.InLine(); got != 1 {
+		t.Fatalf("%d targets in line, want the run alone", got)
+	}
+	decided()
+	eventually(t, "the run", func() bool { return n.status(t, "run") == string(process.StatusRunning) })
+}

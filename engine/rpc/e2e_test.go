@@ -18,6 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 	"github.com/progressor-engine/progressor/storage"
@@ -45,6 +46,7 @@ func newWorld(t *testing.T) *world {
 		Store:      store,
 		Registerer: registry,
 		Builtins:   map[string]processor.Processor{"obedient": processor.Func(w.process)},
+		Dial:       remote.Dial,
 		Address:    "127.0.0.1",
 		Version:    "test",
 	})

@@ -5,13 +5,15 @@
 WITH a AS MATERIALIZED (
   SELECT t.*, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token
-    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_types::text[]),
-                    unnest(@args::bytea[]), unnest(@contexts::bytea[]), unnest(@idempotency_keys::text[]),
-                    unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@history_ranges::text[]),
-                    unnest(@priorities::int[]), unnest(@step_timeouts_us::bigint[]))
-         AS t(ord, namespace, process_id, task_type, args, context, idempotency_key, request_id, fingerprint, history_range, priority, step_timeout_us)
-    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.status = 'RUNNING'
-     AND p.cancel_deadline IS NULL AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id,
+                 unnest(@task_types::text[]) AS task_type, unnest(@args::bytea[]) AS args, unnest(@contexts::bytea[]) AS context,
+                 unnest(@idempotency_keys::text[]) AS idempotency_key, unnest(@request_ids::uuid[]) AS request_id,
+                 unnest(@fingerprints::bytea[]) AS fingerprint, unnest(@history_ranges::text[]) AS history_range,
+                 unnest(@priorities::int[]) AS priority, unnest(@step_timeouts_us::bigint[]) AS step_timeout_us) AS t
+   CROSS JOIN LATERAL (SELECT p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+                         FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id AND p.status = 'RUNNING'
+                          AND p.cancel_deadline IS NULL AND p.removed_time IS NULL
+                          AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid) LIMIT 1) p
     LEFT JOIN LATERAL (SELECT true AS found FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id LIMIT 1) r ON true
     LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
                           AND s.waits_for IN ('process', 'place') LIMIT 1) w ON true

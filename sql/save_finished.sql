@@ -5,11 +5,14 @@
 WITH f AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
          r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid
-    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]),
-                    unnest(@fencing_tokens::bigint[]), unnest(@aux_states::bytea[]), unnest(@metadatas::text[]),
-                    unnest(@event_counts::int[]), unnest(@responses::bytea[]))
-         AS t(ord, namespace, process_id, task_id, fencing_token, aux_state, metadata, event_count, response)
-    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+    FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id,
+                 unnest(@task_ids::bigint[]) AS task_id, unnest(@fencing_tokens::bigint[]) AS fencing_token,
+                 unnest(@aux_states::bytea[]) AS aux_state, unnest(@metadatas::text[]) AS metadata,
+                 unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response) AS t
+   CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
+                              r.idempotency_key, r.args, r.context
+                         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
+                          AND r.fencing_token = t.fencing_token LIMIT 1) r
    CROSS JOIN LATERAL (SELECT p.ctid FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id
                           AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL LIMIT 1) p
     LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
@@ -26,10 +29,11 @@ up AS (
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM ROWS FROM (unnest(@event_ords::int[]), unnest(@event_namespaces::text[]), unnest(@event_process_ids::text[]), unnest(@event_ids::bigint[]),
-                    unnest(@event_task_ids::bigint[]), unnest(@event_attempts::int[]), unnest(@event_timestamps::timestamptz[]),
-                    unnest(@event_metadatas::text[]), unnest(@event_payloads::bytea[]))
-         AS e(ord, namespace, process_id, event_id, task_id, attempt, ts, metadata, payload)
+    FROM (SELECT unnest(@event_ords::int[]) AS ord, unnest(@event_namespaces::text[]) AS namespace,
+                 unnest(@event_process_ids::text[]) AS process_id, unnest(@event_ids::bigint[]) AS event_id,
+                 unnest(@event_task_ids::bigint[]) AS task_id, unnest(@event_attempts::int[]) AS attempt,
+                 unnest(@event_timestamps::timestamptz[]) AS ts, unnest(@event_metadatas::text[]) AS metadata,
+                 unnest(@event_payloads::bytea[]) AS payload) AS e
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,

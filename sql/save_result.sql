@@ -18,14 +18,18 @@ WITH i AS MATERIALIZED (
                          WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' ELSE p.status::text END)::process_status AS new_status,
          CASE WHEN t.timer_action IN ('set', 'add') THEN nextval('task_ids') END AS timer_task_id,
          CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() + t.timer_after_us * interval '1 microsecond' ELSE t.timer_at END AS timer_time
-    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]),
-                    unnest(@fencing_tokens::bigint[]), unnest(@outcomes::text[]), unnest(@aux_states::bytea[]), unnest(@metadatas::text[]),
-                    unnest(@event_counts::int[]), unnest(@responses::bytea[]), unnest(@failures::text[]), unnest(@rejections::text[]),
-                    unnest(@details::text[]), unnest(@timer_actions::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[]),
-                    unnest(@timer_afters_us::bigint[]), unnest(@promotes::bool[]), unnest(@step_timeouts_us::bigint[]))
-         AS t(ord, namespace, process_id, task_id, fencing_token, outcome, aux_state, metadata, event_count, response, failure, rejection,
-              detail, timer_action, timer_type, timer_at, timer_after_us, promote, step_timeout_us)
-    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+    FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id,
+                 unnest(@task_ids::bigint[]) AS task_id, unnest(@fencing_tokens::bigint[]) AS fencing_token,
+                 unnest(@outcomes::text[]) AS outcome, unnest(@aux_states::bytea[]) AS aux_state, unnest(@metadatas::text[]) AS metadata,
+                 unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response, unnest(@failures::text[]) AS failure,
+                 unnest(@rejections::text[]) AS rejection, unnest(@details::text[]) AS detail,
+                 unnest(@timer_actions::text[]) AS timer_action, unnest(@timer_types::text[]) AS timer_type,
+                 unnest(@timer_ats::timestamptz[]) AS timer_at, unnest(@timer_afters_us::bigint[]) AS timer_after_us,
+                 unnest(@promotes::bool[]) AS promote, unnest(@step_timeouts_us::bigint[]) AS step_timeout_us) AS t
+   CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
+                              r.idempotency_key, r.args, r.context
+                         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
+                          AND r.fencing_token = t.fencing_token LIMIT 1) r
    CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
 g AS (
   SELECT i.*, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
@@ -80,10 +84,11 @@ up AS (
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM ROWS FROM (unnest(@event_ords::int[]), unnest(@event_namespaces::text[]), unnest(@event_process_ids::text[]), unnest(@event_ids::bigint[]),
-                    unnest(@event_task_ids::bigint[]), unnest(@event_attempts::int[]), unnest(@event_timestamps::timestamptz[]),
-                    unnest(@event_metadatas::text[]), unnest(@event_payloads::bytea[]))
-         AS e(ord, namespace, process_id, event_id, task_id, attempt, ts, metadata, payload)
+    FROM (SELECT unnest(@event_ords::int[]) AS ord, unnest(@event_namespaces::text[]) AS namespace,
+                 unnest(@event_process_ids::text[]) AS process_id, unnest(@event_ids::bigint[]) AS event_id,
+                 unnest(@event_task_ids::bigint[]) AS task_id, unnest(@event_attempts::int[]) AS attempt,
+                 unnest(@event_timestamps::timestamptz[]) AS ts, unnest(@event_metadatas::text[]) AS metadata,
+                 unnest(@event_payloads::bytea[]) AS payload) AS e
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,

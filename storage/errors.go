@@ -16,6 +16,7 @@ const (
 	stateLockNotAvailable     = "55P03"
 	stateDeadlock             = "40P01"
 	stateSerialization        = "40001"
+	stateUniqueViolation      = "23505"
 	stateQueryCanceled        = "57014"
 	stateUndefinedTable       = "42P01"
 	stateUndefinedFunction    = "42883"

@@ -201,7 +201,8 @@ func (l *lane) flush(ops []operation) {
 				finish(op, unavailable("flush", errStopped))
 			}
 			return
-		case (state == stateDeadlock || state == stateSerialization) && try < 10:
+		case (state == stateDeadlock || state == stateSerialization) && try < 10, state == stateUniqueViolation && try < 3:
+			// (a unique violation: another session has made the same process at the same moment, see PrepareInit)
 			l.store.metrics.flushRetries.Inc()
 		case len(ops) == 1:
 			l.fail(ops[0], err)

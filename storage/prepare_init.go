@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -26,6 +27,7 @@ func initStages(s *Store, items []*initItem) []stage {
 	if len(items) == 0 {
 		return nil
 	}
+	slices.SortFunc(items, func(a, b *initItem) int { return a.key.Compare(b.key) }) // see the statement
 	arg := dbsqlc.PrepareInitParams{NodeID: s.nodeID.Load()}
 	for n, it := range items {
 		in := it.init

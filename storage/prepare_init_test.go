@@ -1,10 +1,13 @@
 package storage_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -116,4 +119,33 @@ func TestManyInitsAtOnce(t *testing.T) {
 	}
 	equal(t, "outcomes", count, map[storage.PrepareOutcome]int{storage.Captured: 26, storage.Exists: n - 26})
 	equal(t, "processes", ask[int](b, "SELECT count(*) FROM processes JOIN running USING (namespace, process_id)"), 26)
+}
+
+// A process that another session has made meanwhile, whose row no snapshot of the flush has seen, exists.
+func TestInitMeetsInit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for try := range 20 { // a lane waits 250 ms for a lock: on a busy machine that may be over before the other one commits
+		id := fmt.Sprintf("p-%d", try)
+		tx, err := b.db.BeginTx(t.Context(), pgx.TxOptions{})
+		if err == nil {
+			_, err = tx.Exec(t.Context(), "INSERT INTO processes (namespace, process_id, status, attention) VALUES ('shop', $1, 'COMPLETED', 'COMPLETED')", id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := later(func() (storage.Prepared, error) { return b.PrepareInit(newInit(id)) })
+		waits := b.waits(1)
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p, err := start()
+		b.exec("DELETE FROM processes WHERE process_id = $1", id)
+		if errors.Is(err, process.ErrUnavailable) || !waits {
+			continue
+		}
+		equal(t, "outcome", must(t, p, err).Outcome, storage.Exists)
+		return
+	}
+	t.Fatal("never within the lock timeout")
 }

@@ -17,13 +17,15 @@ const captureCall = `-- name: CaptureCall :many
 WITH a AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.step_timeout_us, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
-                    unnest($5::bytea[]), unnest($6::bytea[]), unnest($7::text[]),
-                    unnest($8::uuid[]), unnest($9::bytea[]), unnest($10::text[]),
-                    unnest($11::int[]), unnest($12::bigint[]))
-         AS t(ord, namespace, process_id, task_type, args, context, idempotency_key, request_id, fingerprint, history_range, priority, step_timeout_us)
-    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.status = 'RUNNING'
-     AND p.cancel_deadline IS NULL AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
+                 unnest($4::text[]) AS task_type, unnest($5::bytea[]) AS args, unnest($6::bytea[]) AS context,
+                 unnest($7::text[]) AS idempotency_key, unnest($8::uuid[]) AS request_id,
+                 unnest($9::bytea[]) AS fingerprint, unnest($10::text[]) AS history_range,
+                 unnest($11::int[]) AS priority, unnest($12::bigint[]) AS step_timeout_us) AS t
+   CROSS JOIN LATERAL (SELECT p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+                         FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id AND p.status = 'RUNNING'
+                          AND p.cancel_deadline IS NULL AND p.removed_time IS NULL
+                          AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid) LIMIT 1) p
     LEFT JOIN LATERAL (SELECT true AS found FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id LIMIT 1) r ON true
     LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
                           AND s.waits_for IN ('process', 'place') LIMIT 1) w ON true

@@ -17,47 +17,46 @@ WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.kind, t.args, t.context, t.metadata, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.start_time, t.capture, t.step_timeout_us, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
          greatest(t.start_time, statement_timestamp()) AS scheduled_time,
-         t.capture AND t.start_time <= statement_timestamp() AS captures
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
-                    unnest($5::bytea[]), unnest($6::bytea[]), unnest($7::text[]), unnest($8::text[]),
-                    unnest($9::uuid[]), unnest($10::bytea[]), unnest($11::text[]),
-                    unnest($12::int[]), unnest($13::timestamptz[]), unnest($14::bool[]), unnest($15::bigint[]))
-         AS t(ord, namespace, process_id, kind, args, context, metadata, idempotency_key, request_id, fingerprint, history_range,
-              priority, start_time, capture, step_timeout_us)
-    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true),
+         t.capture AND t.start_time <= statement_timestamp() AS captures, q.task_id IS NULL AND p.status IS NULL AS created
+    FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
+                 unnest($4::text[]) AS kind, unnest($5::bytea[]) AS args, unnest($6::bytea[]) AS context,
+                 unnest($7::text[]) AS metadata, unnest($8::text[]) AS idempotency_key,
+                 unnest($9::uuid[]) AS request_id, unnest($10::bytea[]) AS fingerprint,
+                 unnest($11::text[]) AS history_range, unnest($12::int[]) AS priority,
+                 unnest($13::timestamptz[]) AS start_time, unnest($14::bool[]) AS capture,
+                 unnest($15::bigint[]) AS step_timeout_us) AS t
+    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
+    LEFT JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p ON true),
 p AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
   SELECT namespace, process_id, 'INIT', kind, NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()
-    FROM i WHERE twin_task_id IS NULL ORDER BY namespace, process_id
-  ON CONFLICT DO NOTHING RETURNING namespace, process_id),
+    FROM i WHERE created),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
+  SELECT i.namespace, 'RUNNING', count(*) FROM i WHERE i.created GROUP BY i.namespace ORDER BY i.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-c AS MATERIALIZED (
-  SELECT i.ord, i.namespace, i.process_id, i.kind, i.args, i.context, i.metadata, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.priority, i.start_time, i.capture, i.step_timeout_us, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.fencing_token, i.scheduled_time, i.captures, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),
 run AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline,
                        scheduled_time, running_time, history_range, idempotency_key, args, context)
   SELECT namespace, process_id, task_id, 'INIT', 1, priority, fencing_token, $16::bigint,
          statement_timestamp() + step_timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
          NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
-    FROM c WHERE created AND captures),
+    FROM i WHERE created AND captures),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, history_range, idempotency_key, args, context)
   SELECT namespace, process_id, task_id, 'INIT', CASE WHEN start_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for,
          priority, scheduled_time, NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
-    FROM c WHERE created AND NOT captures),
+    FROM i WHERE created AND NOT captures),
 req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp()
-    FROM c WHERE created AND idempotency_key <> '')
-SELECT c.ord::int AS ord,
-       (CASE WHEN c.created AND c.captures THEN 'captured' WHEN c.created THEN 'postponed'
-             WHEN c.twin_task_id IS NULL THEN 'exists' WHEN c.twin_fingerprint = c.fingerprint THEN 'replayed' ELSE 'mismatch' END)::text AS outcome,
-       coalesce(c.twin_process_id, c.process_id)::text AS process_id, coalesce(c.twin_task_id, c.task_id)::bigint AS task_id,
-       c.fencing_token::bigint AS fencing_token, c.scheduled_time::timestamptz AS scheduled_time, statement_timestamp()::timestamptz AS now
-  FROM c
+    FROM i WHERE created AND idempotency_key <> '')
+SELECT i.ord::int AS ord,
+       (CASE WHEN i.created AND i.captures THEN 'captured' WHEN i.created THEN 'postponed'
+             WHEN i.twin_task_id IS NULL THEN 'exists' WHEN i.twin_fingerprint = i.fingerprint THEN 'replayed' ELSE 'mismatch' END)::text AS outcome,
+       coalesce(i.twin_process_id, i.process_id)::text AS process_id, coalesce(i.twin_task_id, i.task_id)::bigint AS task_id,
+       i.fencing_token::bigint AS fencing_token, i.scheduled_time::timestamptz AS scheduled_time, statement_timestamp()::timestamptz AS now
+  FROM i
 `
 
 type PrepareInitParams struct {
@@ -91,8 +90,11 @@ type PrepareInitRow struct {
 
 // PrepareInit creates processes with their INIT tasks. A key that is taken already makes no process: its item is answered
 // replayed or mismatch. Items of one statement are of different processes; the caller sees to that.
+// A process that another session makes at the same moment, whose row is not seen yet, is a unique violation: the flush is repeated, and
+// sees it. That is cheaper than ON CONFLICT, which takes a lock and a record in the log for each row. The items come sorted by key: two
+// sessions that make the same processes wait for each other in one order.
+// (p reads a column that stands in no index: the whole of processes_created looked as cheap to the planner while the table was empty.)
 // outcome: captured (runs on this node), postponed (waits), replayed, mismatch, exists.
-// The row comparison stays a hashed subplan: a join of two CTEs would be a nested loop here, and grow with the square.
 func (q *Queries) PrepareInit(ctx context.Context, db DBTX, arg PrepareInitParams) ([]PrepareInitRow, error) {
 	rows, err := db.Query(ctx, prepareInit,
 		arg.Ords,

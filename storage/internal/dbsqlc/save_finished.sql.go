@@ -14,11 +14,14 @@ const saveFinished = `-- name: SaveFinished :many
 WITH f AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.aux_state, t.metadata, t.event_count, t.response, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
          r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                    unnest($5::bigint[]), unnest($6::bytea[]), unnest($7::text[]),
-                    unnest($8::int[]), unnest($9::bytea[]))
-         AS t(ord, namespace, process_id, task_id, fencing_token, aux_state, metadata, event_count, response)
-    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+    FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
+                 unnest($4::bigint[]) AS task_id, unnest($5::bigint[]) AS fencing_token,
+                 unnest($6::bytea[]) AS aux_state, unnest($7::text[]) AS metadata,
+                 unnest($8::int[]) AS event_count, unnest($9::bytea[]) AS response) AS t
+   CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
+                              r.idempotency_key, r.args, r.context
+                         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
+                          AND r.fencing_token = t.fencing_token LIMIT 1) r
    CROSS JOIN LATERAL (SELECT p.ctid FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id
                           AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL LIMIT 1) p
     LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
@@ -35,10 +38,11 @@ up AS (
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM ROWS FROM (unnest($10::int[]), unnest($11::text[]), unnest($12::text[]), unnest($13::bigint[]),
-                    unnest($14::bigint[]), unnest($15::int[]), unnest($16::timestamptz[]),
-                    unnest($17::text[]), unnest($18::bytea[]))
-         AS e(ord, namespace, process_id, event_id, task_id, attempt, ts, metadata, payload)
+    FROM (SELECT unnest($10::int[]) AS ord, unnest($11::text[]) AS namespace,
+                 unnest($12::text[]) AS process_id, unnest($13::bigint[]) AS event_id,
+                 unnest($14::bigint[]) AS task_id, unnest($15::int[]) AS attempt,
+                 unnest($16::timestamptz[]) AS ts, unnest($17::text[]) AS metadata,
+                 unnest($18::bytea[]) AS payload) AS e
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,

@@ -22,14 +22,18 @@ WITH i AS MATERIALIZED (
                          WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' ELSE p.status::text END)::process_status AS new_status,
          CASE WHEN t.timer_action IN ('set', 'add') THEN nextval('task_ids') END AS timer_task_id,
          CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() + t.timer_after_us * interval '1 microsecond' ELSE t.timer_at END AS timer_time
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                    unnest($5::bigint[]), unnest($6::text[]), unnest($7::bytea[]), unnest($8::text[]),
-                    unnest($9::int[]), unnest($10::bytea[]), unnest($11::text[]), unnest($12::text[]),
-                    unnest($13::text[]), unnest($14::text[]), unnest($15::text[]), unnest($16::timestamptz[]),
-                    unnest($17::bigint[]), unnest($18::bool[]), unnest($19::bigint[]))
-         AS t(ord, namespace, process_id, task_id, fencing_token, outcome, aux_state, metadata, event_count, response, failure, rejection,
-              detail, timer_action, timer_type, timer_at, timer_after_us, promote, step_timeout_us)
-    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
+    FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
+                 unnest($4::bigint[]) AS task_id, unnest($5::bigint[]) AS fencing_token,
+                 unnest($6::text[]) AS outcome, unnest($7::bytea[]) AS aux_state, unnest($8::text[]) AS metadata,
+                 unnest($9::int[]) AS event_count, unnest($10::bytea[]) AS response, unnest($11::text[]) AS failure,
+                 unnest($12::text[]) AS rejection, unnest($13::text[]) AS detail,
+                 unnest($14::text[]) AS timer_action, unnest($15::text[]) AS timer_type,
+                 unnest($16::timestamptz[]) AS timer_at, unnest($17::bigint[]) AS timer_after_us,
+                 unnest($18::bool[]) AS promote, unnest($19::bigint[]) AS step_timeout_us) AS t
+   CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
+                              r.idempotency_key, r.args, r.context
+                         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
+                          AND r.fencing_token = t.fencing_token LIMIT 1) r
    CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
 g AS (
   SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.running_ctid, i.process_ctid, i.old_status, i.cancelling, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
@@ -83,10 +87,11 @@ up AS (
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM ROWS FROM (unnest($20::int[]), unnest($21::text[]), unnest($22::text[]), unnest($23::bigint[]),
-                    unnest($24::bigint[]), unnest($25::int[]), unnest($26::timestamptz[]),
-                    unnest($27::text[]), unnest($28::bytea[]))
-         AS e(ord, namespace, process_id, event_id, task_id, attempt, ts, metadata, payload)
+    FROM (SELECT unnest($20::int[]) AS ord, unnest($21::text[]) AS namespace,
+                 unnest($22::text[]) AS process_id, unnest($23::bigint[]) AS event_id,
+                 unnest($24::bigint[]) AS task_id, unnest($25::int[]) AS attempt,
+                 unnest($26::timestamptz[]) AS ts, unnest($27::text[]) AS metadata,
+                 unnest($28::bytea[]) AS payload) AS e
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,

@@ -13,6 +13,9 @@ func (s *Store) Whole() *Store {
 	return s
 }
 
+// EncodeArrays has a connection encode arrays as those of lanes do.
+var EncodeArrays = encodeArrays
+
 // Pending is how many operations are under way in the lanes.
 func (s *Store) Pending() int64 { return s.pending.Load() }
 

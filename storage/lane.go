@@ -321,6 +321,7 @@ func (l *lane) connect() error {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
+	encodeArrays(conn)
 	l.conn, l.pid = conn, conn.PgConn().PID()
 	return nil
 }

@@ -179,7 +179,7 @@ func TestCronRefusals(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"create|demo|x|--start-process": "EXPRESSION: want one", "create|demo|x|@daily": "want one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: ",
+		"create|demo|x|--start-process": "EXPRESSION: want one", "create|demo|x|0|3|*|*|*|--start-process": "quote them, as in '0 3 * * *'", "update|demo|x": "nothing is to change", "create|demo|x|@daily": "want one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: want http://HOST/PATH or https://HOST/PATH", "create|demo|x|@daily|--http|localhost:9000": "--http: ",
 		"create|demo|x|@daily|--args|a": "goes with --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "goes with --start-process", "backfill|demo|x|--from|1h": "is before --from",
 		"trigger|demo|x|--overlap|often": "--overlap: unknown", "preview": "want a cron", "preview|demo": "want a cron", "preview|demo|x|-e|@daily": "want one of",
 		"preview|demo|x|--timezone|UTC": "want one of", "preview|-e|@daily|--limit|0": "--limit", "preview|-e|@dayly": "EXPRESSION 1: ",
@@ -188,6 +188,16 @@ func TestCronRefusals(t *testing.T) {
 		if r := p.run(t, append([]string{"cron"}, strings.Split(line, "|")...)...); r.code != exitUsage || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: code %d: %s", line, r.code, r.stderr)
 		}
+	}
+}
+
+// What only the engine finds wrong is said by the flag too.
+func TestCronRefusedByTheEngine(t *testing.T) {
+	detail := &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cron.target.start_process.namespace"}
+	f := &fakeEngine{err: engineError(connect.CodeInvalidArgument, `cron.target.start_process.namespace: there is no namespace "x"`, detail)}
+	r := serveFake(t, f).run(t, "cron", "create", "demo", "a", "@daily", "--start-process", "--target-namespace", "x")
+	if r.code != exitUsage || !strings.Contains(r.stderr, `--target-namespace: there is no namespace "x"`) || strings.Contains(r.stderr, "cron.target") {
+		t.Errorf("%d %s", r.code, r.stderr)
 	}
 }
 

@@ -3,6 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -86,6 +89,8 @@ func (f *cronFieldFlags) apply(a *app, c *progressorv1.Cron, expressions []strin
 	switch {
 	case len(c.GetSpec().GetExpressions()) == 0:
 		return usageError(errors.New("EXPRESSION: want one or more, such as '0 3 * * *', or --file"))
+	case len(expressions) > 1 && !slices.ContainsFunc(expressions, func(e string) bool { return strings.ContainsAny(e, " @") }):
+		return usageError(fmt.Errorf("EXPRESSION: the fields of one stand in one argument: quote them, as in '%s'", strings.Join(expressions, " ")))
 	case c.GetTarget().GetTarget() == nil:
 		return usageError(errors.New("want one of --start-process, --notify and --http, or a target in --file"))
 	}
@@ -131,7 +136,7 @@ func (c *cronCreateCmd) Run(a *app) error {
 	defer cancel()
 	resp, err := c.client().Cron.CreateCron(ctx, &progressorv1.CreateCronRequest{Cron: cr})
 	if err != nil {
-		return err
+		return flagOf(err)
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)
@@ -163,6 +168,9 @@ func (c *cronUpdateCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Etag == "" && len(c.Expressions) == 0 && reflect.ValueOf(c.cronFieldFlags).IsZero() {
+		return usageError(errors.New("nothing is to change: give expressions, flags such as --timezone and --overlap, or --file"))
+	}
 	ctx, cancel := a.request()
 	defer cancel()
 	there, err := c.client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
@@ -181,7 +189,7 @@ func (c *cronUpdateCmd) Run(a *app) error {
 	}
 	resp, err := c.client().Cron.UpdateCron(ctx, &progressorv1.UpdateCronRequest{Cron: cr})
 	if err != nil {
-		return err
+		return flagOf(err)
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)

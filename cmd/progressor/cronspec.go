@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/rpc"
@@ -19,10 +22,12 @@ import (
 // checkCron refuses what the engine refuses in a cron by itself. Errors are a *process.InvalidError with the field's path, such as
 // cron.spec.timezone.
 func checkCron(c *progressorv1.Cron) error {
-	if err := rpc.CheckRules(&progressorv1.CreateCronRequest{Cron: c}); err != nil {
-		return err
+	err := rpc.CheckRules(&progressorv1.CreateCronRequest{Cron: c})
+	var wrong *process.InvalidError
+	if err == nil || errors.As(err, &wrong) && wrong.Field == "cron.target.http.url" { // its rule is a pattern, which says nothing to people
+		return cmp.Or(crons.Check(c, time.Time{}), err)
 	}
-	return crons.Check(c, time.Time{})
+	return err
 }
 
 // scheduleOf reads a spec; created is when its cron was made, zero where it is not stored.
@@ -75,6 +80,19 @@ func flagError(err error) error {
 		flag = path
 	}
 	return usageError(fmt.Errorf("%s: %s", flag, wrong.Message))
+}
+
+// flagOf is flagError of what an engine has refused; any other error stays as it is.
+func flagOf(err error) error {
+	d := client.Detail(err)
+	if d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID || !strings.HasPrefix(d.GetField(), "cron.") {
+		return err
+	}
+	text := err.Error()
+	if connected, ok := errors.AsType[*connect.Error](err); ok {
+		text = connected.Message()
+	}
+	return flagError(&process.InvalidError{Field: d.GetField(), Message: strings.TrimPrefix(text, d.GetField()+": ")})
 }
 
 // cronWords says a spec in a sentence, or shows its expressions where this program cannot read them.

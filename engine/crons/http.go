@@ -120,6 +120,8 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	switch {
 	case ctx.Err() != nil: // the node stops: another one asks again
 		return nil, ctx.Err()
+	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
+		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // as the cron itself says, which looks at the same moment
 	case errors.Is(timed.Err(), context.DeadlineExceeded):
 		return &outcome{cron.Timeout, fmt.Sprintf("no answer within %s", limit.Round(time.Millisecond))}, nil
 	}

@@ -71,7 +71,7 @@ func (t *task) read() (err error) {
 func (t *task) look(ctx context.Context) error {
 	for _, d := range slices.Clone(t.state.Deadlines) {
 		if !d.Due.After(t.now) {
-			t.end(d.Fire, cron.Timeout, "the run passed the timeout of "+durationOf(t.state.definition.GetPolicy().GetTimeout()).String())
+			t.end(d.Fire, cron.Timeout, passedTimeout(durationOf(t.state.definition.GetPolicy().GetTimeout())))
 			t.send(errand{Fire: d.Fire, Cancel: cancelLate})
 		}
 	}
@@ -83,6 +83,8 @@ func (t *task) look(ctx context.Context) error {
 	}
 	return nil
 }
+
+func passedTimeout(limit time.Duration) string { return "the run passed the timeout of " + limit.String() }
 
 // told is what the NOTIFY that tells the end of a run says of it.
 type told struct {

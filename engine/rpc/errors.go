@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
@@ -37,16 +38,17 @@ var sentinels = []struct {
 	code   connect.Code
 	reason progressorv1.ErrorDetail_Reason
 }{
+	// Those of a cron wrap what its process has said.
+	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED},
+	{process.ErrCronNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND},
+	{process.ErrCronExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
+	{process.ErrStaleEtag, connect.CodeAborted, progressorv1.ErrorDetail_REASON_STALE_ETAG},
 	{process.ErrNamespaceNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND},
 	{process.ErrProcessNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
 	{process.ErrTaskNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
 	{process.ErrNodeNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrProcessExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
 	{process.ErrJobNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND},
-	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED},
-	{process.ErrCronNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND},
-	{process.ErrCronExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
-	{process.ErrStaleEtag, connect.CodeAborted, progressorv1.ErrorDetail_REASON_STALE_ETAG},
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, progressorv1.ErrorDetail_REASON_OVERLOADED},
 	{process.ErrDraining, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
@@ -73,11 +75,16 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 		a.detail.ProcessId = processID
 	}
 	if a.scoped {
-		a.text = wantedText(a, request) + scopeText(a.detail)
+		a.text = wantedText(a, request) + scopeText(a.detail, isOfCron(err))
 	}
 	answered = connect.NewError(a.code, errors.New(shorten(a.text)))
 	addDetail(answered, a.detail)
 	return answered, !known
+}
+
+// isOfCron tells whether an error says something of a cron.
+func isOfCron(err error) bool {
+	return errors.Is(err, process.ErrCronNotFound) || errors.Is(err, process.ErrCronExists) || errors.Is(err, process.ErrStaleEtag) || errors.Is(err, process.ErrNamespacePaused)
 }
 
 // answerOf knows every error of package process and of the engine. An error that it does not know is INTERNAL, and its
@@ -180,15 +187,19 @@ func wantedText(a answer, request any) string {
 	return a.text
 }
 
-// scopeText names what an error is about.
-func scopeText(d *progressorv1.ErrorDetail) string {
+// scopeText names what an error is about: a cron by its own id, not by that of its process.
+func scopeText(d *progressorv1.ErrorDetail, aboutCron bool) string {
 	switch {
 	case d.GetNamespace() == "":
 		return ""
 	case d.GetReason() == progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND, d.GetProcessId() == "":
 		return ": " + d.GetNamespace()
 	}
-	return ": " + process.Key{Namespace: d.GetNamespace(), ProcessID: d.GetProcessId()}.String()
+	id := d.GetProcessId()
+	if aboutCron {
+		id = strings.TrimPrefix(id, crons.ProcessID(""))
+	}
+	return ": " + process.Key{Namespace: d.GetNamespace(), ProcessID: id}.String()
 }
 
 // scopeOf reads from a request what it is about.

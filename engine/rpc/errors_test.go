@@ -35,6 +35,9 @@ var errorTable = []struct {
 	{process.ErrProcessExists, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "process exists already: n/p"},
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH), "another request: n/p"},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, reason(progressorv1.ErrorDetail_REASON_OVERLOADED), "overloaded"},
+	{fmt.Errorf("%w: %w", process.ErrCronNotFound, process.ErrProcessNotFound), connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND), "cron not found: n/p"},
+	{fmt.Errorf("%w: %w", process.ErrCronExists, process.ErrProcessExists), connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "cron exists already: n/p"},
+	{process.ErrStaleEtag, connect.CodeAborted, reason(progressorv1.ErrorDetail_REASON_STALE_ETAG), "the etag is not the newest"},
 	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED), "resume it first: n/p"},
 	{process.ErrUnavailable, connect.CodeUnavailable, reason(progressorv1.ErrorDetail_REASON_UNAVAILABLE), "idempotency key"},
 	{process.ErrFenced, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_LEASE_LOST), "the attempt is over"},
@@ -89,12 +92,11 @@ func reason(r progressorv1.ErrorDetail_Reason) *progressorv1.ErrorDetail {
 
 // notYet are the reasons of services that come with a later release.
 var notYet = map[progressorv1.ErrorDetail_Reason]bool{
-	progressorv1.ErrorDetail_REASON_STALE_ETAG: true, progressorv1.ErrorDetail_REASON_SAME_SCOPE: true,
+	progressorv1.ErrorDetail_REASON_SAME_SCOPE:         true,
 	progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND: true, progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED: true,
 	progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA: true, progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE: true,
 	progressorv1.ErrorDetail_REASON_UNAUTHENTICATED: true, progressorv1.ErrorDetail_REASON_PERMISSION: true,
-	progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND: true,
-	progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND:  true,
+	progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND: true,
 }
 
 func TestEveryErrorHasItsCodeAndDetail(t *testing.T) {
@@ -135,6 +137,7 @@ func TestAnErrorNamesWhatWasNotFound(t *testing.T) {
 		{process.ErrTaskNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p", Key: &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: "k"}}, `task of idempotency key "k" not found: n/p`},
 		{process.ErrNamespaceNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"}, "namespace not found: n"},
 		{process.ErrNodeNotFound, &progressorv1.DrainNodeRequest{NodeId: "9"}, "node not found: 9"},
+		{process.ErrCronNotFound, &progressorv1.GetCronRequest{Namespace: "n", CronId: "c"}, "cron not found: n/c"},
 	} {
 		if got, _ := toConnect(c.err, c.request); got.Message() != c.want {
 			t.Errorf("got %q, want %q", got.Message(), c.want)

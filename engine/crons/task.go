@@ -84,7 +84,9 @@ func (t *task) look(ctx context.Context) error {
 	return nil
 }
 
-func passedTimeout(limit time.Duration) string { return "the run passed the timeout of " + limit.String() }
+func passedTimeout(limit time.Duration) string {
+	return "the run passed the timeout of " + limit.String()
+}
 
 // told is what the NOTIFY that tells the end of a run says of it.
 type told struct {

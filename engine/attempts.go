@@ -126,16 +126,25 @@ func (a *attempts) claims() []*storage.Claim {
 
 // cancelOf ends the contexts of the attempts of a process.
 func (a *attempts) cancelOf(key process.Key, cause error) {
+	for _, r := range a.of(key) {
+		r.cancel(cause)
+	}
+}
+
+// of are the attempts of a process that this node runs now.
+func (a *attempts) of(key process.Key) []*running {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.byKey[key] == 0 {
-		return
+		return nil
 	}
+	var found []*running
 	for _, r := range a.byToken {
 		if r.claim.Namespace == key.Namespace && r.claim.ProcessID == key.ProcessID {
-			r.cancel(cause)
+			found = append(found, r)
 		}
 	}
+	return found
 }
 
 // cancelAll ends the contexts of all attempts.

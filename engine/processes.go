@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -155,6 +156,9 @@ func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessReque
 	return wire.Process(&row, nil, timers, nil)
 }
 
+// errRemoved is why an attempt of this node ends whose process was removed: nobody can store its result.
+var errRemoved = errors.New("the process was removed")
+
 // RemoveProcess deletes a process with everything it has, in whatever status, at once.
 func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.Actor) error {
 	if err := e.admit(); err != nil {
@@ -166,8 +170,12 @@ func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.
 		return err
 	}
 	began := time.Now()
+	running := e.attempts.of(key) // not afterwards: another process may have the id by then
 	if err := e.store.RemoveProcess(ctx, key, by); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
+	}
+	for _, r := range running {
+		r.cancel(errRemoved)
 	}
 	ns.metrics.removed(began)
 	e.waiters.recheck(key)

@@ -117,7 +117,7 @@ func TestMessagePackBothWays(t *testing.T) {
 		t.Errorf("%d, details %v, want %v", status, details, odd)
 	}
 
-	// An attempt that is over closes its request: by the step timeout, and by a cancel without a grace.
+	// An attempt that is over closes its request: by the step timeout, by a cancel without a grace, and by a removal.
 	call := &progressorv1.CallRequest{Namespace: "packed", ProcessId: "late", Args: []byte("hang")}
 	ok("ProcessService/Start", &progressorv1.StartRequest{Namespace: "packed", ProcessId: "late"}, started)
 	if status, failed := ask("ProcessService/Call", call, nil); status == http.StatusOK {
@@ -134,6 +134,14 @@ func TestMessagePackBothWays(t *testing.T) {
 	<-began
 	ok("ProcessService/CancelProcess", value(`{"namespace":"slow","processId":"gone","grace":0}`), &progressorv1.CancelProcessResponse{})
 	if id := <-closed; id != "gone" {
+		t.Errorf("closed %s", id)
+	}
+	ok("ProcessService/Start", &progressorv1.StartRequest{
+		Namespace: "slow", ProcessId: "removed", Args: []byte("hang"), Wait: progressorv1.Wait_WAIT_ACCEPTED,
+	}, started)
+	<-began
+	ok("ProcessService/RemoveProcess", &progressorv1.RemoveProcessRequest{Namespace: "slow", ProcessId: "removed"}, &progressorv1.RemoveProcessResponse{})
+	if id := <-closed; id != "removed" {
 		t.Errorf("closed %s", id)
 	}
 }

@@ -23,14 +23,16 @@ func decide(e engine.End, c *storage.Completion) {
 		return
 	}
 	end := &jobs.End{Attempt: c.Attempt, WorkerID: e.WorkerID}
-	c.Ends = append(c.Ends, end)
 	switch c.Outcome {
 	case storage.Removed:
-		c.Ends = nil // nothing is left to be written
+		return // nothing is left to be written
 	case storage.Finished, storage.Completed, storage.Cancelled:
 		succeed(e, c, end, options)
 	default:
 		fail(e, c, end, row, options)
+	}
+	if end.Says() {
+		c.Ends = append(c.Ends, end)
 	}
 }
 

@@ -27,6 +27,9 @@ type End struct {
 	TTL      time.Duration
 }
 
+// Says tells whether there is anything to write: of a job that succeeds in a processor of the engine, and whose result is not kept, there is not.
+func (e *End) Says() bool { return e.WorkerID != "" || e.Takeover || e.Failure != nil || e.Kept }
+
 // Bytes implements storage.Rider.
 func (e *End) Bytes() int { return 150 + len(e.WorkerID) + len(e.Failure) + len(e.Result) }
 

@@ -17,7 +17,7 @@ import (
 var short = []string{
 	"--duration=100ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
 	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4", "--flat-warmup=0s",
-	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--crons-every=1s", "--crons-fires=2", "--crons-down=5",
+	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--jobs=1000", "--crons-every=1s", "--crons-fires=2", "--crons-down=5",
 }
 
 func runShort(t *testing.T, args ...string) *Report {
@@ -69,10 +69,10 @@ func TestCronsDown(t *testing.T) {
 }
 
 func TestWorkloadsInOneProcess(t *testing.T) {
-	report := runShort(t, "--workloads=start,call,hot,hot-snapshot,loop,timers,crons,flat,search", "--history=none,full", "--metadata")
-	// start 4, call 8, hot 2, hot-snapshot 1, loop 2, timers 2, crons 1, flat 2, search 10
-	if len(report.Rows) != 32 {
-		t.Errorf("%d rows, want 32", len(report.Rows))
+	report := runShort(t, "--workloads=start,call,hot,hot-snapshot,loop,timers,crons,jobs,flat,search", "--history=none,full", "--metadata")
+	// start 4, call 8, hot 2, hot-snapshot 1, loop 2, timers 2, crons 1, jobs 3, flat 2, search 10
+	if len(report.Rows) != 35 {
+		t.Errorf("%d rows, want 35", len(report.Rows))
 	}
 	for _, row := range report.Rows {
 		if row.Operations == 0 || row.OpsPerSecond == 0 || row.P99Millis == nil {

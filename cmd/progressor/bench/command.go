@@ -18,7 +18,7 @@ import (
 // Command are the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
@@ -39,6 +39,7 @@ type Command struct {
 	CronsEvery    time.Duration `default:"1m" placeholder:"DURATION" help:"How often they fire, in whole seconds. Default: ${default}."`
 	CronsFires    int           `default:"3" placeholder:"N" help:"How many times each of them fires. Default: ${default}."`
 	CronsDown     int           `default:"1000" placeholder:"N" help:"Crons of crons-down, which fire every minute and whose engine was away for an hour. Default: ${default}."`
+	Jobs          int           `default:"100000" placeholder:"N" help:"Jobs of jobs, in whole thousands. Default: ${default}."`
 	FlatProcesses int           `default:"1000000" placeholder:"N" help:"Other processes of flat. Default: ${default}."`
 	FlatTasks     int           `default:"5000000" placeholder:"N" help:"Finished tasks of the other processes of flat. Default: ${default}."`
 	FlatClients   int           `default:"128" placeholder:"N" help:"Clients of flat. Default: ${default}."`
@@ -124,6 +125,9 @@ func (c *Command) check() error {
 	}
 	if c.FlatDatabase != "" && c.DSN == "" {
 		return errors.New("--flat-database: want --dsn too: a private server ends with the bench")
+	}
+	if c.Jobs < jobBatch {
+		return fmt.Errorf("--jobs: want %d or more", jobBatch)
 	}
 	if c.CronsEvery < time.Second || c.CronsEvery%time.Second != 0 {
 		return errors.New("--crons-every: want 1s or more, in whole seconds")

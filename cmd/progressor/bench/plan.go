@@ -57,6 +57,7 @@ var workloads = []workload{
 	{"timers", onceVariant, (*runner).timers},
 	{"crons", onceVariant, (*runner).crons},
 	{"crons-down", onceVariant, (*runner).cronsDown},
+	{"jobs", onceVariant, (*runner).jobs},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},
 	{"retention", flatVariants, (*runner).retention},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -30,6 +31,7 @@ const drainTimeout = 5 * time.Second
 type site struct {
 	engine   *engine.Engine
 	crons    *crons.Crons
+	jobs     *jobs.Jobs
 	store    *storage.Store
 	registry *prometheus.Registry
 	stop     context.CancelFunc
@@ -56,6 +58,8 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	}
 	s.crons = crons.New(s.engine, s.store, s.registry)
 	s.engine.Add(s.crons.Kinds()...)
+	s.jobs = jobs.New(s.engine, s.store)
+	s.engine.Add(s.jobs.Kind())
 	var running context.Context
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { s.ended <- s.engine.Run(running) }()

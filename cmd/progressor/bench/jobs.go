@@ -1,0 +1,194 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// foreman is the processor of jobs: it does nothing, and notes when each attempt begins.
+type foreman struct {
+	mu      sync.Mutex
+	want    int
+	done    int
+	all     chan struct{}               // closed when so many have been done
+	started map[string]chan<- time.Time // by job: who wants to know when it began
+}
+
+func newForeman(want int) *foreman {
+	return &foreman{want: want, all: make(chan struct{}), started: map[string]chan<- time.Time{}}
+}
+
+// Process does a job.
+func (f *foreman) Process(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if told, ok := f.started[r.GetProcess().GetProcessId()]; ok {
+		told <- now
+	}
+	if f.done++; f.done == f.want {
+		close(f.all)
+	}
+	return processor.Result().Done()
+}
+
+// wait returns when all jobs have been done.
+func (f *foreman) wait(ctx context.Context, atMost time.Duration) error {
+	f.mu.Lock()
+	all := f.all
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return fmt.Errorf("%d of %d jobs have been done: %w", f.done, f.want, context.Cause(ctx))
+	}
+}
+
+// jobBatch is how many jobs one EnqueueBatch takes, and jobClients how many of them are under way.
+const (
+	jobBatch   = 1000
+	jobClients = 4
+)
+
+// jobs measures how quickly jobs are enqueued in batches, how quickly a processor in the same program drains them, and how soon one begins that
+// is enqueued on an engine at rest.
+func (r *runner) jobs(ctx context.Context, v variant) error {
+	enqueue, drain, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
+	n := r.command.Jobs / jobBatch * jobBatch
+	enqueue.Workload, enqueue.Note = v.workload+": enqueue", fmt.Sprintf("%d in batches of %d, %d clients; latency is of a batch", n, jobBatch, jobClients)
+	drain.Workload, drain.Note = v.workload+": drain", fmt.Sprintf("%d that wait, by a processor in the same program", n)
+	latency.Workload, latency.Note = v.workload+": latency", "one at a time; latency is enqueued → started"
+	f := newForeman(n)
+	err := r.onEngine(ctx, v.history, f, enqueue, func(d *scratch, s *site) (acknowledged, error) {
+		if err := r.enqueueJobs(ctx, s, n, enqueue); err != nil {
+			return nil, err
+		}
+		if err := r.drainJobs(ctx, d, s, f, drain); err != nil {
+			return nil, err
+		}
+		r.step("jobs, latency")
+		one, err := r.oneJob(ctx, s, f, latency)
+		return acknowledged{process.TaskInit: int64(n + one)}, err
+	})
+	drain.Checked, latency.Checked = enqueue.Checked, enqueue.Checked
+	r.report.Rows = append(r.report.Rows, enqueue, drain, latency)
+	return err
+}
+
+// enqueueJobs enqueues n jobs of a namespace that is paused.
+func (r *runner) enqueueJobs(ctx context.Context, s *site, n int, row *Row) error {
+	if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, true); err != nil {
+		return err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	var latencies histogram
+	begin := time.Now()
+	err := each(ctx, n/jobBatch, jobClients, func(ctx context.Context, _ int) error {
+		began := time.Now()
+		_, err := s.jobs.EnqueueBatch(ctx, jobsOf(jobBatch))
+		mu.Lock()
+		defer mu.Unlock()
+		latencies.add(time.Since(began))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	row.fill(int64(n), elapsed, &latencies, spent)
+	return err
+}
+
+// jobArgs are about as long as the args of other workloads.
+func jobArgs() *structpb.Value {
+	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"to": structpb.NewStringValue("somebody@example.org"), "template": structpb.NewStringValue("welcome"), "attempt": structpb.NewNumberValue(1),
+	}})
+}
+
+func jobsOf(n int) *progressorv1.EnqueueBatchRequest {
+	batch := &progressorv1.EnqueueBatchRequest{}
+	for range n {
+		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{Namespace: namespaceName, Name: "send_mail", Args: jobArgs()})
+	}
+	return batch
+}
+
+// drainJobs lets the jobs go, and waits until all have ended.
+func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *foreman, row *Row) error {
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, false); err != nil {
+		return err
+	}
+	if err := f.wait(ctx, 10*time.Minute); err != nil {
+		return err
+	}
+	if err := d.waitIdle(ctx); err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	row.fill(int64(f.want), elapsed, nil, spent)
+	return err
+}
+
+// lonelyJobs is how many jobs are enqueued one after the other.
+const lonelyJobs = 500
+
+func (r *runner) oneJob(ctx context.Context, s *site, f *foreman, row *Row) (int, error) {
+	var latencies histogram
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	for i := range lonelyJobs {
+		id := fmt.Sprint("lonely-", i)
+		told := make(chan time.Time, 1)
+		f.mu.Lock()
+		f.started[id] = told
+		f.mu.Unlock()
+		began := time.Now()
+		if _, err := s.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: namespaceName, JobId: id, Name: "send_mail", Args: jobArgs()}); err != nil {
+			return 0, err
+		}
+		select {
+		case at := <-told:
+			latencies.add(at.Sub(began))
+		case <-time.After(time.Minute):
+			return 0, fmt.Errorf("job %s has not begun within a minute", id)
+		}
+		if err := wait(ctx, 5*time.Millisecond); err != nil { // so that the engine is at rest
+			return 0, err
+		}
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	row.fill(lonelyJobs, elapsed, &latencies, spent)
+	return lonelyJobs, err
+}

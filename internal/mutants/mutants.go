@@ -14,7 +14,7 @@ const (
 var mutants = []mutant{
 	{
 		name: "no-fence", breaks: "a result is stored only under the token of the attempt that still holds the process",
-		file: saveResult, old: "AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token", planted: "AND r.task_id = t.task_id",
+		file: saveResult, old: "AND r.task_id = t.task_id\n                          AND r.fencing_token = t.fencing_token LIMIT 1) r", planted: "AND r.task_id = t.task_id LIMIT 1) r",
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",
 	},
 	{
@@ -24,7 +24,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-lock", breaks: "every transaction that moves a task locks its processes first",
-		file: "storage/internal/dbsqlc/lock_processes.sql.go", old: " FOR UPDATE OF p", planted: "",
+		file: "storage/internal/dbsqlc/lock_processes.sql.go", old: " LIMIT 1 FOR UPDATE) p", planted: " LIMIT 1) p",
 		packages: "./storage", run: "ResultAndCallOfTwoNodes|UnderTheLock",
 	},
 	{
@@ -49,7 +49,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "quick-no-fence", breaks: "the quick statement, too, stores a result only under the token that holds the process",
-		file: saveFinished, old: "AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token", planted: "AND r.task_id = t.task_id",
+		file: saveFinished, old: "AND r.task_id = t.task_id\n                          AND r.fencing_token = t.fencing_token LIMIT 1) r", planted: "AND r.task_id = t.task_id LIMIT 1) r",
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",
 	},
 	{
@@ -221,8 +221,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "init-twice", breaks: "one process for one id",
-		file: prepareInit, old: "ON CONFLICT DO NOTHING RETURNING namespace, process_id),", planted: "ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind RETURNING namespace, process_id),",
-		packages: "./storage", run: "InitWithKey",
+		file: prepareInit, old: "    FROM i WHERE created),\ncn AS", planted: "    FROM i WHERE created ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind),\ncn AS",
+		packages: "./storage", run: "InitMeetsInit",
 	},
 	{
 		name: "bulk-touches-the-engine", breaks: "a bulk leaves the processes of the engine itself alone",

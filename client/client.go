@@ -21,12 +21,14 @@ const (
 
 // Client speaks to one engine, or to a load balancer in front of several. It is safe for concurrent use.
 type Client struct {
-	// Process, Namespace, Insight, Bulk and Cron are the generated clients: one method, one request, no retries.
+	// Process and those that follow are the generated clients: one method, one request, no retries.
 	Process   progressorv1connect.ProcessServiceClient
 	Namespace progressorv1connect.NamespaceServiceClient
 	Insight   progressorv1connect.InsightServiceClient
 	Bulk      progressorv1connect.BulkServiceClient
 	Cron      progressorv1connect.CronServiceClient
+	Job       progressorv1connect.JobServiceClient
+	Worker    progressorv1connect.WorkerServiceClient // what NewWorker speaks
 
 	retry    Retry
 	autoKeys bool
@@ -52,6 +54,8 @@ func New(baseURL string, opts ...Option) *Client {
 		Insight:   progressorv1connect.NewInsightServiceClient(httpClient, baseURL, connectOptions...),
 		Bulk:      progressorv1connect.NewBulkServiceClient(httpClient, baseURL, connectOptions...),
 		Cron:      progressorv1connect.NewCronServiceClient(httpClient, baseURL, connectOptions...),
+		Job:       progressorv1connect.NewJobServiceClient(httpClient, baseURL, connectOptions...),
+		Worker:    progressorv1connect.NewWorkerServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,
 	}

@@ -1,0 +1,481 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+const patience = time.Minute
+
+// house is an engine behind HTTP, with a namespace "pull" whose tasks workers take.
+type house struct {
+	t      *testing.T
+	url    string
+	client *client.Client
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	t.Parallel()
+	var queue *jobs.Jobs
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		queue = jobs.New(e, store)
+		return []engine.Kind{queue.Kind()}
+	})
+	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+	}})
+	server := httptest.NewServer(rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(server.Close)
+	return &house{t, server.URL, client.New(server.URL)}
+}
+
+// hand is a worker that runs, with what became of its attempts.
+type hand struct {
+	*client.Worker
+	stop  func() // and waits for its end
+	ended chan client.Attempt
+}
+
+// worker makes a worker of "pull" that is set up by f, and runs it.
+func (h *house) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *hand {
+	h.t.Helper()
+	w := &hand{ended: make(chan client.Attempt, 1000)}
+	w.Worker = client.NewWorker(c, []string{"pull"}, append([]client.WorkerOption{
+		client.WithWorkerLogger(slog.New(slog.DiscardHandler)), client.WithAttemptEnded(func(a client.Attempt) { w.ended <- a }),
+	}, opts...)...)
+	f(w.Worker)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			h.t.Errorf("Run: %v", err)
+		}
+	})
+	h.t.Cleanup(w.stop)
+	return w
+}
+
+// outcome is what became of the next attempt.
+func (w *hand) outcome(t *testing.T) client.Attempt {
+	t.Helper()
+	select {
+	case a := <-w.ended:
+		return a
+	case <-time.After(patience):
+		t.Fatal("no attempt has ended")
+		return client.Attempt{}
+	}
+}
+
+func (h *house) enqueue(id, name string, args *structpb.Value, o *progressorv1.JobOptions) {
+	h.t.Helper()
+	_, err := h.client.Job.Enqueue(h.t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Args: args, Options: o})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// job waits for the end of a job, which has to be in this state then.
+func (h *house) job(id string, want progressorv1.JobState) *progressorv1.Job {
+	h.t.Helper()
+	resp, err := h.client.Job.GetJob(h.t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: id, AwaitEnd: durationpb.New(patience)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if resp.GetJob().GetState() != want {
+		h.t.Fatalf("%s: %v, want %v", id, resp.GetJob(), want)
+	}
+	return resp.GetJob()
+}
+
+const (
+	succeeded = progressorv1.JobState_JOB_STATE_SUCCEEDED
+	failed    = progressorv1.JobState_JOB_STATE_FAILED
+	cancelled = progressorv1.JobState_JOB_STATE_CANCELLED
+)
+
+type sum struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+// Two workers share what there is: every job runs once. What each handler returns is the end of its job.
+func TestWorkersRunJobs(t *testing.T) {
+	h := newHouse(t)
+	var ran sync.Map
+	add := func(w *client.Worker) {
+		client.Handle(w, "add", func(ctx context.Context, s sum) (map[string]int, error) {
+			l := client.LeaseOf(ctx)
+			if _, twice := ran.LoadOrStore(l.GetJob().GetJobId(), true); twice || l.GetJob().GetWorkerId() != w.ID() {
+				t.Errorf("%s by %s: twice %v", l.GetJob().GetJobId(), l.GetJob().GetWorkerId(), twice)
+			}
+			return map[string]int{"sum": s.A + s.B}, nil
+		})
+		client.Handle(w, "break", func(_ context.Context, how string) (any, error) {
+			switch how {
+			case "panic":
+				panic("as told")
+			case "abort":
+				panic(http.ErrAbortHandler)
+			case "reject":
+				return nil, processor.Reject("no", "not this one")
+			case "unencodable":
+				return func() {}, nil
+			default:
+				return nil, processor.Fail(how, "as told")
+			}
+		})
+	}
+	one, two := h.worker(h.client, add, client.WithConcurrency(8)), h.worker(h.client, add, client.WithConcurrency(8))
+	batch := &progressorv1.EnqueueBatchRequest{}
+	for n := range 200 {
+		args, err := structpb.NewValue(map[string]any{"a": n, "b": 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{
+			Namespace: "pull", JobId: fmt.Sprint("add-", n), Name: "add", Args: args, Options: &progressorv1.JobOptions{KeepResult: true},
+		})
+	}
+	if _, err := h.client.Job.EnqueueBatch(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	broken := map[string]string{"panic": "panic", "abort": "panic", "reject": "no", "unencodable": "error", "mine": "mine"}
+	for how := range broken {
+		h.enqueue(how, "break", structpb.NewStringValue(how), nil)
+	}
+	h.enqueue("args", "add", structpb.NewStringValue("no object"), &progressorv1.JobOptions{MaxRetry: 5})
+	h.enqueue("none", "add", nil, &progressorv1.JobOptions{KeepResult: true})
+	for n := range 200 {
+		if got := h.job(fmt.Sprint("add-", n), succeeded).GetResult().GetStructValue().GetFields()["sum"].GetNumberValue(); got != float64(n+1) {
+			t.Errorf("add-%d: %v", n, got)
+		}
+	}
+	for how, reason := range broken {
+		if f := h.job(how, failed).GetFailures(); len(f) != 1 || f[0].GetReason() != reason {
+			t.Errorf("%s: %v", how, f)
+		}
+	}
+	if f := h.job("args", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != processor.ReasonBadArgs {
+		t.Errorf("args: %v", f)
+	}
+	h.job("none", succeeded)
+	if len(one.ended)+len(two.ended) != 207 {
+		t.Errorf("%d and %d attempts", len(one.ended), len(two.ended))
+	}
+}
+
+// A handler tells how far it is; one that is cancelled stops, with the reason in its hands.
+func TestProgressAndCancel(t *testing.T) {
+	h := newHouse(t)
+	w := h.worker(h.client, func(w *client.Worker) {
+		client.Handle(w, "slow", func(ctx context.Context, _ any) (any, error) {
+			client.Report(ctx, 150, "bytes \x00\xff")
+			<-ctx.Done()
+			return nil, fmt.Errorf("halfway: %w", context.Cause(ctx))
+		})
+	})
+	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{HeartbeatInterval: durationpb.New(20 * time.Millisecond), LeaseDuration: durationpb.New(patience)})
+	enginetest.Eventually(t, patience, "progress is shown", func() bool {
+		resp, err := h.client.Job.GetJob(t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: "j"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := resp.GetJob().GetProgress()
+		return p.GetPercent() == 100 && p.GetSummary() == "bytes \uFFFD\uFFFD"
+	})
+	if _, err := h.client.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j", Reason: "enough"}); err != nil {
+		t.Fatal(err)
+	}
+	job := h.job("j", cancelled)
+	if job.GetCancelReason() != "enough" {
+		t.Errorf("%v", job)
+	}
+	if a := w.outcome(t); a.Outcome != client.OutcomeCancelled {
+		t.Errorf("%v", a)
+	}
+}
+
+// An attempt that passes its timeout has failed, and its handler is told.
+func TestWorkerTimeout(t *testing.T) {
+	h := newHouse(t)
+	causes := make(chan error, 1)
+	h.worker(h.client, func(w *client.Worker) {
+		client.Handle(w, "slow", func(ctx context.Context, _ any) (any, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return nil, ctx.Err()
+		})
+	})
+	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{Timeout: durationpb.New(50 * time.Millisecond)})
+	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "timeout" {
+		t.Errorf("%v", f)
+	}
+	if cause := <-causes; !errors.Is(cause, context.DeadlineExceeded) {
+		t.Errorf("cause %v", cause)
+	}
+}
+
+// road is the way to the engine, with what a test does to it.
+type road struct {
+	closed atomic.Value // the end of the path of requests that do not get through
+	lose   atomic.Int32 // answers of CompleteBatch that get lost on the way back
+	sent   atomic.Int32 // requests of CompleteBatch
+}
+
+func (r *road) RoundTrip(req *http.Request) (*http.Response, error) {
+	path := req.URL.Path
+	method := path[len("/progressor.v1.WorkerService/"):]
+	if closed, _ := r.closed.Load().(string); closed == method || closed == "all" {
+		return nil, errors.New("the road is closed")
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if method == "CompleteBatch" && err == nil {
+		r.sent.Add(1)
+		if r.lose.Add(-1) >= 0 {
+			resp.Body.Close()
+			return nil, errors.New("the answer was lost")
+		}
+	}
+	return resp, err
+}
+
+func (h *house) by(r *road) *client.Client {
+	return client.New(h.url, client.WithHTTPClient(&http.Client{Transport: r}))
+}
+
+// A worker whose heartbeats do not come through loses its job to another one. It stops, and what it answers does not count.
+func TestLostLease(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
+			h := newHouse(t)
+			r := &road{}
+			r.closed.Store("Heartbeat")
+			causes := make(chan error, 1)
+			leased, second := make(chan struct{}), make(chan struct{})
+			first := h.worker(h.by(r), func(w *client.Worker) {
+				client.Handle(w, "work", func(ctx context.Context, _ any) (string, error) {
+					close(leased)
+					if told { // by the engine: before it has come to think so itself, which takes a failed heartbeat
+						<-second
+						r.closed.Store("")
+					}
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+					<-second // else it would take the job again itself
+					return "first", nil
+				})
+			}, client.WithConcurrency(1))
+			h.enqueue("j", "work", nil, &progressorv1.JobOptions{LeaseDuration: durationpb.New(600 * time.Millisecond), KeepResult: true})
+			<-leased
+			h.worker(h.client, func(w *client.Worker) {
+				client.Handle(w, "work", func(context.Context, any) (string, error) {
+					close(second)
+					return "second", nil
+				})
+			})
+			if job := h.job("j", succeeded); job.GetResult().GetStringValue() != "second" {
+				t.Errorf("%v", job)
+			}
+			if cause := <-causes; !errors.Is(cause, client.ErrLeaseLost) {
+				t.Errorf("cause %v", cause)
+			}
+			if a := first.outcome(t); a.Outcome != client.OutcomeLost {
+				t.Errorf("%v", a.Outcome)
+			}
+		})
+	}
+}
+
+// At its end a worker lets end what ends within the grace, and gives the rest back: another worker takes it, and it is still the first attempt.
+func TestStop(t *testing.T) {
+	h := newHouse(t)
+	started, goOn := make(chan struct{}, 3), make(chan struct{})
+	stubborn := make(chan struct{})
+	defer close(stubborn)
+	w := h.worker(h.client, func(w *client.Worker) {
+		client.Handle(w, "work", func(ctx context.Context, how string) (any, error) {
+			started <- struct{}{}
+			switch how {
+			case "quick":
+				<-goOn
+				return nil, nil
+			case "stubborn":
+				<-stubborn
+			}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+	}, client.WithStopGrace(300*time.Millisecond))
+	for _, how := range []string{"quick", "patient", "stubborn"} {
+		h.enqueue(how, "work", structpb.NewStringValue(how), &progressorv1.JobOptions{Timeout: durationpb.New(time.Hour)})
+		<-started
+	}
+	stopped := make(chan struct{})
+	go func() { w.stop(); close(stopped) }()
+	close(goOn)
+	h.job("quick", succeeded)
+	<-stopped
+	outcomes := map[client.Outcome]int{}
+	for range 3 {
+		outcomes[w.outcome(t).Outcome]++
+	}
+	if outcomes[client.OutcomeDone] != 1 || outcomes[client.OutcomeReleased] != 2 {
+		t.Errorf("%v", outcomes)
+	}
+	h.worker(h.client, func(w *client.Worker) {
+		client.Handle(w, "work", func(context.Context, string) (any, error) { return nil, nil })
+	})
+	for _, id := range []string{"patient", "stubborn"} {
+		if job := h.job(id, succeeded); job.GetAttempt() != 1 || len(job.GetFailures()) != 0 {
+			t.Errorf("%v", job)
+		}
+	}
+}
+
+// An engine that is away costs time, no answer: neither those that do not reach it, nor those whose acknowledgement is lost.
+func TestEngineAway(t *testing.T) {
+	h := newHouse(t)
+	r := &road{}
+	r.lose.Store(1)
+	count := atomic.Int32{}
+	w := h.worker(h.by(r), func(w *client.Worker) {
+		client.Handle(w, "work", func(_ context.Context, how string) (any, error) {
+			if how == "close" {
+				r.closed.Store("all")
+			}
+			return count.Add(1), nil
+		})
+	}, client.WithConcurrency(1))
+	h.enqueue("lost", "work", nil, nil)
+	h.job("lost", succeeded)
+	if a := w.outcome(t); a.Outcome != client.OutcomeDone || r.sent.Load() != 2 {
+		t.Errorf("%v in %d requests", a.Outcome, r.sent.Load())
+	}
+	h.enqueue("away", "work", structpb.NewStringValue("close"), nil)
+	enginetest.Eventually(t, patience, "it has run", func() bool { return count.Load() == 2 })
+	h.enqueue("next", "work", nil, nil)
+	r.closed.Store("")
+	h.job("away", succeeded)
+	h.job("next", succeeded)
+	if count.Load() != 3 {
+		t.Errorf("%d attempts", count.Load())
+	}
+}
+
+// Answers that are there together go in one request, and the next tasks come with its answer.
+func TestAnswersGoTogether(t *testing.T) {
+	h := newHouse(t)
+	r := &road{}
+	w := h.worker(h.by(r), func(w *client.Worker) {
+		client.Handle(w, "work", func(context.Context, any) (any, error) { return nil, nil })
+	}, client.WithConcurrency(100))
+	batch := &progressorv1.EnqueueBatchRequest{}
+	for range 1000 {
+		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work"})
+	}
+	if _, err := h.client.Job.EnqueueBatch(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if a := w.outcome(t); a.Outcome != client.OutcomeDone {
+			t.Fatalf("%v", a)
+		}
+	}
+	if n := r.sent.Load(); n > 500 {
+		t.Errorf("%d requests for 1000 answers", n)
+	}
+}
+
+// A processor lives in a worker as it does behind an address: all tasks of a process, and jobs too.
+func TestProcessorInWorker(t *testing.T) {
+	h := newHouse(t)
+	h.worker(h.client, func(w *client.Worker) {
+		w.HandleProcesses(&processor.JSON[int]{
+			OnInit: func(_ context.Context, task *processor.Task[int]) error {
+				if task.Request.GetJobName() == "" {
+					task.SetTimerAfter(time.Millisecond)
+				}
+				return nil
+			},
+			OnCall: func(_ context.Context, task *processor.Task[int]) error {
+				n, err := processor.ArgsOf[int](task.Request)
+				if err != nil {
+					return err
+				}
+				task.State += n
+				task.JSONResponse(task.State)
+				return nil
+			},
+			OnTimeout: func(_ context.Context, task *processor.Task[int]) error {
+				task.JSONEvent("fired")
+				return nil
+			},
+		})
+	})
+	if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "pull", ProcessId: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2", "4"} {
+		resp, err := h.client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("2")})
+		if err != nil || string(resp.GetResponse()) != want {
+			t.Fatalf("call: %v, %v, want %s", resp, err, want)
+		}
+	}
+	_, err := h.client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("x")})
+	if client.Reason(err) != progressorv1.ErrorDetail_REASON_TASK_REJECTED {
+		t.Errorf("bad args: %v", err)
+	}
+	enginetest.Eventually(t, patience, "the timer fires", func() bool {
+		resp, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "p"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(resp.GetProcess().GetHistory()) == 1
+	})
+	h.enqueue("j", "any", nil, nil)
+	h.job("j", succeeded)
+}
+
+// A worker that no poll of will ever be taken says so, and does not try for ever.
+func TestMisconfiguredWorker(t *testing.T) {
+	h := newHouse(t)
+	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound, "ns": connect.CodeInvalidArgument} {
+		w := client.NewWorker(h.client, []string{namespace})
+		client.Handle(w, "x", func(context.Context, any) (any, error) { return nil, nil })
+		if err := w.Run(t.Context()); connect.CodeOf(err) != code {
+			t.Errorf("%s: %v", namespace, err)
+		}
+	}
+	if err := client.NewWorker(h.client, []string{"pull"}).Run(t.Context()); err == nil {
+		t.Error("a worker without handlers runs")
+	}
+}

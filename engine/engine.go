@@ -31,6 +31,7 @@ type Engine struct {
 	timers   *timerPoller
 	pulls    *pulls
 	leased   leased
+	workers  *workers
 	messages *deliverer
 
 	inFlight atomic.Int64
@@ -57,7 +58,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
-	e.calls, e.timers, e.pulls = newCallPoller(e), newTimerPoller(e), newPulls(e)
+	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
 	e.messages = newDeliverer(e)
 	e.store.OnMessages(e.messages.told)
@@ -79,7 +80,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeeping()
 	var takers, keepers errgroup.Group
-	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.pulls.Run, e.messages.Run, newCollector(e).Run} {
+	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.pulls.Run, e.workers.Run, e.messages.Run, newCollector(e).Run} {
 		takers.Go(func() error { return run(taking) })
 	}
 	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run} {

@@ -38,7 +38,8 @@ const (
 	maxLease = time.Hour
 )
 
-// Poll leases tasks to a worker: at once where there are some, else as soon as there are, at most Wait from now.
+// Poll leases tasks to a worker: at once where there are some, else as soon as there are, at most Wait from now. One that was told to take
+// nothing new gets nothing, after a moment: it may ask again and again.
 func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
 	if err := e.admit(); err != nil {
 		return nil, err
@@ -46,12 +47,23 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	defer e.leave()
 	over := time.NewTimer(p.Wait)
 	defer over.Stop()
-	for {
+	for first := true; ; first = false {
 		lines, err := e.lines(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		wait := e.pulls.join(lines)
+		e.workers.see(p.WorkerID, p.Namespaces...)
+		order, err := e.workers.order(ctx, p.WorkerID)
+		if err != nil {
+			return nil, err
+		}
+		if order != storage.WorkerGoesOn {
+			if first && p.Wait > 0 {
+				e.rest(ctx, min(p.Wait, workersRest))
+			}
+			return nil, nil
+		}
+		wait := e.pulls.join(p.WorkerID, lines)
 		leases, err := e.lease(ctx, p, lines)
 		if err != nil || len(leases) > 0 || p.Wait <= 0 {
 			e.pulls.leave(wait)
@@ -66,6 +78,17 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		}
 		e.pulls.leave(wait)
 		return nil, nil
+	}
+}
+
+// rest lets time go by, as long as somebody waits for the answer.
+func (e *Engine) rest(ctx context.Context, d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	case <-e.drained:
 	}
 }
 
@@ -290,6 +313,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		if err != nil {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("beats[%d].progress", n), Message: err.Error()}
 		}
+		e.workers.see(r.GetWorkerId(), t.Key.Namespace)
 		beats = append(beats, storage.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), maxLease)})
 		order[n] = n
 	}

@@ -22,9 +22,10 @@ type pulls struct {
 
 // pull is one poll that waits.
 type pull struct {
-	lines []storage.Line
-	woken chan struct{} // closed once
-	began time.Time
+	workerID string
+	lines    []storage.Line
+	woken    chan struct{} // closed once
+	began    time.Time
 }
 
 func newPulls(e *Engine) *pulls {
@@ -32,8 +33,8 @@ func newPulls(e *Engine) *pulls {
 }
 
 // join enters a poll, before it looks: what comes between its look and its wait wakes it.
-func (p *pulls) join(lines []storage.Line) *pull {
-	w := &pull{lines: lines, woken: make(chan struct{}), began: time.Now()}
+func (p *pulls) join(workerID string, lines []storage.Line) *pull {
+	w := &pull{workerID: workerID, lines: lines, woken: make(chan struct{}), began: time.Now()}
 	p.mu.Lock()
 	p.waiting[w] = struct{}{}
 	p.mu.Unlock()
@@ -53,6 +54,18 @@ func (p *pulls) wake() {
 	p.mu.Unlock()
 	if waits {
 		signal(p.woken)
+	}
+}
+
+// wakeWorker has the polls of a worker look at what it was told.
+func (p *pulls) wakeWorker(workerID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.waiting {
+		if w.workerID == workerID {
+			delete(p.waiting, w)
+			close(w.woken)
+		}
 	}
 }
 

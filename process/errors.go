@@ -19,6 +19,7 @@ var (
 	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
 	ErrDraining            = errors.New("the node is draining: nothing was stored, and another node takes requests")
 	ErrJobNotFound         = errors.New("job not found")
+	ErrWorkerNotFound      = errors.New("worker not found: none of this id was heard of here within a day")
 	ErrCronNotFound        = errors.New("cron not found")
 	ErrCronExists          = errors.New("cron exists already")
 	ErrNamespacePaused     = errors.New("the namespace is paused, and nothing runs in it: resume it first")

@@ -49,6 +49,7 @@ var sentinels = []struct {
 	{process.ErrNodeNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrProcessExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
 	{process.ErrJobNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND},
+	{process.ErrWorkerNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, progressorv1.ErrorDetail_REASON_OVERLOADED},
 	{process.ErrDraining, connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE},
@@ -182,6 +183,10 @@ func wantedText(a answer, request any) string {
 	case *progressorv1.DrainNodeRequest:
 		if a.code == connect.CodeNotFound {
 			return a.text + ": " + r.GetNodeId()
+		}
+	case *progressorv1.StopWorkerRequest:
+		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
+			return a.text + ": " + r.GetWorkerId()
 		}
 	}
 	return a.text

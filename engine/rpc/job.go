@@ -49,6 +49,15 @@ func (s *jobService) GetJob(ctx context.Context, r *progressorv1.GetJobRequest) 
 	return &progressorv1.GetJobResponse{Job: job}, nil
 }
 
+// ListJobs lists jobs that match a filter.
+func (s *jobService) ListJobs(ctx context.Context, r *progressorv1.ListJobsRequest) (*progressorv1.ListJobsResponse, error) {
+	list, next, err := s.jobs.List(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListJobsResponse{Jobs: list, NextPageToken: next}, nil
+}
+
 // FetchResult hands a kept result out once.
 func (s *jobService) FetchResult(ctx context.Context, r *progressorv1.FetchResultRequest) (*progressorv1.FetchResultResponse, error) {
 	return s.jobs.FetchResult(ctx, jobKey(r), r.GetAwaitEnd().AsDuration())

@@ -33,7 +33,7 @@ func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &progressorv1.PollResponse{Leases: leases, Worker: progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE}, nil
+	return &progressorv1.PollResponse{Leases: leases, Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
 func (s *workerService) poll(ctx context.Context, r *progressorv1.PollRequest, wait time.Duration) ([]*progressorv1.Lease, error) {
@@ -49,7 +49,7 @@ func (s *workerService) Heartbeat(ctx context.Context, r *progressorv1.Heartbeat
 	if err != nil {
 		return nil, err
 	}
-	return &progressorv1.HeartbeatResponse{Directives: directives, Worker: progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE}, nil
+	return &progressorv1.HeartbeatResponse{Directives: directives, Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
 // Complete answers a lease.
@@ -150,4 +150,22 @@ func (s *workerService) Release(ctx context.Context, r *progressorv1.ReleaseRequ
 		return nil, err
 	}
 	return &progressorv1.ReleaseResponse{}, nil
+}
+
+// ListWorkers lists the workers of a namespace.
+func (s *workerService) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersRequest) (*progressorv1.ListWorkersResponse, error) {
+	list, next, err := s.engine.ListWorkers(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListWorkersResponse{Workers: list, NextPageToken: next}, nil
+}
+
+// StopWorker tells a worker to take nothing new, or to end.
+func (s *workerService) StopWorker(ctx context.Context, r *progressorv1.StopWorkerRequest) (*progressorv1.StopWorkerResponse, error) {
+	w, err := s.engine.StopWorker(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.StopWorkerResponse{Worker: w}, nil
 }

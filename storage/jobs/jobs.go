@@ -120,7 +120,8 @@ type Update struct {
 // forgetBatch bounds what one statement forgets.
 const forgetBatch = 1000
 
-// Forget drops results that nobody fetched in time and unique keys whose job is gone. more: there are more of them.
+// Forget drops results that nobody fetched in time, unique keys whose job is gone, and workers that nobody has heard of for a day. more: there
+// are more of them.
 func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 	err = s.Write(ctx, "forget of jobs", func(ctx context.Context, db storage.DB) error {
 		results, err := dbsqlc.New().ForgetResults(ctx, db, forgetBatch)
@@ -131,5 +132,9 @@ func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 		more = results == forgetBatch || keys == forgetBatch
 		return err
 	})
-	return more, err
+	if err != nil {
+		return more, err
+	}
+	workers, err := s.ForgetWorkers(ctx)
+	return more || workers, err
 }

@@ -17,7 +17,7 @@ func (p *parser) check(r restriction) (node, error) {
 	if f == nil {
 		return nil, p.wrong(r.at, "there is no field %q: want %s", clip(r.name), p.table.names(func(*field) bool { return true }))
 	}
-	if f != fieldMetadata && len(r.path) > 0 {
+	if f.doc == nil && len(r.path) > 0 {
 		hint := ""
 		if p.table.field(fieldMetadata.name) != nil {
 			hint = ": only metadata has, as in metadata." + r.path[0]
@@ -30,8 +30,10 @@ func (p *parser) check(r restriction) (node, error) {
 	c := &comparison{field: f, path: r.path, operator: r.operator}
 	var err error
 	switch {
-	case f == fieldMetadata:
-		err = p.checkMetadata(r, c)
+	case f.doc != nil:
+		err = p.checkDocument(r, c)
+	case f.values == isState:
+		return p.state(r)
 	case f.values == isStatus:
 		c.value, err = p.statusValue(r.literal)
 	case f.values == isTime:
@@ -45,6 +47,9 @@ func (p *parser) check(r restriction) (node, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if f == fieldJobID {
+		c.field = fieldProcessID // by which lists are bounded
 	}
 	return c, nil
 }
@@ -80,7 +85,7 @@ func (p *parser) integerValue(r restriction) (value, error) {
 	}
 	n, err := strconv.ParseInt(l.text, 10, 64)
 	if err != nil || l.stars > 0 {
-		return value{}, p.wrong(l.at, "%q is no task_id: %s wants a whole number", clip(l.text), r.name)
+		return value{}, p.wrong(l.at, "%q is no whole number, which %s wants", clip(l.text), r.name)
 	}
 	return value{kind: isInteger, number: n}, nil
 }
@@ -121,19 +126,19 @@ var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9
 // maxNumber keeps numbers within what PostgreSQL's numeric holds, where 1e999999 is an error.
 const maxNumber = 64
 
-func (p *parser) checkMetadata(r restriction, c *comparison) error {
+func (p *parser) checkDocument(r restriction, c *comparison) error {
 	l := r.literal
 	there := r.operator == has && !l.quoted && l.prefix && l.text == ""
 	switch {
 	case len(r.path) == 0 && r.operator != has:
-		return p.wrong(r.at, "want metadata.KEY %s VALUE, or metadata:KEY", r.operator)
+		return p.wrong(r.at, "want %s.KEY %s VALUE, or %s:KEY", r.name, r.operator, r.name)
 	case there:
 		c.value = value{kind: isAnything}
 		return nil
 	case l.stars > 0:
-		return p.wrong(l.at, `metadata is compared in full: "\*" stands for the character *, and metadata.KEY:* asks whether the key is there`)
+		return p.wrong(l.at, `%s is compared in full: "\*" stands for the character *, and %s.KEY:* asks whether the key is there`, r.name, r.name)
 	case len(r.path) == 0 && l.text == "":
-		return p.wrong(l.at, "want a key, as in metadata:tenant")
+		return p.wrong(l.at, "want a key, as in %s:tenant", r.name)
 	case len(r.path) == 0:
 		c.path, c.value = []string{l.text}, value{kind: isAnything}
 		return nil

@@ -29,27 +29,6 @@ func (s *statement) add(fragment string, args ...any) {
 	s.text.WriteString(fragment)
 }
 
-// The conditions on a key of metadata, of a row p of processes.
-const (
-	thereKey = "(p.metadata #> $?::text[]) IS NOT NULL"
-
-	// In the form without coalesce the index of metadata serves.
-	contains       = "p.metadata @> $?::jsonb"
-	containsOrNot  = "coalesce(p.metadata @> $?::jsonb, false)"
-	containsEither = "coalesce(p.metadata @> $?::jsonb OR p.metadata @> $?::jsonb, false)"
-
-	// CASE keeps a value of another type from the cast, which would fail.
-	numberCase = "CASE WHEN jsonb_typeof(p.metadata #> $?::text[]) = 'number' THEN (p.metadata #> $?::text[])::numeric "
-	numberEnd  = " $?::text::numeric ELSE false END"
-	textCase   = "CASE WHEN jsonb_typeof(p.metadata #> $?::text[]) = 'string' THEN (p.metadata #>> $?::text[]) COLLATE \"C\" "
-	textEnd    = " $?::text ELSE false END"
-)
-
-var (
-	numbersInOrder = inOrder(numberCase, numberEnd)
-	textsInOrder   = inOrder(textCase, textEnd)
-)
-
 func (l allOf) compile(s *statement) { compileList(s, l, " AND ") }
 func (l anyOf) compile(s *statement) { compileList(s, l, " OR ") }
 
@@ -78,8 +57,8 @@ func (c *comparison) compile(s *statement) {
 		return
 	}
 	switch v := c.value; {
-	case c.field == fieldMetadata:
-		c.compileMetadata(s)
+	case c.field.doc != nil:
+		c.compileDocument(s)
 	case v.kind == isAnything:
 		s.add(c.field.there)
 	case v.kind == isPrefix:
@@ -89,18 +68,19 @@ func (c *comparison) compile(s *statement) {
 	}
 }
 
-func (c *comparison) compileMetadata(s *statement) {
+func (c *comparison) compileDocument(s *statement) {
+	doc := c.field.doc
 	switch v := c.value; {
 	case v.kind == isAnything && len(c.path) == 0:
 		s.add(c.field.there)
 	case v.kind == isAnything:
-		s.add(thereKey, c.path)
+		s.add(doc.there, c.path)
 	case c.operator == equals:
-		s.add(containsOrNot, under(c.path, v.json()))
+		s.add(doc.containsOrNot, under(c.path, v.json()))
 	case c.operator == has:
-		s.add(containsEither, under(c.path, v.json()), under(c.path, append(append([]byte{'['}, v.json()...), ']')))
+		s.add(doc.containsEither, under(c.path, v.json()), under(c.path, append(append([]byte{'['}, v.json()...), ']')))
 	case v.kind == isNumber:
-		s.add(numbersInOrder[c.operator], c.path, c.path, v.text)
+		s.add(doc.numbers[c.operator], c.path, c.path, v.text)
 	default:
 		s.add(c.field.compare[c.operator], c.path, c.path, v.text)
 	}
@@ -174,9 +154,9 @@ func contained(s *statement, n node) bool {
 		if s == nil {
 			return true
 		}
-		s.add(contains, under(n.path, n.value.json()))
+		s.add(n.field.doc.contains, under(n.path, n.value.json()))
 		if n.operator == has {
-			s.add(" OR "+contains, under(n.path, append(append([]byte{'['}, n.value.json()...), ']')))
+			s.add(" OR "+n.field.doc.contains, under(n.path, append(append([]byte{'['}, n.value.json()...), ']')))
 		}
 		return true
 	case anyOf:

@@ -20,6 +20,32 @@ type field struct {
 	compare map[string]string // the condition of each operator; that of != follows from =
 	prefix  string            // that it begins with a text; "": it takes no *
 	there   string            // that it is there; "": nobody asks
+	doc     *document         // where it is JSON, of which a filter names a key; else nil
+}
+
+// document is how SQL compares what stands at a key of a JSON column. The value may be of any type.
+type document struct {
+	there          string
+	contains       string // in the form without coalesce the index of metadata serves
+	containsOrNot  string
+	containsEither string
+	numbers, texts map[string]string // by operator; CASE keeps a value of another type from the cast, which would fail
+}
+
+func documentOf(column string) *document {
+	of := func(condition string) string { return strings.ReplaceAll(condition, "COLUMN", column) }
+	return &document{
+		there: of("(COLUMN #> $?::text[]) IS NOT NULL"), contains: of("COLUMN @> $?::jsonb"), containsOrNot: of("coalesce(COLUMN @> $?::jsonb, false)"),
+		containsEither: of("coalesce(COLUMN @> $?::jsonb OR COLUMN @> $?::jsonb, false)"),
+		numbers:        inOrder(of("CASE WHEN jsonb_typeof(COLUMN #> $?::text[]) = 'number' THEN (COLUMN #> $?::text[])::numeric "), " $?::text::numeric ELSE false END"),
+		texts:          inOrder(of("CASE WHEN jsonb_typeof(COLUMN #> $?::text[]) = 'string' THEN (COLUMN #>> $?::text[]) COLLATE \"C\" "), " $?::text ELSE false END"),
+	}
+}
+
+// documentField is a field that is JSON.
+func documentField(name, column string) *field {
+	doc := documentOf(column)
+	return &field{name: name, compare: doc.texts, there: column + " IS NOT NULL", doc: doc}
 }
 
 // The fields of processes, of a row p.
@@ -38,8 +64,7 @@ var (
 	fieldCorruptedBy = &field{
 		name: "corrupted_by", values: isInteger, compare: inOrder("coalesce(p.corrupted_by", "$?::bigint, false)"), there: "p.corrupted_by IS NOT NULL",
 	}
-	// Of metadata a filter names a key, whose value may be of any type; see compileMetadata.
-	fieldMetadata = &field{name: "metadata", compare: textsInOrder, there: "p.metadata IS NOT NULL"}
+	fieldMetadata = documentField("metadata", "p.metadata")
 )
 
 var processes = &table{
@@ -69,8 +94,8 @@ func (t *table) names(which func(*field) bool) string {
 	for _, f := range t.fields {
 		switch {
 		case !which(f):
-		case f == fieldMetadata:
-			names = append(names, "metadata.KEY")
+		case f.doc != nil:
+			names = append(names, f.name+".KEY")
 		default:
 			names = append(names, f.name)
 		}

@@ -76,6 +76,7 @@ const (
 	isInteger
 	isNumber
 	isTruth
+	isState
 	isAnything // *: whatever it is, it is there
 )
 

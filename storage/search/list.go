@@ -38,6 +38,8 @@ type Query struct {
 	OrderBy   string // "": OrderCreated
 	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
 	PageToken string // of the page before; "": the first
+
+	jobs bool // all that the filter holds for have a row in jobs
 }
 
 // Page is a part of a list. It may hold fewer processes than asked for, or none, and still have a next one.
@@ -128,7 +130,7 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, candidateSettings); err != nil {
 		return err
 	}
-	for _, index := range indexes {
+	for _, index := range l.query.indexes() {
 		s := candidateStatement(l.columns(), l.query, l.order, start, index, l.size, l.reach)
 		if s == nil {
 			continue

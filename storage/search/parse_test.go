@@ -94,7 +94,7 @@ func TestRefused(t *testing.T) {
 		`process_id = "a\n"`:                    `behind \ want one of`,
 		"kind = job*":                           "* is a wildcard only at the end, behind = or != of process_id or detail",
 		"kind < job":                            "kind takes = !=, not <",
-		"corrupted_by = one":                    `"one" is no task_id`,
+		"corrupted_by = one":                    `"one" is no whole number`,
 		"corrupted_by:5":                        "want corrupted_by:*",
 		"metadata = 5":                          "want metadata.KEY = VALUE",
 		"metadata. = 5":                         "at character 10: want a key behind the dot",

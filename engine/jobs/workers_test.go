@@ -1,0 +1,246 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+const (
+	goesOn = progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE
+	quiet  = progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET
+	stops  = progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP
+)
+
+func (n *node) workers(t testing.TB, namespace string) []*progressorv1.Worker {
+	t.Helper()
+	list, _, err := n.ListWorkers(context.Background(), &progressorv1.ListWorkersRequest{Namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func (n *node) tell(t testing.TB, worker string, d progressorv1.WorkerDirective, grace *durationpb.Duration) {
+	t.Helper()
+	w, err := n.StopWorker(context.Background(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: worker, Directive: d, Grace: grace, Reason: "deploy"},
+		process.Actor{Name: "ann", Source: "10.0.0.1"})
+	if d == progressorv1.WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED {
+		d = stops
+	}
+	if err != nil || w.GetDirective() != d || w.GetWorkerId() != worker {
+		t.Fatalf("%v, %v", w, err)
+	}
+}
+
+// Workers are known by their polls, with what they hold, and page by page.
+func TestListWorkers(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	other := pullNamespace(func(ns *progressorv1.Namespace) { ns.Namespace = "pull2" })
+	n.put(t, other)
+	n.enqueue(t, "pull", "a", nil)
+	n.enqueue(t, "pull", "b", nil)
+	if got := n.poll(t, "w1", 2); len(got) != 2 {
+		t.Fatalf("%d leases", len(got))
+	}
+	if _, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull2", "pull"}, WorkerID: "w2", Max: 1}); err != nil {
+		t.Fatal(err)
+	}
+	list := n.workers(t, "pull")
+	if len(list) != 2 || list[0].GetWorkerId() != "w1" || list[0].GetLeases() != 2 || list[0].GetDirective() != goesOn || list[0].GetLastSeenTime() == nil {
+		t.Errorf("%v", list)
+	}
+	if w := list[1]; w.GetLeases() != 0 || !slices.Equal(w.GetNamespaces(), []string{"pull", "pull2"}) {
+		t.Errorf("%v", w)
+	}
+	if list := n.workers(t, "pull2"); len(list) != 1 || list[0].GetWorkerId() != "w2" {
+		t.Errorf("of pull2: %v", list)
+	}
+	page, next, err := n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{Namespace: "pull", PageSize: 1})
+	if err != nil || len(page) != 1 || next == "" {
+		t.Fatalf("%v, %q, %v", page, next, err)
+	}
+	page, next, err = n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{Namespace: "pull", PageSize: 1, PageToken: next})
+	if err != nil || len(page) != 1 || page[0].GetWorkerId() != "w2" || next != "" {
+		t.Errorf("%v, %q, %v", page, next, err)
+	}
+	for token, field := range map[string]string{"?": "page_token"} {
+		_, _, err := n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{Namespace: "pull", PageToken: token})
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != field {
+			t.Errorf("%v", err)
+		}
+	}
+	var written time.Time
+	seen := func() (at time.Time) {
+		if err := n.db.QueryRow(t.Context(), "SELECT last_seen_time FROM workers WHERE worker_id = 'w2' AND namespace = 'pull'").Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	written = seen()
+	for range 20 {
+		n.look(t, "w2")
+	}
+	if at := seen(); !at.Equal(written) {
+		t.Errorf("a poll wrote the row of its worker, which was written %s before", at.Sub(written))
+	}
+}
+
+// A worker that is QUIET is handed nothing new and keeps what it holds; CONTINUE takes that back.
+func TestQuietWorker(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "held", nil)
+	l := n.one(t, "w1")
+	n.tell(t, "w1", quiet, nil)
+	n.enqueue(t, "pull", "next", nil)
+	if got := n.look(t, "w1"); len(got) != 0 {
+		t.Errorf("handed to a quiet worker: %v", got)
+	}
+	if d := n.WorkerDirective(t.Context(), "w1"); d != quiet {
+		t.Errorf("told %v", d)
+	}
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Errorf("its lease: %v", d)
+	}
+	if err := n.succeed(l, nil); err != nil {
+		t.Errorf("its answer: %v", err)
+	}
+	n.tell(t, "w1", goesOn, nil)
+	if got := n.look(t, "w1"); len(got) != 1 {
+		t.Errorf("%d leases after CONTINUE", len(got))
+	}
+	var details string
+	if err := n.db.QueryRow(t.Context(), "SELECT string_agg(actor || ' ' || method || ' ' || subject || ' ' || details::text, '; ' ORDER BY audit_id) FROM audit WHERE method = 'StopWorker'").Scan(&details); err != nil ||
+		details != `ann StopWorker w1 {"reason": "deploy", "directive": "quiet"}; ann StopWorker w1 {"reason": "deploy", "directive": "continue"}` {
+		t.Errorf("noted %s, %v", details, err)
+	}
+}
+
+// What a worker still holds when the grace of its STOP is over goes to others: no attempt is counted, nothing has failed, and its answer
+// comes too late.
+func TestStoppedWorker(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", nil)
+	l := n.one(t, "w1")
+	n.tell(t, "w1", progressorv1.WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED, durationpb.New(time.Hour))
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Errorf("within the grace: %v", d)
+	}
+	n.tell(t, "w1", stops, durationpb.New(0))
+	again := n.one(t, "w2")
+	if again.GetJob().GetAttempt() != 1 || len(again.GetJob().GetFailures()) != 0 {
+		t.Errorf("taken over: %v", again.GetJob())
+	}
+	if err := n.succeed(l, nil); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("late answer: %v", err)
+	}
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_LOST {
+		t.Errorf("late heartbeat: %v", d)
+	}
+	if err := n.succeed(again, nil); err != nil {
+		t.Fatal(err)
+	}
+	if job := n.job(t, "pull", "j", succeeded); job.GetAttempt() != 1 || len(job.GetFailures()) != 0 || job.GetWorkerId() != "w2" {
+		t.Errorf("%v", job)
+	}
+}
+
+// An order reaches polls that wait, on other nodes too; and is refused where nobody would get it.
+func TestStopReachesPolls(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n, other := start(t, dsn, scripted()), start(t, dsn, scripted())
+	polled := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		leases, err := other.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: patience})
+		if len(leases) > 0 {
+			err = errors.New("it was handed a task")
+		}
+		polled <- err
+	}()
+	enginetest.Eventually(t, patience, "the worker is known", func() bool { return len(n.workers(t, "pull")) == 1 })
+	n.tell(t, "w1", quiet, nil)
+	if err := <-polled; err != nil || time.Since(began) > patience {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	n.enqueue(t, "pull", "j", nil)
+	if got := other.look(t, "w1"); len(got) != 0 {
+		t.Errorf("handed to a quiet worker by another node: %v", got)
+	}
+	for _, r := range []*progressorv1.StopWorkerRequest{{Namespace: "pull", WorkerId: "nobody"}, {Namespace: "ns", WorkerId: "w1"}} {
+		if _, err := n.StopWorker(t.Context(), r, process.Actor{}); !errors.Is(err, process.ErrWorkerNotFound) {
+			t.Errorf("%v: %v", r, err)
+		}
+	}
+	_, err := n.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: "w1", Directive: quiet, Grace: durationpb.New(1)}, process.Actor{})
+	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "grace" {
+		t.Errorf("a grace of QUIET: %v", err)
+	}
+}
+
+// A worker that nobody has heard of for a day is forgotten.
+func TestForgetWorkers(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.look(t, "old")
+	n.look(t, "new")
+	if list := n.workers(t, "pull"); len(list) != 2 {
+		t.Fatalf("%v", list)
+	}
+	if _, err := n.db.Exec(t.Context(), "UPDATE workers SET last_seen_time = now() - interval '25 hours' WHERE worker_id = 'old'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Kind().Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if list := n.workers(t, "pull"); len(list) != 1 || list[0].GetWorkerId() != "new" {
+		t.Errorf("%v", list)
+	}
+}
+
+// A list of jobs shows where each stands.
+func TestListJobs(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "ns", "good", &progressorv1.JobOptions{Tags: []string{"x"}})
+	n.enqueue(t, "ns", "fails", nil)
+	n.job(t, "ns", "good", succeeded)
+	n.job(t, "ns", "fails", failed)
+	list := func(filter string) (ids []string) {
+		jobs, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "ns", Filter: filter, OrderBy: "job_id"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range jobs {
+			ids = append(ids, j.GetJobId()+" "+j.GetState().String())
+		}
+		return ids
+	}
+	for filter, want := range map[string][]string{
+		"":                             {"fails JOB_STATE_FAILED", "good JOB_STATE_SUCCEEDED"},
+		"state = FAILED":               {"fails JOB_STATE_FAILED"},
+		"tags:x args.k != 1":           {"good JOB_STATE_SUCCEEDED"},
+		"name = work state = RUNNING ": nil,
+	} {
+		if got := list(filter); !slices.Equal(got, want) {
+			t.Errorf("%q: %v", filter, got)
+		}
+	}
+	if _, _, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "none"}); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,49 @@
+-- SeeWorkers notes the workers that a node has heard of, in the order of their keys, so that two nodes do not wait for each other.
+-- name: SeeWorkers :exec
+INSERT INTO workers (namespace, worker_id, last_seen_time)
+SELECT x.namespace, x.worker_id, statement_timestamp()
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[])) AS x(namespace, worker_id)
+ ORDER BY x.namespace, x.worker_id
+ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
+
+-- ToldWorkers gives the workers that are not to go on as they do. over: what one of them holds is to be given to others.
+-- name: ToldWorkers :many
+SELECT w.worker_id, max(w.directive)::text AS directive, (coalesce(max(w.lost_time), 'infinity') <= statement_timestamp())::bool AS over
+  FROM workers w WHERE w.directive IS NOT NULL GROUP BY w.worker_id;
+
+-- TellWorker stores what an operator tells a worker of a namespace, in all its namespaces: it is one worker.
+-- directive "": it goes on. The rows are locked in the order of SeeWorkers.
+-- name: TellWorker :execrows
+UPDATE workers w SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@reason::text, ''),
+       lost_time = CASE @directive::text WHEN 'stop' THEN statement_timestamp() + (@grace_us::bigint) * interval '1 microsecond' END
+  FROM (SELECT x.namespace, x.worker_id FROM workers x WHERE x.worker_id = @worker_id ORDER BY x.namespace FOR UPDATE) o
+ WHERE w.namespace = o.namespace AND w.worker_id = o.worker_id
+   AND EXISTS (SELECT 1 FROM workers x WHERE x.namespace = @namespace AND x.worker_id = @worker_id);
+
+-- ListWorkers lists the workers of a namespace by their ids (exactly: that one), with all namespaces that each works for. Of a worker that has come to another
+-- namespace since it was told something, max finds that.
+-- name: ListWorkers :many
+SELECT w.worker_id, o.namespaces::text[] AS namespaces, o.last_seen_time::timestamptz AS last_seen_time, coalesce(o.directive, '')::text AS directive,
+       coalesce(l.n, 0)::int AS leases
+  FROM (SELECT x.worker_id FROM workers x WHERE x.namespace = @namespace AND x.worker_id > @after::text AND (@exactly::text = '' OR x.worker_id = @exactly::text) ORDER BY x.worker_id LIMIT @lim::int) w
+ CROSS JOIN LATERAL (
+   SELECT array_agg(o.namespace ORDER BY o.namespace) AS namespaces, max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
+     FROM workers o WHERE o.worker_id = w.worker_id) o
+  LEFT JOIN (
+   SELECT l.worker_id, count(*) AS n FROM leases l
+    WHERE EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
+    GROUP BY l.worker_id) l ON l.worker_id = w.worker_id
+ ORDER BY w.worker_id;
+
+-- LeasesOf gives leases of workers, at most lim.
+-- name: LeasesOf :many
+SELECT l.namespace, l.process_id, l.fencing_token, l.salt FROM leases l
+ WHERE l.worker_id = ANY (@worker_ids::text[])
+   AND EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
+ LIMIT @lim::int;
+
+-- ForgetWorkers drops workers that were not seen for so long, lim at a time.
+-- name: ForgetWorkers :execrows
+DELETE FROM workers w WHERE (w.namespace, w.worker_id) IN (
+  SELECT x.namespace, x.worker_id FROM workers x WHERE x.last_seen_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
+   LIMIT @lim::int FOR UPDATE SKIP LOCKED);

@@ -1,0 +1,329 @@
+package search
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// The conditions on jobs, of a row p of processes. Each reads one row by its key, so that of a page only the rows that it looks at cost
+// anything. They are scalar queries: an EXISTS may be answered by a hash of the whole table.
+const (
+	ofJob = " j WHERE j.namespace = p.namespace AND j.process_id = p.process_id LIMIT 1)"
+
+	// jobState is where a job stands that is not at its end, as wire.JobState has it.
+	jobState = `(p.status NOT IN ('COMPLETED', 'ERROR', 'CANCELLED') AND coalesce(
+  (SELECT CASE WHEN p.cancel_deadline IS NULL THEN 'RUNNING' ELSE 'CANCEL_REQUESTED' END FROM running r
+    WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
+  (SELECT CASE WHEN s.waits_for <> 'time' THEN 'AVAILABLE' WHEN s.attempt > 0 THEN 'RETRYABLE' ELSE 'SCHEDULED' END FROM schedule s
+    WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT' LIMIT 1), 'AVAILABLE') = $?::text)`
+
+	// ofTask is a column of the INIT task of a job, wherever that stands.
+	ofTask = `coalesce(
+  (SELECT r.COLUMN FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
+  (SELECT s.COLUMN FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT' LIMIT 1),
+  (SELECT t.COLUMN FROM tasks t WHERE t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_type = 'INIT'
+    ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 1))`
+)
+
+// The fields of jobs, of a row p of processes; that of args is there in siftStatement alone.
+var (
+	fieldJobID    = &field{name: "job_id", compare: fieldProcessID.compare, prefix: fieldProcessID.prefix} // see check
+	fieldJobState = &field{name: "state", values: isState, compare: map[string]string{equals: jobState}}
+	fieldJobName  = &field{
+		name: "name", compare: map[string]string{equals: "coalesce((SELECT j.name = $?::text FROM jobs" + ofJob + ", false)"},
+		prefix: "coalesce((SELECT starts_with(j.name, $?::text) FROM jobs" + ofJob + ", false)",
+	}
+	fieldJobTags = &field{
+		name: "tags", compare: map[string]string{has: "coalesce((SELECT j.tags @> jsonb_build_array($?::text) FROM jobs" + ofJob + ", false)"},
+		there: "coalesce((SELECT j.tags IS NOT NULL FROM jobs" + ofJob + ", false)",
+	}
+	fieldPriority = &field{name: "priority", values: isInteger, compare: inOrder("(coalesce("+strings.ReplaceAll(ofTask, "COLUMN", "priority")+", 0)", "$?::bigint)")}
+	fieldArgs     = documentField("args", "p.args")
+)
+
+var jobs = &table{
+	fields: []*field{
+		fieldJobID, fieldJobState, fieldJobName, fieldPriority, fieldJobTags, fieldCreated, fieldMetadata, fieldArgs,
+	},
+	example: "state = FAILED", text: "name = ",
+}
+
+// ended are the states at which a job is at its end, each with the status of its process.
+var ended = map[string]process.Status{"SUCCEEDED": process.StatusCompleted, "FAILED": process.StatusError, "CANCELLED": process.StatusCancelled}
+
+var jobStates = []string{"SCHEDULED", "AVAILABLE", "RUNNING", "RETRYABLE", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED"}
+
+// state is a comparison with a state: with the status that it is, where there is one.
+func (p *parser) state(r restriction) (node, error) {
+	l := r.literal
+	name := strings.TrimPrefix(strings.ToUpper(l.text), "JOB_STATE_")
+	if !slices.Contains(jobStates, name) || l.stars > 0 {
+		return nil, p.wrong(l.at, "%q is no state: want one of %s", clip(l.text), strings.Join(jobStates, ", "))
+	}
+	c := &comparison{field: fieldJobState, operator: r.operator, value: value{kind: isText, text: name}}
+	if status, is := ended[name]; is {
+		c = &comparison{field: fieldStatus, operator: r.operator, value: value{kind: isStatus, status: status}}
+	}
+	return c, nil
+}
+
+// onlyJobs holds for jobs and nothing else.
+var onlyJobs = Filter{&comparison{field: fieldKind, operator: equals, value: value{kind: isText, text: storage.JobKind}}}
+
+// The orders of a list of jobs by what they are called there.
+var jobOrders = map[string]string{
+	"": OrderCreated, OrderCreated: OrderCreated, OrderOldest: OrderOldest, "job_id": OrderID, "job_id desc": OrderIDDescending,
+	"finished_time desc": OrderStatusChanged,
+}
+
+func jobOrder(text string, f Filter) (string, error) {
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) == 2 && words[1] == "asc" {
+		words = words[:1]
+	}
+	order, known := jobOrders[strings.Join(words, " ")]
+	switch {
+	case !known:
+		return "", &process.InvalidError{Field: "order_by", Message: "want created_time desc, created_time, job_id, job_id desc or, with a filter such as " +
+			"state = FAILED, finished_time desc"}
+	case order == OrderStatusChanged && f.attentionStatus() == "":
+		return "", &process.InvalidError{Field: "order_by", Message: "finished_time desc needs a filter on one of the states SUCCEEDED, FAILED and CANCELLED, as in " +
+			"state = FAILED"}
+	}
+	return order, nil
+}
+
+// JobQuery is a page of a list of jobs.
+type JobQuery struct {
+	Namespace string
+	Filter    string // over job_id, state, name, priority, tags, created_time, metadata and args
+	OrderBy   string // "": created_time desc
+	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
+	PageToken string // of the page before; "": the first
+}
+
+// JobPage is a part of a list of jobs. It may hold fewer than asked for, or none, and still have a next one.
+type JobPage struct {
+	Jobs          []*storage.JobRow
+	NextPageToken string // "": the list ends here
+}
+
+// ListJobs reads a page: which processes are the jobs that it shows, all of one moment, and then these.
+func ListJobs(ctx context.Context, store *storage.Store, q JobQuery) (JobPage, error) {
+	return listJobsWithin(ctx, store, q, usual)
+}
+
+func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r reach) (JobPage, error) {
+	filter, err := parse(q.Filter, jobs)
+	if err != nil {
+		return JobPage{}, err
+	}
+	filter = onlyJobs.And(filter)
+	name, err := jobOrder(q.OrderBy, filter)
+	if err != nil {
+		return JobPage{}, err
+	}
+	quick, ofArgs := filter.apart(fieldArgs)
+	l := &jobList{
+		list:   list{query: Query{Namespace: q.Namespace, Filter: quick, jobs: true}, order: orders[name], reach: r, size: DefaultPageSize, lean: true},
+		ofArgs: ofArgs,
+	}
+	if q.PageSize > 0 {
+		l.size = min(q.PageSize, MaxPageSize)
+	}
+	l.wanted = l.size
+	if ofArgs.root != nil {
+		l.size = MaxPageSize // of which args leave few
+	}
+	signed := Query{Namespace: q.Namespace, Filter: filter}
+	l.last = l.order.begin()
+	if q.PageToken != "" {
+		if l.last, err = positionOf(q.PageToken, signed, name); err != nil {
+			return JobPage{}, err
+		}
+	}
+	l.last = l.order.start(quick, l.last)
+	begin := l.last
+	err = store.Read(ctx, "list jobs", func(ctx context.Context, tx pgx.Tx) error {
+		l.last, l.ids, l.taken = begin, nil, 0 // it may be the second try
+		return l.read(ctx, tx)
+	})
+	if err != nil {
+		return JobPage{}, err
+	}
+	page := JobPage{Jobs: l.rows}
+	if l.more {
+		page.NextPageToken = token(signed, name, l.last)
+	}
+	return page, nil
+}
+
+// apart are the conditions that all have to hold, those that name a field by themselves.
+func (f Filter) apart(of *field) (without, with Filter) {
+	for _, n := range f.conjuncts() {
+		if names(n, of) {
+			with = with.And(Filter{n})
+		} else {
+			without = without.And(Filter{n})
+		}
+	}
+	return without, with
+}
+
+func names(n node, of *field) bool {
+	switch n := n.(type) {
+	case allOf:
+		return slices.ContainsFunc(n, func(part node) bool { return names(part, of) })
+	case anyOf:
+		return slices.ContainsFunc(n, func(part node) bool { return names(part, of) })
+	case not:
+		return names(n.of, of)
+	case *comparison:
+		return n.field == of
+	}
+	return false
+}
+
+// jobList is a page of jobs that is being read: the rows of a list, of which it takes those whose args fit, until their bytes fill the page.
+type jobList struct {
+	list
+	wanted int
+	taken  int64 // bytes of these
+	ofArgs Filter
+	ids    []string // of the jobs on the page
+	rows   []*storage.JobRow
+}
+
+// A page of jobs is sifted in batches: where args are looked into, of which each may have a MiB, the first is small, and the next ones are as
+// large as the time allows.
+const (
+	firstSift     = 100
+	firstSiftArgs = 4
+	siftTime      = 15 * time.Millisecond
+)
+
+// read fills the page. A filter of args is asked of what the other conditions find, list by list while there is time.
+func (l *jobList) read(ctx context.Context, tx pgx.Tx) error {
+	began, batch := time.Now(), firstSift
+	if l.ofArgs.root != nil {
+		batch = firstSiftArgs
+	}
+	for {
+		if err := l.list.read(ctx, tx); err != nil {
+			return err
+		}
+		behind, more := l.last, l.more
+		left, err := l.siftAll(ctx, tx, &batch)
+		if err != nil {
+			return err
+		}
+		l.more = more || left
+		if left {
+			break
+		}
+		l.last = behind
+		if !more || l.full() || l.ofArgs.root == nil || l.late(began) {
+			break
+		}
+	}
+	return l.fill(ctx, tx)
+}
+
+func (l *jobList) full() bool { return len(l.ids) == l.wanted || l.taken > l.reach.bytes }
+
+func (l *jobList) late(began time.Time) bool { return l.reach.time > 0 && time.Since(began) > siftTime }
+
+// siftAll takes of the rows that a list has found those that fit, until the page is full or its time over: then some may be left behind l.last.
+func (l *jobList) siftAll(ctx context.Context, tx pgx.Tx, batch *int) (left bool, err error) {
+	began, found := time.Now(), l.found
+	for len(found) > 0 {
+		if l.full() || len(found) < len(l.found) && l.late(began) {
+			return true, nil
+		}
+		n := min(*batch, len(found))
+		all, err := l.sift(ctx, tx, found[:n])
+		if err != nil {
+			return false, err
+		}
+		for k, s := range all {
+			l.last = l.order.position(&row{Process: found[k]})
+			if s.Matches {
+				l.ids, l.taken = append(l.ids, found[k].ProcessID), l.taken+s.Size
+			}
+			if l.full() {
+				return k+1 < len(found), nil
+			}
+		}
+		found, *batch = found[n:], min(4**batch, MaxPageSize)
+	}
+	return false, nil
+}
+
+// fill reads the jobs of the page.
+func (l *jobList) fill(ctx context.Context, tx pgx.Tx) error {
+	var a dbsqlc.GetJobsParams
+	for n, id := range l.ids {
+		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a page
+		a.Namespaces = append(a.Namespaces, l.query.Namespace)
+		a.ProcessIds = append(a.ProcessIds, id)
+	}
+	rows, err := dbsqlc.New().GetJobs(ctx, tx, a)
+	if err != nil {
+		return err
+	}
+	l.rows = make([]*storage.JobRow, len(rows))
+	slices.SortFunc(rows, func(a, b dbsqlc.GetJobsRow) int { return int(a.Ord - b.Ord) })
+	for n := range rows {
+		l.rows[n] = &rows[n]
+	}
+	return nil
+}
+
+// sifted is what is to be known of a row before its job is read.
+type sifted struct {
+	Matches bool
+	Size    int64 // bytes of the job
+}
+
+// siftStatement reads no args where no condition names them: how long they are, their rows say.
+const (
+	siftJobs = `SELECT `
+	siftSize = ` AS matches, (coalesce(p.arg_bytes, 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(j.failures::text), 0)
+       + coalesce(octet_length(j.options::text), 0) + coalesce(octet_length(j.progress::text), 0) + coalesce(octet_length(j.result), 0))::bigint AS size
+  FROM (SELECT p.*, k.ord, octet_length(p.raw) AS arg_bytes`
+	siftArgs = `, convert_from(p.raw, 'UTF8')::jsonb AS args`
+	siftFrom = ` FROM unnest($?::text[]) WITH ORDINALITY AS k(id, ord)
+        CROSS JOIN LATERAL (SELECT p.*, `
+	siftRows = ` AS raw FROM processes p WHERE p.namespace = $?::text AND p.process_id = k.id LIMIT 1) p OFFSET 0) p
+  LEFT JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = p.namespace AND j.process_id = p.process_id LIMIT 1) j ON true
+ ORDER BY p.ord`
+)
+
+var taskArgs = strings.ReplaceAll(ofTask, "COLUMN", "args")
+
+// sift tells of each row whether its args fit, and how long its job is.
+func (l *jobList) sift(ctx context.Context, tx pgx.Tx, found []storage.Process) ([]sifted, error) {
+	ids := make([]string, len(found))
+	for n := range found {
+		ids[n] = found[n].ProcessID
+	}
+	s := &statement{}
+	s.add(siftJobs)
+	s.filter(l.ofArgs)
+	s.add(siftSize)
+	if l.ofArgs.root != nil {
+		s.add(siftArgs)
+	}
+	s.add(siftFrom, ids)
+	s.add(taskArgs)
+	s.add(siftRows, l.query.Namespace)
+	return query[sifted](ctx, tx, s)
+}

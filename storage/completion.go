@@ -115,10 +115,11 @@ type Saved struct {
 	Lost       bool           // committed, but the answer was lost: what came next is adopted, and the pollers must look; Status is empty
 }
 
-// plain tells whether SaveFinished may do for it: an attempt that has finished, sets no timer and says nothing to others.
+// plain tells whether SaveFinished or SaveCompleted may do for it: an attempt that has finished, or its process with it, sets no timer and says
+// nothing to others.
 func (c *Completion) plain() bool {
-	return c.Outcome == Finished && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
-		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0 && len(c.Ends) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
+	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
+		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
 }
 
 func (c *Completion) bytes() int {

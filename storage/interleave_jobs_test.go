@@ -123,12 +123,29 @@ func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
+			b.Whole()
 			b.standings = b.jobState
-			other := open(t, b.dsn, storage.Config{})
+			other := open(t, b.dsn, storage.Config{}).Whole()
 			for a, first := range jobTransactions {
 				for z, second := range jobTransactions {
 					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
 				}
+			}
+		})
+	}
+}
+
+// A success tries the quick statement first, and may come out as the second.
+func TestEveryTwoQuickTransactionsOfAJob(t *testing.T) {
+	t.Parallel()
+	for _, situation := range jobSituations {
+		t.Run(situation.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.standings = b.jobState
+			other := open(t, b.dsn, storage.Config{})
+			for z, second := range jobTransactions {
+				b.meetQuick(other, situation.make, fmt.Sprint(z), jobTransactions[0], second)
 			}
 		})
 	}

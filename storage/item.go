@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/progressor-engine/progressor/process"
@@ -69,13 +71,12 @@ func (b *batch) add(op operation) {
 	switch op := op.(type) {
 	case *saveItem:
 		b.saves = append(b.saves, op)
-		b.riders.completed(op.completion)
 	case *removeItem:
 		b.removes = append(b.removes, op)
 		if op.completion == nil {
 			b.riders.ended(op.key, 0)
 		} else {
-			b.riders.completed(op.completion)
+			b.riders.completed(op.completion, false)
 		}
 	case *suspendItem:
 		if op.resumes {
@@ -107,7 +108,11 @@ func (b *batch) add(op operation) {
 // attempt ends here gets its place), what operators ask for, what is to be said to other processes, then what is new.
 func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages := []stage{lockStage(s, keys)}
-	stages = append(stages, saveStages(s, b.saves)...)
+	quick := !slices.ContainsFunc(b.saves, func(it *saveItem) bool { return it.whole })
+	for _, it := range b.saves {
+		b.riders.completed(it.completion, quick)
+	}
+	stages = append(stages, saveStages(s, b.saves, quick)...)
 	stages = append(stages, removeStages(s, b.removes)...)
 	stages = append(stages, suspendStages(s, b.suspends)...)
 	stages = append(stages, resumeStages(s, b.resumes)...)

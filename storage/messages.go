@@ -99,9 +99,10 @@ func (c *Completion) targets() (targets []process.Key) {
 	return targets
 }
 
-// completed adds what a completion has to say.
-func (r *riders) completed(c *Completion) {
+// completed adds what a completion has to say. quick: it is stored by a quick statement, which leaves those alone whose end somebody waits for.
+func (r *riders) completed(c *Completion, quick bool) {
 	switch {
+	case quick:
 	case c.Outcome == Failed || c.Outcome == Completed || c.Outcome == Cancelled || c.removes():
 		r.ended(c.Key, c.TaskID)
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:

@@ -59,6 +59,7 @@ func hotStatements() map[string]string {
 		"LockProcesses":   text(func(db dbsqlc.DBTX) error { return q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{}) }),
 		"SaveResult":      text(func(db dbsqlc.DBTX) error { return second(q.SaveResult(ctx, db, dbsqlc.SaveResultParams{})) }),
 		"SaveFinished":    text(func(db dbsqlc.DBTX) error { return second(q.SaveFinished(ctx, db, dbsqlc.SaveFinishedParams{})) }),
+		"SaveCompleted":   text(func(db dbsqlc.DBTX) error { return second(q.SaveCompleted(ctx, db, dbsqlc.SaveCompletedParams{})) }),
 		"RetryTasks":      text(func(db dbsqlc.DBTX) error { return q.RetryTasks(ctx, db, dbsqlc.RetryTasksParams{}) }),
 		"DropTimers":      text(func(db dbsqlc.DBTX) error { return q.DropTimers(ctx, db, dbsqlc.DropTimersParams{}) }),
 		"SetTimers":       text(func(db dbsqlc.DBTX) error { return q.SetTimers(ctx, db, dbsqlc.SetTimersParams{}) }),

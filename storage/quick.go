@@ -1,8 +1,14 @@
 package storage
 
-import "github.com/progressor-engine/progressor/process"
+import (
+	"context"
+	"time"
 
-// Most calls meet a process that runs and is free, and most results leave one for which nothing waits. CaptureCall and SaveFinished
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Most calls meet a process that runs and is free, and most results leave one for which nothing waits. CaptureCall, SaveFinished and SaveCompleted
 // are PrepareCall and SaveResult for these alone, with half of their plan nodes: a server spends more on starting a large statement
 // than on carrying it out for a few items. They made a call of a lone client twice as quick, and 128 of them a quarter.
 //
@@ -45,4 +51,74 @@ func (b busyProcesses) mark(key process.Key) {
 		clear(b)
 	}
 	b[key] = struct{}{}
+}
+
+// quickStages are the quick statements for results: one for those that have finished, one for those with which their processes end.
+func quickStages(s *Store, items []*saveItem) []stage {
+	var finished, completed []*saveItem
+	for _, it := range items {
+		if it.completion.Outcome == Completed {
+			completed = append(completed, it)
+		} else {
+			finished = append(finished, it)
+		}
+	}
+	var stages []stage
+	for _, part := range [][]*saveItem{finished, completed} {
+		if len(part) == 0 {
+			continue
+		}
+		b := newSaveBatch(s, part)
+		save := b.saveFinished
+		if part[0].completion.Outcome == Completed {
+			save = b.saveCompleted
+		}
+		stages = append(append(stages, save), b.leaseStages()...)
+	}
+	return stages
+}
+
+func (b *saveBatch) quickParams() dbsqlc.SaveFinishedParams {
+	a := &b.arg
+	return dbsqlc.SaveFinishedParams{
+		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
+		AuxStates: a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
+		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
+		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
+		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
+	}
+}
+
+func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
+	rows, err := b.store.q.SaveFinished(ctx, db, b.quickParams())
+	b.missAll(err)
+	for _, r := range rows {
+		b.took(r.Ord, process.StatusRunning, r.Now)
+	}
+	return err
+}
+
+func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
+	rows, err := b.store.q.SaveCompleted(ctx, db, dbsqlc.SaveCompletedParams(b.quickParams()))
+	b.missAll(err)
+	for _, r := range rows {
+		b.took(r.Ord, process.StatusCompleted, r.Now)
+	}
+	return err
+}
+
+// missAll marks all items as missed, before those are taken back that did not.
+func (b *saveBatch) missAll(err error) {
+	if err != nil {
+		return
+	}
+	for _, it := range b.items {
+		it.missed = true
+	}
+}
+
+func (b *saveBatch) took(ord int32, status process.Status, now time.Time) {
+	it := b.items[ord]
+	it.missed = false
+	it.saved = Saved{Status: status, Now: now, TimerDelay: -1}
 }

@@ -156,6 +156,11 @@ var closeSituations = []situation{
 		b.due(id)
 		return claimOf(b.searchTimers(1000), id)
 	}},
+	{"a child", func(b *bench, id string) *storage.Claim {
+		c := b.start(id)
+		b.exec("INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES ('shop', $1, 'shop', 'parent of all', 'over')", id)
+		return c
+	}},
 	{"removed", func(b *bench, id string) *storage.Claim {
 		b.process(id)
 		c := b.claim(id)
@@ -181,7 +186,13 @@ func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 		"call": nil, "notify": {notify}, "repeated call": {keyed("k", "x")}, "another call of its key": {keyed("k", "y")},
 		"call with all": {keyed("new", "x"), callWithAll},
 	}
+	completes := func(c *storage.Completion) { c.Outcome = storage.Completed }
 	results := map[string][]func(*storage.Completion){
+		"complete": {completes},
+		"complete with all": {completes, func(c *storage.Completion) {
+			c.Events = []storage.NewEvent{{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)}}
+			c.AuxState, c.Metadata, c.Response = []byte("aux"), []byte(`{"m": 1}`), []byte("response")
+		}},
 		"finish": nil, "give the place away": {parked}, "empty": {func(c *storage.Completion) { c.AuxState, c.Response = []byte{}, []byte{} }},
 		"finish with all": {func(c *storage.Completion) {
 			c.Events = []storage.NewEvent{{Payload: []byte("a"), Metadata: []byte(`{"a": 1}`)}, {Timestamp: time.Unix(1, 0)}}
@@ -231,12 +242,14 @@ func (b *bench) rows(id string) string {
 		UNION ALL SELECT 3, task_id, 'schedule', to_jsonb(s) FROM schedule s WHERE process_id = $1
 		UNION ALL SELECT 4, task_id, 'tasks', to_jsonb(k) FROM tasks k WHERE process_id = $1
 		UNION ALL SELECT 5, event_id, 'events', to_jsonb(e) FROM events e WHERE process_id = $1
+		UNION ALL SELECT 7, message_id, 'messages', to_jsonb(m) - '{message_id,child,sender_process_id,sender_task_id}'::text[] FROM messages m WHERE sender_process_id = $1
+		UNION ALL SELECT 8, 0, 'parents', to_jsonb(o) FROM parents o WHERE process_id = $1
 		UNION ALL SELECT 6, task_id, 'requests', to_jsonb(q) FROM requests q WHERE process_id = $1) x`, id)
 	return numbers.ReplaceAllString(text, `"$1": there`)
 }
 
 // numbers and times, which no two processes have in common.
-var numbers = regexp.MustCompile(`(?i)"(process_?id|task_?id|node_id|fencing_?token|request_id|fingerprint|corrupted_?by|cancelled_by|\w*deadline|now|timestamp|\w+_?time)": ?("[^"]+"|[1-9][0-9]*)`)
+var numbers = regexp.MustCompile(`(?i)"(cancelled|process_?id|task_?id|node_id|fencing_?token|request_id|fingerprint|corrupted_?by|cancelled_by|\w*deadline|now|timestamp|\w+_?time)": ?("[^"]+"|[1-9][0-9]*|\[[0-9,]+\])`)
 
 func unnumbered(t *testing.T, answer any) string {
 	t.Helper()

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,18 +41,16 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 // tooManyTimers is what CheckTimers says.
 const tooManyTimers = " timers pending, at most "
 
-// saveStages are the statements of the saves of a flush. What an ordinary result does not need is not sent.
-func saveStages(s *Store, items []*saveItem) []stage {
+// saveStages are the statements of the saves of a flush. What an ordinary result does not need is not sent. quick: all of them are tried by the
+// quick statements.
+func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	b := &saveBatch{store: s, items: items}
-	for n, it := range items {
-		b.add(int32(n), it.completion) //nolint:gosec // at most maxFlushItems
+	if quick {
+		return quickStages(s, items)
 	}
-	if !slices.ContainsFunc(items, func(it *saveItem) bool { return it.whole }) {
-		return append([]stage{b.saveFinished}, b.leaseStages()...)
-	}
+	b := newSaveBatch(s, items)
 	var stages []stage
 	if len(b.restore.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RestoreTimers(ctx, db, b.restore) })
@@ -76,6 +73,14 @@ func saveStages(s *Store, items []*saveItem) []stage {
 		stages = append(stages, b.cancelScheduled)
 	}
 	return append(stages, b.leaseStages()...)
+}
+
+func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
+	b := &saveBatch{store: s, items: items}
+	for n, it := range items {
+		b.add(int32(n), it.completion) //nolint:gosec // at most maxFlushItems
+	}
+	return b
 }
 
 // leaseStages let the leases of workers go whose answers were stored.
@@ -277,30 +282,6 @@ func (b *saveBatch) save(ctx context.Context, db DB) error {
 		it := b.items[rows[i].Ord]
 		it.err = nil
 		it.saved = savedOf(it.completion, &rows[i])
-	}
-	return nil
-}
-
-// saveFinished takes the quick way.
-func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
-	a := &b.arg
-	rows, err := b.store.q.SaveFinished(ctx, db, dbsqlc.SaveFinishedParams{
-		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
-		AuxStates: a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
-		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
-		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
-		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
-	})
-	if err != nil {
-		return err
-	}
-	for _, it := range b.items {
-		it.missed = true
-	}
-	for _, r := range rows {
-		it := b.items[r.Ord]
-		it.missed = false
-		it.saved = Saved{Status: process.StatusRunning, Now: r.Now, TimerDelay: -1}
 	}
 	return nil
 }

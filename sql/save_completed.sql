@@ -1,0 +1,51 @@
+-- SaveCompleted is SaveResult for a process that comes to its end with its only task, as most jobs and runs do: nothing else waits for it, and
+-- no parent is to be told. What it leaves out SaveFinished says.
+-- name: SaveCompleted :many
+WITH f AS MATERIALIZED (
+  SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
+         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid
+    FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id,
+                 unnest(@task_ids::bigint[]) AS task_id, unnest(@fencing_tokens::bigint[]) AS fencing_token,
+                 unnest(@aux_states::bytea[]) AS aux_state, unnest(@metadatas::text[]) AS metadata,
+                 unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response) AS t
+   CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
+                              r.idempotency_key, r.args, r.context
+                         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
+                          AND r.fencing_token = t.fencing_token LIMIT 1) r
+   CROSS JOIN LATERAL (SELECT p.ctid FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id
+                          AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL LIMIT 1) p
+    LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
+                          AND s.task_type IS NOT NULL LIMIT 1) w ON true
+    LEFT JOIN LATERAL (SELECT o.args IS NOT NULL AS found FROM parents o WHERE o.namespace = t.namespace AND o.process_id = t.process_id LIMIT 1) o ON true
+   WHERE w.found IS NULL AND o.found IS NULL),
+up AS (
+  UPDATE processes p SET
+         aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),
+         last_event_id = p.last_event_id + f.event_count, status = 'COMPLETED', previous_status = p.status, status_changed_time = statement_timestamp(),
+         attention = 'COMPLETED', attention_time = statement_timestamp(), detail = NULL, corrupted_by = NULL
+    FROM (SELECT f.process_ctid, f.aux_state, f.metadata, f.event_count FROM f OFFSET 0) f
+   WHERE p.ctid = f.process_ctid),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT x.namespace, x.status, sum(x.n) FROM (
+    SELECT f.namespace, 'RUNNING'::process_status AS status, -1 AS n FROM f UNION ALL SELECT f.namespace, 'COMPLETED'::process_status, 1 FROM f) x
+   GROUP BY x.namespace, x.status ORDER BY x.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+ev AS (
+  INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+    FROM (SELECT unnest(@event_ords::int[]) AS ord, unnest(@event_namespaces::text[]) AS namespace,
+                 unnest(@event_process_ids::text[]) AS process_id, unnest(@event_ids::bigint[]) AS event_id,
+                 unnest(@event_task_ids::bigint[]) AS task_id, unnest(@event_attempts::int[]) AS attempt,
+                 unnest(@event_timestamps::timestamptz[]) AS ts, unnest(@event_metadatas::text[]) AS metadata,
+                 unnest(@event_payloads::bytea[]) AS payload) AS e
+   WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
+tk AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response)
+  SELECT namespace, process_id, task_id, task_type, 'FINISHED', attempt, priority, fencing_token, scheduled_time, running_time,
+         statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, response
+    FROM f),
+dl AS (
+  DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f)))
+SELECT f.ord::int AS ord, statement_timestamp()::timestamptz AS now FROM f;

@@ -50,7 +50,7 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
-	d.completion.Promote = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
+	d.completion.Promote = !given && e.kinds[c.Kind].Admit == nil && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
 	saved, err := e.save(ns, c, d)
 	if err != nil || saved.Next == nil {
 		return nil, nil, false
@@ -72,7 +72,9 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	began := time.Now()
 	own := e.ownAttempt(c)
 	response, history, err := e.attempt(own.in(ctx), ns, c, known)
-	ns.metrics.processed(c.TaskType, began)
+	if !errors.Is(err, errNotAdmitted) {
+		ns.metrics.processed(c.TaskType, began)
+	}
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	if interrupted || errors.Is(err, errGivenBack) {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
@@ -115,6 +117,9 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 	ns.metrics.completed(&d.completion, saved, began)
 	for _, then := range d.stored {
 		then()
+	}
+	if stored := e.kinds[c.Kind].Stored; stored != nil {
+		stored(c)
 	}
 	e.minute.stored(time.Now())
 	e.announce(c, d, saved)
@@ -174,6 +179,9 @@ func (e *Engine) tellWatchers(c *storage.Claim, d decision, saved storage.Saved)
 func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (*progressorv1.ProcessResponse, *knownHistory, error) {
 	if c.TaskType == process.TaskRemove {
 		return nil, nil, nil
+	}
+	if !e.admits(c) {
+		return nil, nil, errNotAdmitted
 	}
 	if ns.processor == nil {
 		return nil, nil, errGivenBack

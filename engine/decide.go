@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -146,7 +147,10 @@ func giveBack(c *storage.Claim, kind Kind) storage.Completion {
 	return completion
 }
 
-var errGivenBack = errors.New("given back")
+var (
+	errGivenBack   = errors.New("given back")
+	errNotAdmitted = fmt.Errorf("%w: its kind does not admit it", errGivenBack)
+)
 
 // decideZombie ends the attempt of a node that is dead or has held it for too long, by the namespace's zombie policy.
 func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) decision {

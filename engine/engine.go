@@ -83,6 +83,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.pulls.Run, e.workers.Run, e.messages.Run, newCollector(e).Run} {
 		takers.Go(func() error { return run(taking) })
 	}
+	for _, k := range e.kinds {
+		if k.Run != nil {
+			takers.Go(func() error { return k.Run(taking) })
+		}
+	}
 	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}

@@ -67,7 +67,7 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	for n, j := range jobs {
 		ns, ok := all[j.Key.Namespace]
 		switch {
-		case done[n].Outcome != storage.JobEnqueued || !ok:
+		case done[n].Outcome != storage.JobEnqueued || !ok || len(j.Constraints.Keys) > 0: // what waits for a key is told of by Placed
 		case done[n].Later:
 			later = true
 		case ns.pulled():
@@ -86,6 +86,29 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 		e.timers.wake() // a scan says how far off they are by the database's clock
 	}
 }
+
+// Hands tells whether this node hands out tasks of a namespace: it is there and not paused, and the node is in touch.
+func (e *Engine) Hands(namespace string) bool {
+	ns, ok := e.registry.all()[namespace]
+	return ok && !ns.paused && e.inTouch()
+}
+
+// Placed wakes whoever may take jobs that wait for a place since a moment ago; byName: how many of each name.
+func (e *Engine) Placed(namespace string, byName map[string]int) {
+	ns, ok := e.registry.all()[namespace]
+	switch {
+	case !ok || len(byName) == 0:
+	case ns.pulled():
+		for name, n := range byName {
+			e.pulls.offer(namespace, name, n)
+		}
+	default:
+		e.calls.wake()
+	}
+}
+
+// ScanFailed counts and logs that a kind could not look for its work.
+func (e *Engine) ScanFailed(ctx context.Context, what string, err error) { e.scanFailed(ctx, what, err) }
 
 // Retried wakes whoever may take a job that waits again.
 func (e *Engine) Retried() { e.wakeAll() }

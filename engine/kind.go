@@ -25,6 +25,19 @@ type Kind struct {
 	Decide func(End, *storage.Completion)
 	// Forget drops what is past its retention in the tables of the kind, a batch; more: there is more of it. nil: it has none.
 	Forget func(ctx context.Context) (more bool, err error)
+	// Run works for the kind beside its processes, on every node, until ctx ends. nil: there is nothing to do.
+	Run func(ctx context.Context) error
+	// Admit tells whether what was claimed may run; if not, it is given back. nil: everything. A kind with it has each of its tasks claimed:
+	// none is handed on to the next attempt of its process.
+	Admit func(*storage.Claim) bool
+	// Stored is told when the end of an attempt is stored. It must not wait. nil: nobody.
+	Stored func(*storage.Claim)
+}
+
+// admits tells whether a claim may run.
+func (e *Engine) admits(c *storage.Claim) bool {
+	admit := e.kinds[c.Kind].Admit
+	return admit == nil || admit(c)
 }
 
 // End is the end of an attempt as a kind decides about it.

@@ -135,7 +135,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) 
 	}
 	leases := make([]*progressorv1.Lease, 0, len(held))
 	for n := range held {
-		if ctx.Err() != nil { // nobody would get it
+		if ctx.Err() != nil || !e.admits(&held[n].Claim) { // nobody would get it, or may
 			e.release(&held[n])
 			continue
 		}

@@ -16,6 +16,8 @@ SELECT 1 FROM (SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest(
 -- are of different processes; the caller sees to that. Of several with one unique key the first is taken, the others are to come again.
 -- A unique key is held by a job that is not at its end, or ended less than its ttl ago; of one whose unique_waiting is set only by a job that
 -- has not run yet.
+-- A job that needs keys of constraints waits in the line of the first of them; it was evaluated under constraints_version, and if they have
+-- changed since it waits to be evaluated again.
 -- outcome: enqueued, twin (another job has the unique key: process_id is its), again, replayed, mismatch, exists.
 -- name: EnqueueJobs :many
 WITH i AS MATERIALIZED (
@@ -23,13 +25,15 @@ WITH i AS MATERIALIZED (
          CASE WHEN q.task_id IS NULL THEN h.process_id END AS holder,
          q.task_id IS NULL AND t.unique_key <> '' AND h.process_id IS NULL
          AND row_number() OVER (PARTITION BY t.namespace, t.unique_key ORDER BY t.ord) > 1 AS again,
-         nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time
+         nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time,
+         coalesce((SELECT s.version FROM constraint_sets s WHERE s.namespace = t.namespace), 0) <> t.constraints_version AS stale
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@names::text[]), unnest(@args::bytea[]),
                     unnest(@metadatas::text[]), unnest(@tags::text[]), unnest(@options::text[]), unnest(@idempotency_keys::text[]),
                     unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@priorities::int[]), unnest(@run_times::timestamptz[]),
-                    unnest(@timeouts_us::bigint[]), unnest(@unique_keys::text[]), unnest(@unique_ttls_us::bigint[]), unnest(@unique_waitings::bool[]))
+                    unnest(@timeouts_us::bigint[]), unnest(@unique_keys::text[]), unnest(@unique_ttls_us::bigint[]), unnest(@unique_waitings::bool[]),
+                    unnest(@constraints_versions::bigint[]), unnest(@constraint_keys::text[]), unnest(@lines::text[]))
          AS t(ord, namespace, process_id, name, args, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
-              timeout_us, unique_key, unique_ttl_us, unique_waiting)
+              timeout_us, unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys, line)
     LEFT JOIN LATERAL (SELECT q.* FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
@@ -51,12 +55,14 @@ cn AS (
 c AS MATERIALIZED (
   SELECT i.*, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),
 jb AS (
-  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options)
-  SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb FROM c WHERE created),
+  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
+  SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb,
+         NULLIF(constraints_version, 0), NULLIF(constraint_keys, '')::jsonb FROM c WHERE created),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, job_name)
-  SELECT namespace, process_id, task_id, 'INIT', CASE WHEN run_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for,
-         priority, scheduled_time, NULLIF(idempotency_key, ''), args, name
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, job_name, line)
+  SELECT namespace, process_id, task_id, 'INIT',
+         CASE WHEN run_time > statement_timestamp() THEN 'time' WHEN stale OR line <> '' THEN 'constraint' ELSE 'place' END::waits_for,
+         priority, scheduled_time, NULLIF(idempotency_key, ''), args, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END
     FROM c WHERE created),
 ke AS (
   UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond'

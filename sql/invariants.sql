@@ -172,6 +172,18 @@ SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id,
  WHERE (j.name IS NULL OR p.kind IS NULL OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
    AND NOT EXISTS (SELECT 1 FROM processes q WHERE q.namespace = j.namespace AND q.process_id = j.process_id AND q.removed_time IS NOT NULL)
 UNION ALL
+-- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a place and while it runs.
+SELECT 'keys_are_held', j.namespace, j.process_id, format('it %s and does not hold %s=%s', x.doing, k.key, k.value)
+  FROM (SELECT namespace, process_id, 'waits for a place' AS doing FROM schedule WHERE waits_for = 'place' AND line IS NOT NULL
+        UNION ALL SELECT namespace, process_id, 'runs' FROM running) x
+  JOIN jobs j ON j.namespace = x.namespace AND j.process_id = x.process_id CROSS JOIN LATERAL jsonb_each_text(j.constraint_keys) k
+ WHERE NOT EXISTS (SELECT 1 FROM constraint_holds h WHERE h.namespace = j.namespace AND h.process_id = j.process_id AND h.line = k.key || '=' || k.value)
+UNION ALL
+-- line_is_of_job: what waits for a key is the INIT task of a job, in a line.
+SELECT 'line_is_of_job', s.namespace, s.process_id, format('task %s, %s of a process of kind %L, waits for a key in line %L', s.task_id, s.task_type, p.kind, s.line)
+  FROM schedule s LEFT JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.removed_time IS NULL
+ WHERE s.waits_for = 'constraint' AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
+UNION ALL
 -- end_is_told: the end of a child turns its row in parents into a message, in one transaction.
 SELECT 'end_is_told', r.namespace, r.process_id,
        format('%s, and its parent %s/%s is not told', CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END, r.parent_namespace, r.parent_process_id)
@@ -226,6 +238,8 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'counts_agree', (SELECT count(*) FROM status_counts)
   UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)
   UNION ALL SELECT 'job_has_row', (SELECT count(*) FROM jobs) + (SELECT count(*) FROM processes WHERE kind = 'job')
+  UNION ALL SELECT 'keys_are_held', (SELECT count(*) FROM jobs WHERE constraint_keys IS NOT NULL)
+  UNION ALL SELECT 'line_is_of_job', (SELECT count(*) FROM waiting WHERE waits_for = 'constraint')
   UNION ALL SELECT 'end_is_told', (SELECT count(*) FROM parents)
   UNION ALL SELECT 'held_has_reason', (SELECT count(*) FROM messages WHERE held)) x;
 
@@ -264,6 +278,21 @@ SELECT 'lease_is_held', r.namespace, r.process_id,
             ELSE n.node_id IS NULL OR n.beat_time < statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond' END
     OR r.deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
 UNION ALL
+-- hold_is_used: who holds a key runs, or may be claimed.
+SELECT 'hold_is_used', h.namespace, h.process_id, format('it has held %s since %s', h.line, h.held_time)
+  FROM constraint_holds h
+ WHERE h.held_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+   AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = h.namespace AND n.paused)
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id)
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for = 'place')
+UNION ALL
+-- key_is_given: nobody waits for a key that is free.
+SELECT 'key_is_given', s.namespace, s.process_id, format('task %s has waited in line %L since %s', s.task_id, s.line, s.scheduled_time)
+  FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status = 'INIT'
+  LEFT JOIN constraints c ON c.namespace = s.namespace AND starts_with(s.line, c.name || '=')
+ WHERE s.waits_for = 'constraint' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+   AND (c.name IS NULL OR c.rate_count IS NULL AND c.max_running > (SELECT count(*) FROM constraint_holds h WHERE h.namespace = s.namespace AND h.line = s.line))
+UNION ALL
 -- message_is_delivered: a message that can be delivered is, also to a namespace that is paused.
 SELECT 'message_is_delivered', m.namespace, m.process_id, format('message %s, a %s, has waited since %s', m.message_id, m.kind, m.created_time)
   FROM messages m WHERE NOT m.held AND m.created_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond')
@@ -276,4 +305,6 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'timer_fires', (SELECT count(*) FROM schedule WHERE waits_for = 'time')
   UNION ALL SELECT 'cancel_ends', (SELECT count(*) FROM processes WHERE cancel_deadline IS NOT NULL)
   UNION ALL SELECT 'lease_is_held', (SELECT count(*) FROM running)
+  UNION ALL SELECT 'hold_is_used', (SELECT count(*) FROM constraint_holds)
+  UNION ALL SELECT 'key_is_given', (SELECT count(*) FROM schedule WHERE waits_for = 'constraint')
   UNION ALL SELECT 'message_is_delivered', (SELECT count(*) FROM messages WHERE NOT held)) x;

@@ -53,7 +53,7 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 wk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
-                                         WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for
+                                         WHEN s.line IS NOT NULL THEN 'constraint' WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for
     FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.waits_for = 'operator' AND i.resumes)
 SELECT i.ord::int AS ord, coalesce(CASE WHEN i.resumes THEN i.previous_status ELSE i.status END, 'INIT')::process_status AS status,
        (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.resumes THEN 'changed' WHEN i.status = 'RUNNING' THEN 'same' ELSE 'status' END)::text AS outcome

@@ -33,6 +33,7 @@ type NewJob struct {
 	IdempotencyKey string
 	RequestID      uuid.UUID // process.RequestID of the key; zero: none
 	Fingerprint    []byte
+	Constraints    Constrained
 	Chosen         bool // the engine has chosen the id: that it exists already can only be the work of the same request
 }
 
@@ -111,6 +112,9 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.UniqueKeys = append(a.UniqueKeys, j.UniqueKey)
 	a.UniqueTtlsUs = append(a.UniqueTtlsUs, j.UniqueTTL.Microseconds())
 	a.UniqueWaitings = append(a.UniqueWaitings, j.UniqueWaiting)
+	a.ConstraintsVersions = append(a.ConstraintsVersions, j.Constraints.Version)
+	a.ConstraintKeys = append(a.ConstraintKeys, j.Constraints.JSON())
+	a.Lines = append(a.Lines, j.Constraints.Line())
 	if j.UniqueKey != "" {
 		p.keys.Namespaces = append(p.keys.Namespaces, j.Key.Namespace)
 		p.keys.UniqueKeys = append(p.keys.UniqueKeys, j.UniqueKey)

@@ -76,6 +76,11 @@ var planted = []struct{ invariant, process, sql string }{
 	{"job_has_row", "job", `DELETE FROM jobs WHERE process_id = $1`},
 	{"job_has_row", "job", `UPDATE processes SET kind = '' WHERE process_id = $1`},
 	{"job_has_row", "job", `UPDATE schedule SET job_name = 'another' WHERE process_id = $1`},
+	{"keys_are_held", "limited", `DELETE FROM constraint_holds WHERE process_id = $1`},
+	{"keys_are_held", "job", `WITH j AS (UPDATE jobs SET constraint_keys = '{"c": ""}' WHERE process_id = $1 RETURNING process_id)
+		UPDATE schedule s SET line = 'c=' FROM j WHERE s.process_id = j.process_id`},
+	{"line_is_of_job", "inline", `UPDATE schedule SET line = NULL WHERE process_id = $1`},
+	{"line_is_of_job", "placed", `UPDATE schedule SET waits_for = 'constraint', line = 'c=' WHERE process_id = $1`},
 	{"end_is_told", "child", `UPDATE processes SET status = 'COMPLETED', attention = 'COMPLETED', attention_time = status_changed_time WHERE process_id = $1`},
 	{"end_is_told", "child", `UPDATE processes SET removed_time = now() WHERE process_id = $1`},
 	{"end_is_told", "child", `DELETE FROM processes WHERE process_id = $1`},
@@ -118,6 +123,12 @@ func (b *bench) stock() {
 	b.cancel("ending")
 	job, err := b.Enqueue(&storage.NewJob{Key: key("job"), Name: "work", Timeout: time.Second})
 	equal(b.t, "a job", must(b.t, job, err).Outcome, storage.JobEnqueued)
+	for _, id := range []string{"limited", "inline"} {
+		limited, err := b.Enqueue(&storage.NewJob{Key: key(id), Name: "work", Timeout: time.Second, Constraints: storage.Constrained{Keys: map[string]string{"c": ""}}})
+		equal(b.t, "a job with a constraint", must(b.t, limited, err).Outcome, storage.JobEnqueued)
+	}
+	b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = 'limited'")
+	b.exec("INSERT INTO constraint_holds (namespace, process_id, line) VALUES ('shop', 'limited', 'c=')")
 	b.process("overdue")
 	b.cancelFor("overdue", 0)
 	ended, err := b.EndOverdueCancel(key("overdue"))
@@ -186,9 +197,11 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'placed'")
 	b.due("timers")
 	b.due("retries") // which has a task that runs
+	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'inline'")
+	b.exec("INSERT INTO constraint_holds (namespace, process_id, line, held_time) VALUES ('shop', 'idle', 'c=', now() - interval '1 minute')")
 	b.exec("UPDATE running SET deadline = deadline - interval '2 minutes' WHERE process_id = 'new'")
 	b.exec("UPDATE processes SET cancel_deadline = cancel_deadline - interval '2 minutes' WHERE process_id = 'ending'")
-	equal(t, "later", standing(), "[cancel_ends ending lease_is_held new place_is_found placed timer_fires timers]")
+	equal(t, "later", standing(), "[cancel_ends ending hold_is_used idle key_is_given inline lease_is_held new place_is_found placed timer_fires timers]")
 	must(t, 0, func() error { _, err := b.PutNamespace(t.Context(), ns, []byte("{}")); return err }())
 	must(t, 0, func() error { _, err := b.SetNamespacePaused(t.Context(), ns, true); return err }())
 	equal(t, "in a paused namespace", standing(), "[cancel_ends ending lease_is_held new]")

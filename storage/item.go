@@ -117,6 +117,7 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages = append(stages, suspendStages(s, b.suspends)...)
 	stages = append(stages, resumeStages(s, b.resumes)...)
 	stages = append(stages, cancelStages(s, b.cancels)...)
+	stages = append(stages, b.freeStages(s)...)
 	stages = append(stages, b.orders.stages(s)...)
 	stages = append(stages, b.riders.sendStages(s)...)
 	stages = append(stages, purgeStages(s, b.removes)...)

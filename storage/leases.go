@@ -21,6 +21,10 @@ type Job struct {
 	Tags      []string        `json:"tags"`
 	Options   json.RawMessage `json:"options"` // as NewJob.Options
 	Failures  json.RawMessage `json:"failures"`
+
+	ConstraintsVersion int64             `json:"constraints_version"` // that ConstraintKeys is of; 0: there were none
+	ConstraintsNow     int64             `json:"constraints_now"`     // when it was claimed; 0: there are none, or it is not said
+	ConstraintKeys     map[string]string `json:"constraint_keys"`
 }
 
 // JobRow is a job with where it stands.

@@ -114,6 +114,20 @@ func hotStatements() map[string]string {
 		"EndLeases":       text(func(db dbsqlc.DBTX) error { return q.EndLeases(ctx, db, dbsqlc.EndLeasesParams{}) }),
 		"ReadLease":       text(func(db dbsqlc.DBTX) error { return second(q.ReadLease(ctx, db, dbsqlc.ReadLeaseParams{})) }),
 		"LeaseAnswered":   text(func(db dbsqlc.DBTX) error { return second(q.LeaseAnswered(ctx, db, dbsqlc.LeaseAnsweredParams{})) }),
+		"FreeKeys":        text(func(db dbsqlc.DBTX) error { return q.FreeKeys(ctx, db, dbsqlc.FreeKeysParams{}) }),
+		"FreeEnded":       text(func(db dbsqlc.DBTX) error { return q.FreeEnded(ctx, db, dbsqlc.FreeEndedParams{}) }),
+		"DueInLine":       text(func(db dbsqlc.DBTX) error { return second(q.DueInLine(ctx, db, dbsqlc.DueInLineParams{})) }),
+		"DueBuckets":      text(func(db dbsqlc.DBTX) error { return second(q.DueBuckets(ctx, db, dbsqlc.DueBucketsParams{})) }),
+		"NextInLine":      text(func(db dbsqlc.DBTX) error { return second(q.NextInLine(ctx, db, "")) }),
+		"ReadLines":       text(func(db dbsqlc.DBTX) error { return second(q.ReadLines(ctx, db, dbsqlc.ReadLinesParams{})) }),
+		"TakeLines":       text(func(db dbsqlc.DBTX) error { return second(q.TakeLines(ctx, db, dbsqlc.TakeLinesParams{})) }),
+		"PlaceJobs":       text(func(db dbsqlc.DBTX) error { return q.PlaceJobs(ctx, db, dbsqlc.PlaceJobsParams{}) }),
+		"HoldKeys":        text(func(db dbsqlc.DBTX) error { return q.HoldKeys(ctx, db, dbsqlc.HoldKeysParams{}) }),
+		"SweepHolds":      text(func(db dbsqlc.DBTX) error { return second(q.SweepHolds(ctx, db, "")) }),
+		"ListLines":       text(func(db dbsqlc.DBTX) error { return second(q.ListLines(ctx, db, dbsqlc.ListLinesParams{})) }),
+		"SpanOfJobs":      text(func(db dbsqlc.DBTX) error { return second(q.SpanOfJobs(ctx, db, dbsqlc.SpanOfJobsParams{})) }),
+		"StaleJobs":       text(func(db dbsqlc.DBTX) error { return second(q.StaleJobs(ctx, db, dbsqlc.StaleJobsParams{})) }),
+		"DropHolds":       text(func(db dbsqlc.DBTX) error { return q.DropHolds(ctx, db, dbsqlc.DropHoldsParams{}) }),
 		"ListRunningOf":   text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
 	}
 }
@@ -125,6 +139,10 @@ var scanIndexes = map[string][]string{
 	"schedule_place": {"SearchCalls", "Poll", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimes", "ReleaseTimers"},
 	"job_keys_pkey":             {"LockJobKeys", "EnqueueJobs"},
 	"processes_cancel_deadline": {"ListOverdueCancels"},
+	"constraint_sets_pkey":      {"EnqueueJobs", "Poll", "SearchCalls", "SearchTimers"},
+	"schedule_lines":            {"TakeLines", "ListLines"}, "schedule_line_times": {"DueInLine", "NextInLine"},
+	"constraint_holds_line": {"ReadLines"}, "constraint_buckets_pkey": {"ReadLines"}, "constraint_buckets_next": {"DueBuckets", "NextInLine"},
+	"schedule_pkey": {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
 	"requests_pkey":             {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
 }
 

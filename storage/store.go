@@ -117,7 +117,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		settings map[string]string
 		name     string
 	}{
-		{&s.hot, 3, hotSettings, "hot"}, {&s.general, cfg.MaxConns, calmSettings, "general"}, {&s.kept, 3, hotSettings, "kept"},
+		{&s.hot, 4, hotSettings, "hot"}, {&s.general, cfg.MaxConns, calmSettings, "general"}, {&s.kept, 3, hotSettings, "kept"},
 	}
 	var watched []namedPool
 	for _, p := range pools {

@@ -13,11 +13,18 @@ import (
 
 // decide turns the end of an attempt of a job into what is stored: its result, another attempt, or its end. It is pure.
 func decide(e engine.End, c *storage.Completion) {
+	row, options, err := read(e.Claim)
+	if err == nil && (len(row.ConstraintKeys) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {
+		defer func() {
+			if c.Outcome != storage.Removed {
+				c.Ends = append(c.Ends, jobs.Freed{})
+			}
+		}()
+	}
 	if e.GivenBack {
 		c.Ends = append(c.Ends, jobs.Again{})
 		return
 	}
-	row, options, err := read(e.Claim)
 	if err != nil { // the row of the job cannot be read: a fault of this program, and no reason to try again
 		failed(c, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
 		return

@@ -128,3 +128,15 @@ func (n *node) job(t testing.TB, namespace, id string, want progressorv1.JobStat
 	})
 	return job
 }
+
+// holding is a processor that tells of each job, and keeps it until free is closed.
+func holding(held chan<- string, free <-chan struct{}) processor.Processor {
+	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		held <- r.GetProcess().GetProcessId()
+		select {
+		case <-free:
+		case <-ctx.Done():
+		}
+		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}}, nil
+	})
+}

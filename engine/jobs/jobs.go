@@ -20,21 +20,29 @@ import (
 
 // Jobs keeps the jobs of one node.
 type Jobs struct {
-	engine *engine.Engine
-	store  *storage.Store
+	engine    *engine.Engine
+	store     *storage.Store
+	admission *admission
 }
 
 // New makes the jobs of an engine and its store. Their kind has to be added to it.
-func New(e *engine.Engine, store *storage.Store) *Jobs { return &Jobs{engine: e, store: store} }
+func New(e *engine.Engine, store *storage.Store) *Jobs {
+	q := &Jobs{engine: e, store: store}
+	q.admission = newAdmission(q)
+	return q
+}
 
 // Kind is what the engine has to know of jobs.
 func (q *Jobs) Kind() engine.Kind {
-	return engine.Kind{Name: storage.JobKind, Decide: decide, Forget: func(ctx context.Context) (bool, error) { return jobs.Forget(ctx, q.store) }}
+	return engine.Kind{
+		Name: storage.JobKind, Decide: decide, Forget: func(ctx context.Context) (bool, error) { return jobs.Forget(ctx, q.store) },
+		Run: q.admission.Run, Admit: q.admission.admit, Stored: q.admission.stored,
+	}
 }
 
 // Enqueue makes a job, or gives the one that holds its unique or its idempotency key.
 func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
-	j, err := newJob("", r)
+	j, err := q.newJob("", r)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +50,7 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*pr
 	if err != nil {
 		return nil, err
 	}
+	q.admission.enqueued(j)
 	job, err := q.Get(ctx, process.Key{Namespace: j.Key.Namespace, ProcessID: done.ProcessID}, 0)
 	if err != nil {
 		return nil, err
@@ -54,7 +63,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	all := make([]*storage.NewJob, len(r.GetJobs()))
 	ids := map[process.Key]int{}
 	for n, e := range r.GetJobs() {
-		j, err := newJob(fmt.Sprintf("jobs[%d].", n), e)
+		j, err := q.newJob(fmt.Sprintf("jobs[%d].", n), e)
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +75,9 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	done, err := q.engine.EnqueueBatch(ctx, all)
 	if err != nil {
 		return nil, err
+	}
+	for _, j := range all {
+		q.admission.enqueued(j)
 	}
 	resp := &progressorv1.EnqueueBatchResponse{Jobs: make([]*progressorv1.EnqueueResponse, len(all))}
 	for n, d := range done {
@@ -80,6 +92,16 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 		resp.Jobs[n] = &progressorv1.EnqueueResponse{Job: job, Enqueued: enqueued}
 	}
 	return resp, nil
+}
+
+// newJob makes what is stored of a request, with the keys that it needs to run.
+func (q *Jobs) newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
+	j, err := newJob(path, r)
+	if err != nil {
+		return nil, err
+	}
+	j.Constraints = q.admission.known(j.Key.Namespace).constrained(jobs.Subject{Name: j.Name, Args: j.Args, Metadata: j.Metadata, Tags: j.Tags, Priority: j.Priority})
+	return j, nil
 }
 
 // newJob checks a request and makes what is stored of it. path is put before the names of fields in errors.
@@ -130,7 +152,11 @@ func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*p
 	if err != nil {
 		return nil, err
 	}
-	return wire.Job(row)
+	job, err := wire.Job(row)
+	if err == nil && waitsForKey(row) {
+		job.BlockedOn, err = q.blockedOn(ctx, row)
+	}
+	return job, err
 }
 
 // row reads a job, and waits for its end at most so long.
@@ -207,6 +233,7 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 	if _, err := q.engine.CancelProcess(ctx, engine.CancelParams{Key: key, Reason: reason, Grace: &grace, Actor: by}); err != nil {
 		return nil, err
 	}
+	q.admission.look(key.Namespace)
 	return q.Get(ctx, key, 0)
 }
 
@@ -219,5 +246,6 @@ func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool) 
 		return nil, err
 	}
 	q.engine.Retried()
+	q.admission.look(key.Namespace)
 	return q.Get(ctx, key, 0)
 }

@@ -160,5 +160,6 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest) (*p
 		return nil, err
 	}
 	q.engine.Retried()
+	q.admission.look(key.Namespace)
 	return q.Get(ctx, key, 0)
 }

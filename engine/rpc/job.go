@@ -81,6 +81,32 @@ func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobReq
 	return &progressorv1.CancelJobResponse{Job: job}, nil
 }
 
+// PutConstraint sets a limit of jobs.
+func (s *jobService) PutConstraint(ctx context.Context, r *progressorv1.PutConstraintRequest) (*progressorv1.PutConstraintResponse, error) {
+	c, err := s.jobs.PutConstraint(ctx, r.GetConstraint())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.PutConstraintResponse{Constraint: c}, nil
+}
+
+// ListConstraints gives the constraints of a namespace with how much of each is in use.
+func (s *jobService) ListConstraints(ctx context.Context, r *progressorv1.ListConstraintsRequest) (*progressorv1.ListConstraintsResponse, error) {
+	all, err := s.jobs.ListConstraints(ctx, r.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListConstraintsResponse{Constraints: all}, nil
+}
+
+// DeleteConstraint takes a limit away.
+func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.DeleteConstraintRequest) (*progressorv1.DeleteConstraintResponse, error) {
+	if err := s.jobs.DeleteConstraint(ctx, r.GetNamespace(), r.GetName()); err != nil {
+		return nil, err
+	}
+	return &progressorv1.DeleteConstraintResponse{}, nil
+}
+
 // RetryJob runs a job again that is at its end.
 func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
 	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses())

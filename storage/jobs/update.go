@@ -37,7 +37,8 @@ func Change(ctx context.Context, s *storage.Store, u Update) error {
 		if !row.Changed {
 			return &process.WrongStatusError{Key: u.Key, Status: row.Status, Reason: "the job is at its end"}
 		}
-		return nil
+		// One that waited for a place may wait for its time now.
+		return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{u.Key.Namespace}, ProcessIds: []string{u.Key.ProcessID}})
 	})
 }
 

@@ -14,17 +14,19 @@ import (
 
 const enqueueJobs = `-- name: EnqueueJobs :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.name, t.args, t.metadata, t.tags, t.options, t.idempotency_key, t.request_id, t.fingerprint, t.priority, t.run_time, t.timeout_us, t.unique_key, t.unique_ttl_us, t.unique_waiting, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
+  SELECT t.ord, t.namespace, t.process_id, t.name, t.args, t.metadata, t.tags, t.options, t.idempotency_key, t.request_id, t.fingerprint, t.priority, t.run_time, t.timeout_us, t.unique_key, t.unique_ttl_us, t.unique_waiting, t.constraints_version, t.constraint_keys, t.line, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          CASE WHEN q.task_id IS NULL THEN h.process_id END AS holder,
          q.task_id IS NULL AND t.unique_key <> '' AND h.process_id IS NULL
          AND row_number() OVER (PARTITION BY t.namespace, t.unique_key ORDER BY t.ord) > 1 AS again,
-         nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time
+         nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time,
+         coalesce((SELECT s.version FROM constraint_sets s WHERE s.namespace = t.namespace), 0) <> t.constraints_version AS stale
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]),
                     unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
                     unnest($10::uuid[]), unnest($11::bytea[]), unnest($12::int[]), unnest($13::timestamptz[]),
-                    unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bool[]))
+                    unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bool[]),
+                    unnest($18::bigint[]), unnest($19::text[]), unnest($20::text[]))
          AS t(ord, namespace, process_id, name, args, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
-              timeout_us, unique_key, unique_ttl_us, unique_waiting)
+              timeout_us, unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys, line)
     LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
@@ -43,14 +45,16 @@ cn AS (
   SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
-  SELECT i.ord, i.namespace, i.process_id, i.name, i.args, i.metadata, i.tags, i.options, i.idempotency_key, i.request_id, i.fingerprint, i.priority, i.run_time, i.timeout_us, i.unique_key, i.unique_ttl_us, i.unique_waiting, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.holder, i.again, i.task_id, i.scheduled_time, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),
+  SELECT i.ord, i.namespace, i.process_id, i.name, i.args, i.metadata, i.tags, i.options, i.idempotency_key, i.request_id, i.fingerprint, i.priority, i.run_time, i.timeout_us, i.unique_key, i.unique_ttl_us, i.unique_waiting, i.constraints_version, i.constraint_keys, i.line, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.holder, i.again, i.task_id, i.scheduled_time, i.stale, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),
 jb AS (
-  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options)
-  SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb FROM c WHERE created),
+  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
+  SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb,
+         NULLIF(constraints_version, 0), NULLIF(constraint_keys, '')::jsonb FROM c WHERE created),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, job_name)
-  SELECT namespace, process_id, task_id, 'INIT', CASE WHEN run_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for,
-         priority, scheduled_time, NULLIF(idempotency_key, ''), args, name
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, job_name, line)
+  SELECT namespace, process_id, task_id, 'INIT',
+         CASE WHEN run_time > statement_timestamp() THEN 'time' WHEN stale OR line <> '' THEN 'constraint' ELSE 'place' END::waits_for,
+         priority, scheduled_time, NULLIF(idempotency_key, ''), args, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END
     FROM c WHERE created),
 ke AS (
   UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond'
@@ -68,23 +72,26 @@ SELECT c.ord::int AS ord,
 `
 
 type EnqueueJobsParams struct {
-	Ords            []int32
-	Namespaces      []string
-	ProcessIds      []string
-	Names           []string
-	Args            [][]byte
-	Metadatas       []string
-	Tags            []string
-	Options         []string
-	IdempotencyKeys []string
-	RequestIds      []uuid.UUID
-	Fingerprints    [][]byte
-	Priorities      []int32
-	RunTimes        []time.Time
-	TimeoutsUs      []int64
-	UniqueKeys      []string
-	UniqueTtlsUs    []int64
-	UniqueWaitings  []bool
+	Ords                []int32
+	Namespaces          []string
+	ProcessIds          []string
+	Names               []string
+	Args                [][]byte
+	Metadatas           []string
+	Tags                []string
+	Options             []string
+	IdempotencyKeys     []string
+	RequestIds          []uuid.UUID
+	Fingerprints        [][]byte
+	Priorities          []int32
+	RunTimes            []time.Time
+	TimeoutsUs          []int64
+	UniqueKeys          []string
+	UniqueTtlsUs        []int64
+	UniqueWaitings      []bool
+	ConstraintsVersions []int64
+	ConstraintKeys      []string
+	Lines               []string
 }
 
 type EnqueueJobsRow struct {
@@ -100,6 +107,8 @@ type EnqueueJobsRow struct {
 // are of different processes; the caller sees to that. Of several with one unique key the first is taken, the others are to come again.
 // A unique key is held by a job that is not at its end, or ended less than its ttl ago; of one whose unique_waiting is set only by a job that
 // has not run yet.
+// A job that needs keys of constraints waits in the line of the first of them; it was evaluated under constraints_version, and if they have
+// changed since it waits to be evaluated again.
 // outcome: enqueued, twin (another job has the unique key: process_id is its), again, replayed, mismatch, exists.
 // The row comparison stays a hashed subplan: see PrepareInit.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
@@ -121,6 +130,9 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 		arg.UniqueKeys,
 		arg.UniqueTtlsUs,
 		arg.UniqueWaitings,
+		arg.ConstraintsVersions,
+		arg.ConstraintKeys,
+		arg.Lines,
 	)
 	if err != nil {
 		return nil, err

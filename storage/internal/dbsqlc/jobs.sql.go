@@ -15,9 +15,9 @@ import (
 
 const cancelRetried = `-- name: CancelRetried :exec
 WITH i AS MATERIALIZED (
-  SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.ctid FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
+  SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
          AS x(namespace, process_id, task_id, fencing_token)
-   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
+   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
                           AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid LIMIT 1) s
    CROSS JOIN LATERAL (SELECT p.cancel_deadline FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p
    WHERE p.cancel_deadline IS NOT NULL),
@@ -118,19 +118,19 @@ SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.previous_status
        (CASE WHEN j.result_expires_time > statement_timestamp() THEN j.result END)::bytea AS result,
        coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        coalesce(x.task_id, 0)::bigint AS task_id, coalesce(x.attempt, 0)::int AS attempt, coalesce(x.priority, 0)::int AS priority, coalesce(x.place, '')::text AS place,
-       coalesce(x.waits_for::text, '')::text AS waits_for, coalesce(x.scheduled_time, 'epoch')::timestamptz AS scheduled_time, x.running_time, x.finished_time, x.args
+       coalesce(x.waits_for::text, '')::text AS waits_for, coalesce(x.line, '')::text AS line, coalesce(x.scheduled_time, 'epoch')::timestamptz AS scheduled_time, x.running_time, x.finished_time, x.args
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[])) AS t(ord, namespace, process_id)
   JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND p.kind = 'job'
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j
+ CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j
   LEFT JOIN LATERAL (
-    SELECT u.task_id, u.attempt, u.priority, u.place, u.waits_for, u.scheduled_time, u.running_time, u.finished_time, u.args, u.fencing_token FROM (
-      (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token
+    SELECT u.task_id, u.attempt, u.priority, u.place, u.waits_for, u.line, u.scheduled_time, u.running_time, u.finished_time, u.args, u.fencing_token FROM (
+      (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token
         FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1)
       UNION ALL
-      (SELECT r.task_id, r.attempt, r.priority, 'running', NULL, r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token
+      (SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token
         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_type = 'INIT' LIMIT 1)
       UNION ALL
-      (SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, k.scheduled_time, k.running_time, k.finished_time, k.args, NULL
+      (SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, k.scheduled_time, k.running_time, k.finished_time, k.args, NULL
         FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1)) u
      ORDER BY u.task_id DESC LIMIT 1) x ON true
@@ -173,6 +173,7 @@ type GetJobsRow struct {
 	Priority            int32
 	Place               string
 	WaitsFor            string
+	Line                string
 	ScheduledTime       time.Time
 	RunningTime         *time.Time
 	FinishedTime        *time.Time
@@ -218,6 +219,7 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 			&i.Priority,
 			&i.Place,
 			&i.WaitsFor,
+			&i.Line,
 			&i.ScheduledTime,
 			&i.RunningTime,
 			&i.FinishedTime,
@@ -256,12 +258,12 @@ cn AS (
 jb AS (
   UPDATE jobs j SET takeovers = 0, failures = NULL, progress = NULL, worker_id = NULL, result = NULL, result_expires_time = NULL, updated_time = statement_timestamp()
     FROM i WHERE i.again AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id
-  RETURNING j.namespace, j.process_id, j.name),
+  RETURNING j.namespace, j.process_id, j.name, j.constraints_version),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name)
-  SELECT i.namespace, i.process_id, nextval('task_ids'), 'INIT', 'place', i.priority, statement_timestamp(), i.args,
-         (SELECT jb.name FROM jb WHERE jb.namespace = i.namespace AND jb.process_id = i.process_id)
-    FROM i WHERE i.again)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line)
+  SELECT i.namespace, i.process_id, nextval('task_ids'), 'INIT', CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
+         i.priority, statement_timestamp(), i.args, b.name, CASE WHEN b.constraints_version IS NOT NULL THEN '' END
+    FROM i CROSS JOIN LATERAL (SELECT jb.name, jb.constraints_version FROM jb WHERE jb.namespace = i.namespace AND jb.process_id = i.process_id) b WHERE i.again)
 SELECT i.ord::int AS ord, (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::process_status AS status,
        (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' ELSE 'status' END)::text AS outcome
   FROM i
@@ -317,15 +319,17 @@ WITH i AS MATERIALIZED (
 ok AS MATERIALIZED (SELECT namespace, process_id, status, timeout_us, tags, options, sets_metadata, metadata, sets_priority, priority, sets_run_time, run_time FROM i WHERE i.status IN ('INIT', 'SUSPENDED')),
 jb AS (
   UPDATE jobs j SET timeout = ok.timeout_us * interval '1 microsecond', tags = NULLIF(ok.tags, '')::jsonb, options = NULLIF(ok.options, '')::jsonb,
-         updated_time = statement_timestamp()
+         updated_time = statement_timestamp(), constraints_version = CASE WHEN j.constraints_version IS NOT NULL THEN -1 END
     FROM ok WHERE j.namespace = ok.namespace AND j.process_id = ok.process_id),
 pr AS (
   UPDATE processes p SET metadata = NULLIF(ok.metadata, '')::jsonb FROM ok WHERE ok.sets_metadata AND p.namespace = ok.namespace AND p.process_id = ok.process_id),
 sc AS (
   UPDATE schedule s SET priority = CASE WHEN ok.sets_priority THEN ok.priority ELSE s.priority END,
          scheduled_time = CASE WHEN ok.sets_run_time THEN greatest(ok.run_time, statement_timestamp()) ELSE s.scheduled_time END,
-         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place') THEN CASE WHEN ok.run_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for
-                          ELSE s.waits_for END
+         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint')
+                          THEN CASE WHEN ok.run_time > statement_timestamp() THEN 'time' WHEN s.line IS NOT NULL THEN 'constraint' ELSE 'place' END::waits_for
+                          ELSE s.waits_for END,
+         line = CASE WHEN s.line IS NOT NULL THEN '' END
     FROM ok WHERE s.namespace = ok.namespace AND s.process_id = ok.process_id AND s.task_type = 'INIT'),
 ru AS (
   UPDATE running r SET priority = ok.priority FROM ok WHERE ok.sets_priority AND r.namespace = ok.namespace AND r.process_id = ok.process_id)
@@ -351,7 +355,8 @@ type UpdateJobRow struct {
 	Changed bool
 }
 
-// UpdateJob gives a job that is not at its end other options. What it waits with changes at once. It runs after LockProcesses.
+// UpdateJob gives a job that is not at its end other options. What it waits with changes at once; what constraints look at has it evaluated anew:
+// while it waits for a place, by the claim. It runs after LockProcesses.
 func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (UpdateJobRow, error) {
 	row := db.QueryRow(ctx, updateJob,
 		arg.TimeoutUs,

@@ -1,0 +1,373 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// admission gives keys to the jobs that wait for them, on every node. What frees a key on this node, or enqueues a job, has its line looked at;
+// once a second all lines are: for what nodes left that died.
+type admission struct {
+	jobs  *Jobs
+	woken chan struct{}
+
+	mu      sync.Mutex
+	rules   map[string]*rules // of namespaces that have, or had, constraints, as this node knows them
+	pending map[string]*look
+	next    map[string]time.Time // when something is due by itself
+	from    map[string]string    // where the next look at all lines begins
+}
+
+// look is what is to be looked at in a namespace.
+type look struct {
+	lines map[string]struct{}
+	all   bool // the lines of nobody's telling, too
+}
+
+func newAdmission(q *Jobs) *admission {
+	return &admission{
+		jobs: q, woken: make(chan struct{}, 1), rules: map[string]*rules{}, pending: map[string]*look{}, next: map[string]time.Time{}, from: map[string]string{},
+	}
+}
+
+const (
+	// admissionTick is the time between two looks at all lines.
+	admissionTick = time.Second
+	// sweepTime is how long one look goes on with evaluating what waits.
+	sweepTime = 500 * time.Millisecond
+	// turnTimeout bounds a turn on a connection that does not answer; statement_timeout ends a slow one before.
+	turnTimeout = 12 * time.Second
+)
+
+// Run gives keys until ctx ends.
+func (a *admission) Run(ctx context.Context) error {
+	tick := time.NewTicker(admissionTick)
+	defer tick.Stop()
+	sleep := time.NewTimer(0)
+	defer sleep.Stop()
+	a.refresh(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.woken:
+		case <-tick.C:
+			a.refresh(ctx)
+		case <-sleep.C:
+			a.due(time.Now())
+		}
+		for namespace, l := range a.take() {
+			a.serve(ctx, namespace, l)
+		}
+		sleep.Reset(a.rest(time.Now()))
+	}
+}
+
+// refresh has every namespace looked at that has constraints.
+func (a *admission) refresh(ctx context.Context) {
+	versions, err := jobs.ConstraintVersions(ctx, a.jobs.store)
+	if err != nil {
+		return // the collector says that the database is away
+	}
+	for namespace := range versions {
+		a.tell(namespace, true)
+	}
+}
+
+// tell has lines of a namespace looked at; all: the others too. It never waits.
+func (a *admission) tell(namespace string, all bool, lines ...string) {
+	a.mu.Lock()
+	l := a.pending[namespace]
+	if l == nil {
+		l = &look{lines: map[string]struct{}{}}
+		a.pending[namespace] = l
+	}
+	l.all = l.all || all
+	for _, line := range lines {
+		l.lines[line] = struct{}{}
+	}
+	a.mu.Unlock()
+	select {
+	case a.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (a *admission) take() map[string]*look {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	taken := a.pending
+	a.pending = map[string]*look{}
+	return taken
+}
+
+// due notes namespaces in which something is due by itself.
+func (a *admission) due(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for namespace, at := range a.next {
+		if at.After(now) {
+			continue
+		}
+		delete(a.next, namespace)
+		if a.pending[namespace] == nil {
+			a.pending[namespace] = &look{lines: map[string]struct{}{}}
+		}
+	}
+}
+
+func (a *admission) rest(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	rest := admissionTick
+	for _, at := range a.next {
+		rest = min(rest, at.Sub(now))
+	}
+	return max(rest, time.Millisecond)
+}
+
+// known are the rules of a namespace as this node knows them; nil: it knows none.
+func (a *admission) known(namespace string) *rules {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rules[namespace]
+}
+
+// learn gives the rules of a turn.
+func (a *admission) learn(t *jobs.Turn) (*rules, error) {
+	if r := a.known(t.Namespace); r != nil && r.version == t.Version {
+		return r, nil
+	}
+	r, err := newRules(t.Version, t.Constraints)
+	if err != nil {
+		return nil, err
+	}
+	a.remember(t.Namespace, r)
+	return r, nil
+}
+
+func (a *admission) remember(namespace string, r *rules) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if old := a.rules[namespace]; old == nil || old.version < r.version {
+		a.rules[namespace] = r
+	}
+}
+
+// serve looks at lines of a namespace, a part in each turn.
+func (a *admission) serve(ctx context.Context, namespace string, l *look) {
+	if !a.jobs.engine.Hands(namespace) {
+		return // the look at all lines finds them
+	}
+	began := time.Now()
+	lines := slices.Sorted(maps.Keys(l.lines))
+	for first := true; first || len(lines) > 0; first = false {
+		part := lines[:min(len(lines), turnLines)]
+		lines = lines[len(part):]
+		more, err := a.turn(ctx, namespace, part, first && l.all)
+		if err != nil {
+			a.jobs.engine.ScanFailed(ctx, "constraints", err)
+			a.later(namespace, append(part, lines...), l.all)
+			return
+		}
+		if len(more) > 0 {
+			a.tell(namespace, false, more...)
+		}
+	}
+	for l.all && time.Since(began) < sweepTime {
+		more, err := a.sweep(ctx, namespace)
+		if err != nil || !more {
+			return
+		}
+	}
+	if l.all {
+		a.tell(namespace, true) // there was no time for the rest
+	}
+}
+
+// later has lines looked at again after a moment.
+func (a *admission) later(namespace string, lines []string, all bool) {
+	time.AfterFunc(50*time.Millisecond, func() { a.tell(namespace, all, lines...) })
+}
+
+// turn gives keys to the jobs in front of lines; all: of others too. It tells which lines have more.
+func (a *admission) turn(ctx context.Context, namespace string, lines []string, all bool) (more []string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	defer cancel()
+	var done outcome
+	var next time.Duration
+	_, err = jobs.TakeTurn(ctx, a.jobs.store, namespace, func(t *jobs.Turn) error {
+		r, err := a.learn(t)
+		if err != nil {
+			return err
+		}
+		names, err := a.lines(t, r, lines, all)
+		if err != nil {
+			return err
+		}
+		p := &placer{turn: t, rules: r, lines: map[string]*line{}}
+		if done, err = p.place(names); err != nil {
+			return err
+		}
+		next, err = t.Next()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	delete(a.next, namespace)
+	if next >= 0 {
+		a.next[namespace] = time.Now().Add(next)
+	}
+	a.mu.Unlock()
+	a.jobs.engine.Placed(namespace, done.placed)
+	return done.again, nil
+}
+
+// lines adds to lines what is due, and with all the next part of all.
+func (a *admission) lines(t *jobs.Turn, r *rules, lines []string, all bool) ([]string, error) {
+	names := map[string]struct{}{}
+	add := func(more []string, err error) error {
+		for _, line := range more {
+			names[line] = struct{}{}
+		}
+		return err
+	}
+	err := errors.Join(add(lines, nil), add(t.Due(turnJobs)), add(t.DueBuckets(turnLines)))
+	if err != nil || !all {
+		return slices.Sorted(maps.Keys(names)), err
+	}
+	if settling(t) {
+		if err := r.hold(t); err != nil {
+			return nil, err
+		}
+	}
+	walked, err := t.Lines(a.from[t.Namespace], turnLines)
+	if a.from[t.Namespace] = ""; len(walked) == turnLines {
+		a.from[t.Namespace] = walked[len(walked)-1]
+	}
+	err = errors.Join(err, add(walked, nil), add(t.Tidy()))
+	return slices.Sorted(maps.Keys(names)), err
+}
+
+// sweep goes on with evaluating what waits, where constraints have changed. more: there is more.
+func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	defer cancel()
+	var lines []string
+	var placed map[string]int
+	_, err = jobs.TakeTurn(ctx, a.jobs.store, namespace, func(t *jobs.Turn) error {
+		again, under := needsSweep(t)
+		if !under {
+			return nil
+		}
+		r, err := a.learn(t)
+		if err != nil {
+			return err
+		}
+		if again {
+			if err := t.SweepAgain(); err != nil {
+				return err
+			}
+		}
+		lines, placed, more, err = r.sweep(t)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	a.jobs.engine.Placed(namespace, placed)
+	if len(lines) > 0 {
+		a.tell(namespace, false, lines...)
+	}
+	return more, nil
+}
+
+// admit tells whether a job that was claimed may run: only with the keys of the constraints as they were when it was claimed.
+func (a *admission) admit(c *storage.Claim) bool {
+	if bytes.Contains(c.Job, noConstraints) {
+		return true
+	}
+	j, err := storage.JobOf(c.Job)
+	if err != nil || j == nil {
+		return true // decide says what is wrong with it
+	}
+	if r := a.known(c.Namespace); r != nil && len(j.ConstraintKeys) > 0 {
+		a.claimed(c.Namespace, r, j)
+	}
+	return j.ConstraintsVersion == j.ConstraintsNow
+}
+
+// noConstraints stands in the claim of a job whose namespace has never had constraints. A text of the job cannot have it: quotes are escaped.
+var noConstraints = []byte(`"constraints_now": null`)
+
+// claimed has buckets looked at whose start was taken: they fill up from now on.
+func (a *admission) claimed(namespace string, r *rules, j *storage.Job) {
+	var lines []string
+	for name, key := range j.ConstraintKeys {
+		if rule := r.byName[name]; rule != nil && rule.RateCount > 0 {
+			lines = append(lines, storage.LineOf(name, key))
+		}
+	}
+	if len(lines) > 0 {
+		a.tell(namespace, false, lines...)
+	}
+}
+
+// stored has the lines looked at whose keys an end has freed, and jobs that are to be evaluated.
+func (a *admission) stored(c *storage.Claim) {
+	if a.known(c.Namespace) == nil {
+		return
+	}
+	j, err := storage.JobOf(c.Job)
+	if err != nil || j == nil {
+		return
+	}
+	lines := storage.Constrained{Keys: j.ConstraintKeys}.Lines()
+	if len(lines) > 0 || j.ConstraintsVersion != j.ConstraintsNow {
+		a.tell(c.Namespace, false, append(lines, "")...)
+	}
+}
+
+// look has all lines of a namespace looked at, where it has constraints: somebody may be in another line now, or have left a key.
+func (a *admission) look(namespace string) {
+	if a.known(namespace) != nil {
+		a.tell(namespace, true)
+	}
+}
+
+// enqueued has the line of a new job looked at.
+func (a *admission) enqueued(j *storage.NewJob) {
+	if len(j.Constraints.Keys) > 0 {
+		a.tell(j.Key.Namespace, false, j.Constraints.Line())
+	}
+}
+
+// changed counts what runs under the constraints as they are from now on.
+func changed(t *jobs.Turn) (*rules, error) {
+	if len(t.Constraints) > maxConstraints {
+		return nil, &process.InvalidError{Field: "constraint", Message: fmt.Sprintf("a namespace has at most %d constraints", maxConstraints)}
+	}
+	r, err := newRules(t.Version, t.Constraints)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.hold(t)
+}
+
+// follow has a change that this node has stored hold here at once.
+func (a *admission) follow(namespace string, r *rules) {
+	a.remember(namespace, r)
+	a.tell(namespace, true)
+}

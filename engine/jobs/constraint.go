@@ -1,0 +1,207 @@
+package jobs
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+const (
+	// maxCost bounds what an expression may cost for one job, in units of CEL: about 1 ms. One that costs more is one that fails.
+	maxCost = 10_000
+	// maxKey bounds the value of a key; of a longer one its digest stands there.
+	maxKey = 256
+	// maxConstraints bounds those of a namespace: each is evaluated for each job.
+	maxConstraints = 100
+)
+
+// environment declares what expressions see. Names with a dot in them are variables of their own, so that job.nmae is an error when the
+// constraint is put, and not a job that matches nothing.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		cel.Variable("job.name", cel.StringType), cel.Variable("job.args", cel.DynType), cel.Variable("job.priority", cel.IntType),
+		cel.Variable("job.tags", cel.ListType(cel.StringType)), cel.Variable("job.metadata", cel.MapType(cel.StringType, cel.DynType)),
+	)
+})
+
+// rule is a constraint, ready to be evaluated.
+type rule struct {
+	jobs.Constraint
+	match cel.Program
+	key   cel.Program // nil: one key for all
+}
+
+// rules are the constraints of a namespace in one version.
+type rules struct {
+	version int64
+	all     []*rule
+	byName  map[string]*rule
+}
+
+func newRules(version int64, constraints []jobs.Constraint) (*rules, error) {
+	r := &rules{version: version, byName: map[string]*rule{}}
+	for _, c := range constraints {
+		compiled, err := compile(c)
+		if err != nil {
+			return nil, fmt.Errorf("constraint %q: %w", c.Name, err)
+		}
+		r.all = append(r.all, compiled)
+		r.byName[c.Name] = compiled
+	}
+	return r, nil
+}
+
+// of is the rule that a line is of; nil: there is none any more.
+func (r *rules) of(line string) *rule {
+	name, _, _ := strings.Cut(line, "=")
+	return r.byName[name]
+}
+
+func compile(c jobs.Constraint) (*rule, error) {
+	r := &rule{Constraint: c}
+	var err error
+	if r.match, err = program("constraint.match", c.Match, "a condition, true or false", cel.BoolType); err != nil {
+		return nil, err
+	}
+	if c.Key != "" {
+		r.key, err = program("constraint.key", c.Key, "a string, a number or a bool", cel.StringType, cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType)
+	}
+	return r, err
+}
+
+// program compiles an expression whose value is to be of one of some types.
+func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(text)
+	if issues.Err() != nil {
+		first := issues.Errors()[0]
+		return nil, &process.InvalidError{Field: field, Message: fmt.Sprintf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, first.Message)}
+	}
+	fits := ast.OutputType().IsExactType(cel.DynType)
+	for _, k := range kinds {
+		fits = fits || ast.OutputType().IsExactType(k)
+	}
+	if !fits {
+		return nil, &process.InvalidError{Field: field, Message: fmt.Sprintf("its value is of type %s; it must be %s", ast.OutputType(), wants)}
+	}
+	p, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, &process.InvalidError{Field: field, Message: err.Error()}
+	}
+	return p, nil
+}
+
+// keys are what a job needs to run.
+func (r *rules) keys(s jobs.Subject) map[string]string {
+	if len(r.all) == 0 {
+		return nil
+	}
+	var keys map[string]string
+	vars := variables(s)
+	for _, rule := range r.all {
+		if key, matches := rule.keyFor(vars); matches {
+			if keys == nil {
+				keys = map[string]string{}
+			}
+			keys[rule.Name] = key
+		}
+	}
+	return keys
+}
+
+// keyFor tells whether a job matches, and its key. An expression that fails for a job, as one that asks for an argument which it has not, does
+// not match it; one that matches and whose key fails shares the key "" with all others like it, so that it is limited.
+func (r *rule) keyFor(vars map[string]any) (key string, matches bool) {
+	v, _, err := r.match.Eval(vars)
+	if err != nil || v != types.True {
+		return "", false
+	}
+	if r.key == nil {
+		return "", true
+	}
+	if v, _, err = r.key.Eval(vars); err != nil {
+		return "", true
+	}
+	return keyText(v), true
+}
+
+func keyText(v ref.Val) string {
+	var key string
+	switch v := v.(type) {
+	case types.String:
+		key = wire.Plain(string(v))
+	case types.Double:
+		key = strconv.FormatFloat(float64(v), 'f', -1, 64) // 7 and not 7e+00, whether it came as 7 or as 7.0
+	case types.Int, types.Uint, types.Bool:
+		key = fmt.Sprint(v.Value())
+	}
+	if len(key) > maxKey {
+		return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key)))
+	}
+	return key
+}
+
+// variables are a job as expressions see it.
+func variables(s jobs.Subject) map[string]any {
+	var args any
+	metadata, tags := map[string]any{}, []string{}
+	for _, j := range []struct {
+		from []byte
+		into any
+	}{{s.Args, &args}, {s.Metadata, &metadata}, {s.Tags, &tags}} {
+		if len(j.from) > 0 {
+			_ = json.Unmarshal(j.from, j.into) // it was written as JSON by this program
+		}
+	}
+	if args == nil {
+		args = types.NullValue
+	}
+	return map[string]any{"job.name": s.Name, "job.args": args, "job.priority": int64(s.Priority), "job.tags": tags, "job.metadata": metadata}
+}
+
+// constrained is what a job needs under these rules; r may be nil.
+func (r *rules) constrained(s jobs.Subject) storage.Constrained {
+	if r == nil {
+		return storage.Constrained{}
+	}
+	return storage.Constrained{Version: r.version, Keys: r.keys(s)}
+}
+
+// storedConstraint checks a constraint and makes what is stored of it.
+func storedConstraint(c *progressorv1.Constraint) (jobs.Constraint, error) {
+	s := jobs.Constraint{Name: c.GetName(), Match: c.GetMatch(), Key: c.GetKey(), MaxRunning: c.GetMaxRunning()}
+	switch {
+	case strings.Contains(s.Name, "=") || wire.Plain(s.Name) != s.Name:
+		return s, &process.InvalidError{Field: "constraint.name", Message: "must be text without ="}
+	case s.MaxRunning == 0 && c.GetRate() == nil:
+		return s, &process.InvalidError{Field: "constraint.max_running", Message: "must be at least 1 where there is no rate: this constraint limits nothing"}
+	}
+	if r := c.GetRate(); r != nil {
+		s.RateCount, s.RatePer, s.RateBurst = r.GetCount(), r.GetPer().AsDuration(), r.GetBurst()
+		if s.RateBurst == 0 {
+			s.RateBurst = s.RateCount
+		}
+		if s.RatePer < time.Microsecond {
+			return s, &process.InvalidError{Field: "constraint.rate.per", Message: "must be at least 1 µs"}
+		}
+	}
+	_, err := compile(s)
+	return s, err
+}

@@ -1,0 +1,323 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func (n *node) limit(t testing.TB, c *progressorv1.Constraint) {
+	t.Helper()
+	if c.Namespace == "" {
+		c.Namespace = "pull"
+	}
+	if c.Match == "" {
+		c.Match = "true"
+	}
+	if _, err := n.PutConstraint(context.Background(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// limited enqueues a job whose args are the region that the tests' constraints look at.
+func (n *node) limited(t testing.TB, namespace, id, region string, o *progressorv1.JobOptions) {
+	t.Helper()
+	args, err := structpb.NewValue(map[string]any{"region": region})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: namespace, JobId: id, Name: "work", Args: args, Options: o}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// placed waits until so many jobs of a namespace wait for a place.
+func (n *node) placed(t testing.TB, namespace string, want int) {
+	t.Helper()
+	enginetest.Eventually(t, patience, fmt.Sprintf("%d wait for a place", want), func() bool {
+		return n.waits(t, namespace, "place") == want
+	})
+}
+
+func (n *node) waits(t testing.TB, namespace, waitsFor string) int {
+	t.Helper()
+	return enginetest.Count(t, n.db, "SELECT count(*) FROM schedule WHERE namespace = $1 AND waits_for = $2::text::waits_for", namespace, waitsFor)
+}
+
+func ids(leases []*progressorv1.Lease) string {
+	var all []string
+	for _, l := range leases {
+		all = append(all, l.GetJob().GetJobId())
+	}
+	return strings.Join(all, " ")
+}
+
+const byRegion = "job.args.region"
+
+// Of each key so many jobs run at a time; a key that is taken holds up nobody else, and who waits is told what for.
+func TestMaxRunningOfAKey(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "region", Match: `job.name == "work"`, Key: byRegion, MaxRunning: 2})
+	for k := range 5 {
+		n.limited(t, "pull", fmt.Sprint("eu", k), "eu", nil)
+	}
+	n.limited(t, "pull", "us0", "us", nil)
+	n.placed(t, "pull", 3)
+	leases := n.poll(t, "w", 10)
+	if got := ids(leases); got != "eu0 eu1 us0" {
+		t.Fatalf("leased %s", got)
+	}
+	if got := ids(n.look(t, "w")); got != "" {
+		t.Errorf("leased %s beside", got)
+	}
+	job := n.job(t, "pull", "eu3", available)
+	if got, want := job.GetBlockedOn(), "constraint region key eu: 2 of 2 running; 1 before it"; got != want {
+		t.Errorf("blocked on %q, want %q", got, want)
+	}
+	states, err := n.ListConstraints(context.Background(), "pull")
+	if err != nil || len(states) != 1 || states[0].GetRunning() != 3 || states[0].GetWaiting() != 3 || states[0].GetNextFreeTime() != nil {
+		t.Errorf("constraints %v, %v", states, err)
+	}
+	if err := n.succeed(leases[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.one(t, "w").GetJob().GetJobId(); got != "eu2" {
+		t.Errorf("then %s", got)
+	}
+}
+
+// A job needs all keys that it matches; it takes none before it has all of them.
+func TestJobNeedsAllItsKeys(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "all", MaxRunning: 2})
+	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})
+	for _, job := range []struct{ id, region string }{{"eu0", "eu"}, {"eu1", "eu"}, {"eu2", "eu"}, {"us0", "us"}, {"us1", "us"}} {
+		n.limited(t, "pull", job.id, job.region, nil)
+	}
+	n.placed(t, "pull", 2)
+	leases := n.poll(t, "w", 10)
+	if got := ids(leases); got != "eu0 us0" {
+		t.Fatalf("leased %s", got)
+	}
+	if err := n.succeed(leases[1], nil); err != nil { // us0: its place in "all" is for whoever may run
+		t.Fatal(err)
+	}
+	if got := n.one(t, "w").GetJob().GetJobId(); got != "us1" {
+		t.Errorf("then %s", got)
+	}
+}
+
+// However an attempt ends, its keys are free, once: answered, failed, given back, cancelled, removed, lost with its worker, suspended.
+func TestEveryEndFreesItsKeys(t *testing.T) {
+	t.Parallel()
+	later := &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}
+	for _, c := range []struct {
+		name string
+		o    *progressorv1.JobOptions
+		end  func(*testing.T, *node, *progressorv1.Lease)
+	}{
+		{"succeeded", nil, func(t *testing.T, n *node, l *progressorv1.Lease) { must(t, n.succeed(l, nil)) }},
+		{"failed", nil, func(t *testing.T, n *node, l *progressorv1.Lease) { must(t, n.fail(l, "no")) }},
+		{"retryable", &progressorv1.JobOptions{MaxRetry: 1, Backoff: later}, func(t *testing.T, n *node, l *progressorv1.Lease) { must(t, n.fail(l, "no")) }},
+		{"cancelled", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Millisecond)}, func(t *testing.T, n *node, _ *progressorv1.Lease) {
+			_, err := n.Cancel(context.Background(), key("pull", "first"), "why", process.Actor{})
+			must(t, err)
+		}},
+		{"removed", nil, func(t *testing.T, n *node, _ *progressorv1.Lease) {
+			must(t, n.Engine.RemoveProcess(context.Background(), key("pull", "first"), process.Actor{}))
+		}},
+		{"lost", &progressorv1.JobOptions{LeaseDuration: durationpb.New(100 * time.Millisecond), MaxTakeovers: new(int32)},
+			func(*testing.T, *node, *progressorv1.Lease) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := start(t, storagetest.DSN(t), scripted())
+			n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
+			n.limited(t, "pull", "first", "", c.o)
+			l := n.one(t, "w")
+			n.limited(t, "pull", "second", "", nil)
+			if got := ids(n.look(t, "w")); got != "" {
+				t.Fatalf("leased %s beside the first", got)
+			}
+			c.end(t, n, l)
+			second := n.one(t, "w")
+			if second.GetJob().GetJobId() != "second" {
+				t.Fatalf("then %s", second.GetJob().GetJobId())
+			}
+			must(t, n.succeed(second, nil))
+			if held := enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds"); held != 0 {
+				t.Errorf("%d keys are held", held)
+			}
+		})
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A job that was given back, or retries, waits in line again, behind nobody who came later.
+func TestReleasedJobWaitsInLine(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
+	n.limited(t, "pull", "first", "", nil)
+	n.limited(t, "pull", "second", "", nil)
+	l := n.one(t, "w")
+	must(t, n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}))
+	again := n.one(t, "w")
+	if again.GetJob().GetJobId() != "first" || again.GetJob().GetAttempt() != 1 {
+		t.Errorf("then %v", again.GetJob())
+	}
+}
+
+// A job whose time comes waits in line then: it is not claimed past its constraint, in a namespace of workers or of a processor.
+func TestDelayedJobGoesToItsLine(t *testing.T) {
+	t.Parallel()
+	for _, namespace := range []string{"pull", "ns"} {
+		t.Run(namespace, func(t *testing.T) {
+			t.Parallel()
+			held, free := make(chan string, 10), make(chan struct{})
+			n := start(t, storagetest.DSN(t), holding(held, free))
+			n.limit(t, &progressorv1.Constraint{Namespace: namespace, Name: "one", MaxRunning: 1})
+			n.limited(t, namespace, "first", "", nil)
+			if namespace == "pull" {
+				n.one(t, "w")
+			} else {
+				<-held
+			}
+			n.limited(t, namespace, "later", "", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
+			n.job(t, namespace, "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
+			enginetest.Eventually(t, patience, "it waits in line", func() bool { return n.waits(t, namespace, "constraint") == 1 })
+			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(), "constraint one: 1 of 1 running") {
+				t.Errorf("blocked on %q", job.GetBlockedOn())
+			}
+			close(free)
+			if namespace == "ns" {
+				n.job(t, namespace, "later", succeeded)
+			}
+		})
+	}
+}
+
+// A limit holds at once when it changes, for those that wait and counting those that run; without it all may run.
+func TestLimitsChangeLive(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	for k := range 6 {
+		n.limited(t, "pull", fmt.Sprint("j", k), "eu", nil)
+	}
+	first := n.poll(t, "w", 1)
+	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1}) // j0 runs
+	if got := ids(n.look(t, "w")); got != "" {
+		t.Fatalf("leased %s beside %s", got, ids(first))
+	}
+	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 3})
+	n.placed(t, "pull", 2)
+	second := n.poll(t, "w", 10)
+	if len(second) != 2 {
+		t.Fatalf("leased %s of 3", ids(second))
+	}
+	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
+	must(t, n.succeed(first[0], nil))
+	must(t, n.succeed(second[0], nil))
+	if got := ids(n.look(t, "w")); got != "" {
+		t.Fatalf("leased %s, and one runs", got)
+	}
+	must(t, n.DeleteConstraint(context.Background(), "pull", "one"))
+	if got := n.poll(t, "w", 10); len(got) == 0 {
+		t.Fatal("nothing leased")
+	}
+	n.placed(t, "pull", 0)
+	if err := n.DeleteConstraint(context.Background(), "pull", "one"); !errors.Is(err, process.ErrConstraintNotFound) {
+		t.Errorf("a constraint that is gone: %v", err)
+	}
+}
+
+// What waits is evaluated again when a constraint changes: a job that does not match any more goes on, one that does waits for its new key.
+func TestChangedMatchAndKey(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "c", MaxRunning: 1})
+	n.limited(t, "pull", "eu0", "eu", nil)
+	n.limited(t, "pull", "eu1", "eu", nil)
+	n.limited(t, "pull", "us0", "us", nil)
+	n.one(t, "w")
+	n.limit(t, &progressorv1.Constraint{Name: "c", Match: `job.args.region == "eu"`, Key: byRegion, MaxRunning: 1})
+	if got := ids(n.poll(t, "w", 10)); got != "us0" {
+		t.Errorf("leased %s", got)
+	}
+	if job := n.job(t, "pull", "eu1", available); job.GetBlockedOn() != "constraint c key eu: 1 of 1 running; 0 before it" {
+		t.Errorf("blocked on %q", job.GetBlockedOn())
+	}
+	n.limit(t, &progressorv1.Constraint{Name: "c", Match: `"vip" in job.tags`, MaxRunning: 1})
+	if got := ids(n.poll(t, "w", 10)); got != "eu1" {
+		t.Errorf("leased %s", got)
+	}
+}
+
+// UpdateJob has a job evaluated again whose tags constraints look at.
+func TestUpdatedJobIsEvaluatedAgain(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "slow", Match: `"slow" in job.tags`, MaxRunning: 1})
+	n.limited(t, "pull", "first", "", &progressorv1.JobOptions{Tags: []string{"slow"}})
+	n.limited(t, "pull", "second", "", &progressorv1.JobOptions{Tags: []string{"slow"}})
+	n.one(t, "w")
+	if got := ids(n.look(t, "w")); got != "" {
+		t.Fatalf("leased %s", got)
+	}
+	_, err := n.Update(context.Background(), &progressorv1.UpdateJobRequest{
+		Namespace: "pull", JobId: "second", Options: &progressorv1.JobOptions{}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"tags"}},
+	})
+	must(t, err)
+	if got := n.one(t, "w").GetJob().GetJobId(); got != "second" {
+		t.Errorf("leased %s", got)
+	}
+}
+
+// A constraint is checked when it is put: the error names the field and where in the text it is.
+func TestConstraintIsChecked(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	for _, c := range []struct {
+		constraint *progressorv1.Constraint
+		field      string
+		message    string
+	}{
+		{&progressorv1.Constraint{Name: "c", Match: "job.name == ", MaxRunning: 1}, "constraint.match", "line 1, column 13: Syntax error"},
+		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match", "line 2, column 2: undeclared reference to 'job'"},
+		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match", "its value is of type string; it must be a condition"},
+		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key", "its value is of type list(string)"},
+		{&progressorv1.Constraint{Name: "a=b", Match: "true", MaxRunning: 1}, "constraint.name", "without ="},
+		{&progressorv1.Constraint{Name: "c", Match: "true"}, "constraint.max_running", "limits nothing"},
+	} {
+		c.constraint.Namespace = "pull"
+		_, err := n.PutConstraint(context.Background(), c.constraint)
+		var invalid *process.InvalidError
+		if !errors.As(err, &invalid) || invalid.Field != c.field || !strings.Contains(invalid.Message, c.message) {
+			t.Errorf("%v: %v, want %s: %s", c.constraint, err, c.field, c.message)
+		}
+	}
+	if _, err := n.PutConstraint(context.Background(), &progressorv1.Constraint{Namespace: "none", Name: "c", Match: "true", MaxRunning: 1}); !errors.Is(err, process.ErrNamespaceNotFound) {
+		t.Errorf("a namespace that is not there: %v", err)
+	}
+}

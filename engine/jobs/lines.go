@@ -1,0 +1,289 @@
+package jobs
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+const (
+	// turnLines and turnJobs bound what one turn looks at: about 20 ms.
+	turnLines = 500
+	turnJobs  = 1000
+	// minRefill is the least time that the next start of a bucket is waited for: at a high rate several come together.
+	minRefill = 5 * time.Millisecond
+	// unclaimedRest is when a bucket is looked at again whose starts nobody has taken yet. On the node that claims them it is at once.
+	unclaimedRest = 200 * time.Millisecond
+)
+
+// line is a key within one turn.
+type line struct {
+	rule   *rule // nil: its constraint is gone, and everybody in it may go on
+	state  jobs.LineState
+	tokens float64 // of a rate, before what is taken
+	room   int32   // how many more may have it
+	taken  int32
+	asked  int32 // how many were taken from its front
+}
+
+func newLine(r *rule, s jobs.LineState) *line {
+	l := &line{rule: r, state: s, room: turnJobs}
+	if r == nil {
+		return l
+	}
+	if r.MaxRunning > 0 {
+		l.room = max(min(l.room, r.MaxRunning-s.Held), 0)
+	}
+	if r.RateCount > 0 {
+		l.tokens = refilled(r.Constraint, s)
+		l.room = min(l.room, int32(l.tokens))
+	}
+	return l
+}
+
+// refilled are the starts that a bucket has now. Those given to jobs which had not started at the last look are taken off its size since then:
+// they may all start at this moment. So whatever begins when, in no time there are more starts than burst and what the rate gives for it.
+func refilled(c jobs.Constraint, s jobs.LineState) float64 {
+	size := float64(c.RateBurst)
+	if !s.HasBucket {
+		return max(size-float64(s.Unstarted), 0)
+	}
+	grown := s.Tokens + max(s.Now.Sub(s.RefilledTime).Seconds(), 0)*perSecond(c)
+	return max(min(size-float64(s.BucketUnstarted), grown), 0)
+}
+
+func perSecond(c jobs.Constraint) float64 { return float64(c.RateCount) / c.RatePer.Seconds() }
+
+func (l *line) rated() bool { return l.rule != nil && l.rule.RateCount > 0 }
+
+func (l *line) take() {
+	l.room--
+	l.taken++
+}
+
+// bucket is where the line's bucket stands after the turn.
+func (l *line) bucket() jobs.Bucket {
+	c, left := l.rule.Constraint, l.tokens-float64(l.taken)
+	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now, Next: -1}
+	b.Full = seconds((float64(c.RateBurst) - left) / perSecond(c))
+	switch {
+	case left >= 1:
+	case b.Unstarted >= c.RateBurst:
+		b.Next = unclaimedRest
+	default:
+		b.Next = max(seconds((1-left)/perSecond(c)), minRefill)
+	}
+	return b
+}
+
+// seconds is a Duration, at most a century.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, (100*365*24*time.Hour).Seconds()) * float64(time.Second))
+}
+
+// outcome is what a turn has changed.
+type outcome struct {
+	placed map[string]int // by the name of the job
+	again  []string       // lines that had room for more than the turn looked at
+}
+
+// placer gives the keys of lines to the jobs in front of them.
+type placer struct {
+	turn  *jobs.Turn
+	rules *rules
+	lines map[string]*line
+}
+
+// place lets the jobs in front of lines have their keys. A job that misses one waits for it in the line of that key.
+func (p *placer) place(names []string) (outcome, error) {
+	done := outcome{placed: map[string]int{}}
+	if err := p.read(names); err != nil {
+		return done, err
+	}
+	front, err := p.front(names)
+	if err != nil {
+		return done, err
+	}
+	keys := make([]map[string]string, len(front))
+	var others []string
+	for n := range front {
+		if keys[n], err = p.keys(&front[n]); err != nil {
+			return done, err
+		}
+		others = append(others, storage.Constrained{Keys: keys[n]}.Lines()...)
+	}
+	if err := p.read(others); err != nil {
+		return done, err
+	}
+	var moves []jobs.Move
+	for n := range front {
+		m, moved := p.move(&front[n], keys[n])
+		if !moved {
+			continue
+		}
+		moves = append(moves, m)
+		if m.WaitsFor == process.WaitsForPlace {
+			done.placed[front[n].Name]++
+		}
+	}
+	if err := p.turn.Place(moves); err != nil {
+		return done, err
+	}
+	for name, l := range p.lines {
+		if l.asked > 0 && l.asked == int32(count(front, name)) && l.room > 0 || len(front) == turnJobs && slices.Contains(names, name) { //nolint:gosec // at most turnJobs
+			done.again = append(done.again, name)
+		}
+	}
+	return done, p.settle()
+}
+
+func count(front []jobs.InFront, line string) int {
+	n := 0
+	for k := range front {
+		if front[k].Line == line {
+			n++
+		}
+	}
+	return n
+}
+
+// read learns where lines stand that are not known yet. The line "" is of jobs that have to be evaluated: everybody in it may.
+func (p *placer) read(names []string) error {
+	var unknown []string
+	var rated []bool
+	for _, name := range names {
+		switch _, known := p.lines[name]; {
+		case known:
+		case name == "":
+			p.lines[name] = newLine(nil, jobs.LineState{})
+		default:
+			p.lines[name] = nil
+			r := p.rules.of(name)
+			unknown, rated = append(unknown, name), append(rated, r != nil && r.RateCount > 0)
+		}
+	}
+	states, err := p.turn.Read(unknown, rated)
+	for _, s := range states {
+		p.lines[s.Line] = newLine(p.rules.of(s.Line), s)
+	}
+	return err
+}
+
+// front takes the jobs in front of lines that have room, those with the smallest priority first.
+func (p *placer) front(names []string) ([]jobs.InFront, error) {
+	var open []string
+	var rooms []int32
+	for _, name := range names {
+		if l := p.lines[name]; l.room > 0 {
+			l.asked = min(l.room, turnJobs)
+			open, rooms = append(open, name), append(rooms, l.asked)
+		}
+	}
+	if len(open) == 0 {
+		return nil, nil
+	}
+	front, err := p.turn.Front(open, rooms, turnJobs)
+	slices.SortFunc(front, func(a, b jobs.InFront) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.TaskID, b.TaskID))
+	})
+	return front, err
+}
+
+func (p *placer) keys(j *jobs.InFront) (map[string]string, error) {
+	if j.Stale {
+		return p.rules.keys(j.Subject), nil
+	}
+	return jobs.KeysOf(j.Keys)
+}
+
+// move gives a job its keys, or has it wait for the first that it misses.
+func (p *placer) move(j *jobs.InFront, keys map[string]string) (m jobs.Move, moved bool) {
+	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
+	lines := storage.Constrained{Keys: keys}.Lines()
+	for _, name := range lines {
+		if p.lines[name].room == 0 {
+			m.WaitsFor, m.Line = process.WaitsForConstraint, name
+			return m, j.Stale || name != j.Line
+		}
+	}
+	for _, name := range lines {
+		p.lines[name].take()
+	}
+	m.WaitsFor, m.Holds = process.WaitsForPlace, lines
+	if len(lines) > 0 {
+		m.Line = lines[0]
+	}
+	return m, true
+}
+
+// settle stores the buckets that were looked at.
+func (p *placer) settle() error {
+	var buckets []jobs.Bucket
+	for _, l := range p.lines {
+		if l.rated() {
+			buckets = append(buckets, l.bucket())
+		}
+	}
+	slices.SortFunc(buckets, func(a, b jobs.Bucket) int { return cmp.Compare(a.Line, b.Line) })
+	return p.turn.SetBuckets(buckets)
+}
+
+// sweep evaluates one span of what waits anew. It tells which lines have got somebody, and whether there is more to look at.
+func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more bool, err error) {
+	stale, over, err := t.Sweep()
+	if err != nil {
+		return nil, nil, false, err
+	}
+	placed = map[string]int{}
+	moves := make([]jobs.Move, 0, len(stale))
+	for n := range stale {
+		j := &stale[n]
+		needs := r.constrained(j.Subject)
+		m := jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, WaitsFor: j.WaitsFor, Line: needs.Line(), Evaluated: true, Keys: needs.Keys}
+		switch {
+		case j.WaitsFor != process.WaitsForPlace && j.WaitsFor != process.WaitsForConstraint:
+		case m.Line == "":
+			m.WaitsFor = process.WaitsForPlace
+			placed[j.Name]++
+		default:
+			m.WaitsFor = process.WaitsForConstraint
+			lines = append(lines, m.Line)
+		}
+		moves = append(moves, m)
+	}
+	return lines, placed, !over, t.Place(moves)
+}
+
+// hold notes the keys of jobs that run and were claimed under an older version: they count, though nobody has asked for room.
+func (r *rules) hold(t *jobs.Turn) error {
+	running, err := t.Unheld()
+	if err != nil {
+		return err
+	}
+	var moves []jobs.Move
+	for id, s := range running {
+		if needs := r.constrained(s); len(needs.Keys) > 0 {
+			moves = append(moves, jobs.Move{ProcessID: id, Holds: needs.Lines()})
+		}
+	}
+	return t.Hold(moves)
+}
+
+// needsSweep tells whether what waits has to be looked through: once after a change, and once more when all that was on its way into the
+// database at that moment has come to its end.
+func needsSweep(t *jobs.Turn) (again, under bool) {
+	settled := t.Changed.Add(settleTime)
+	again = t.Cursor == nil && (t.Swept.Before(t.Changed) || t.Now.After(settled) && t.Swept.Before(settled))
+	return again, again || t.Cursor != nil
+}
+
+// settleTime is longer than any transaction of the engine lasts.
+const settleTime = 20 * time.Second
+
+// settling tells whether something may still come that was claimed under an older version.
+func settling(t *jobs.Turn) bool { return t.Now.Before(t.Changed.Add(settleTime)) }
+

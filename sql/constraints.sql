@@ -1,0 +1,204 @@
+-- LockConstraints begins every transaction that gives keys to jobs or changes constraints: of one namespace there is one at a time, on all nodes.
+-- It follows that what it counts can only become less while it runs: ends of jobs free keys without a lock.
+-- name: LockConstraints :one
+SELECT version, changed_time, began_time, swept_time, cursor, statement_timestamp()::timestamptz AS now FROM constraint_sets WHERE namespace = @namespace FOR UPDATE;
+
+-- name: ReadConstraints :many
+SELECT name, match, key, max_running, rate_count, rate_per, rate_burst FROM constraints WHERE namespace = @namespace ORDER BY name;
+
+-- name: ConstraintVersions :many
+SELECT namespace, version FROM constraint_sets;
+
+-- ChangeConstraints makes a new version, and has the jobs that wait looked through from the beginning.
+-- name: ChangeConstraints :one
+INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
+VALUES (@namespace, 1, clock_timestamp(), clock_timestamp(), '')
+ON CONFLICT (namespace) DO UPDATE SET version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(), cursor = ''
+RETURNING version;
+
+-- name: PutConstraint :exec
+INSERT INTO constraints (namespace, name, match, key, max_running, rate_count, rate_per, rate_burst)
+VALUES (@namespace, @name, @match, @key, @max_running, NULLIF(@rate_count::int, 0), NULLIF(@rate_per_us::bigint, 0) * interval '1 microsecond', NULLIF(@rate_burst::int, 0))
+ON CONFLICT (namespace, name) DO UPDATE SET match = excluded.match, key = excluded.key, max_running = excluded.max_running, rate_count = excluded.rate_count,
+   rate_per = excluded.rate_per, rate_burst = excluded.rate_burst, updated_time = statement_timestamp();
+
+-- name: DeleteConstraint :execrows
+DELETE FROM constraints WHERE namespace = @namespace AND name = @name;
+
+-- DueInLine lets jobs that need keys wait in their line once their time has come.
+-- name: DueInLine :many
+WITH due AS MATERIALIZED (
+  SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+   WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'time' AND s.line IS NOT NULL AND s.scheduled_time <= statement_timestamp() AND p.status = 'INIT'
+   ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED)
+UPDATE schedule s SET waits_for = 'constraint'
+  FROM due WHERE s.namespace = ANY (ARRAY[due.namespace]) AND s.process_id = due.process_id AND s.task_id = due.task_id
+RETURNING s.line::text;
+
+-- DueBuckets finds keys that have a start to give again, the longest due first.
+-- name: DueBuckets :many
+SELECT line FROM constraint_buckets WHERE namespace = @namespace AND next_time <= statement_timestamp() ORDER BY next_time LIMIT @lim::int;
+
+-- NextInLine tells how long it is until the next job's time comes, or the next start of a key (µs); -1: nobody waits for either.
+-- name: NextInLine :one
+SELECT (CASE WHEN x.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM x.at - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us
+  FROM (SELECT least(
+    (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'time' AND s.line IS NOT NULL
+      ORDER BY s.scheduled_time LIMIT 1),
+    (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1)) AS at) x;
+
+-- ReadLines tells what is held of keys, and where their buckets stand. unstarted: how many of the holders have not been claimed yet; counted where
+-- the key has a rate.
+-- name: ReadLines :many
+SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = l.line)::int AS held,
+       (CASE WHEN l.rated THEN (SELECT count(*) FROM constraint_holds h
+          CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
+         WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = l.line) ELSE 0 END)::int AS unstarted,
+       (b.line IS NOT NULL)::bool AS has_bucket, coalesce(b.tokens, 0)::float8 AS tokens, coalesce(b.unstarted, 0)::int AS bucket_unstarted,
+       coalesce(b.refilled_time, 'epoch')::timestamptz AS refilled_time, statement_timestamp()::timestamptz AS now
+  FROM ROWS FROM (unnest(@lines::text[]), unnest(@rateds::bool[])) AS l(line, rated)
+  LEFT JOIN LATERAL (SELECT b.* FROM constraint_buckets b WHERE l.rated AND b.namespace = @namespace::text AND b.line = l.line LIMIT 1) b ON true;
+
+-- TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. What
+-- the constraints look at is only read of jobs that are to be evaluated anew.
+-- name: TakeLines :many
+SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, j.name, j.constraint_keys,
+       (coalesce(j.constraints_version, 0) <> @version::bigint)::bool AS stale,
+       (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN d.args END)::bytea AS args,
+       (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN d.metadata END)::jsonb AS metadata,
+       (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN j.tags END)::jsonb AS tags
+  FROM (
+    SELECT c.* FROM ROWS FROM (unnest(@lines::text[]), unnest(@rooms::int[])) AS n(line, room)
+     CROSS JOIN LATERAL (
+      SELECT s.line, s.process_id, s.task_id, s.priority, s.args, p.metadata
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = n.line AND p.status = 'INIT'
+       ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s, p SKIP LOCKED) c
+     LIMIT @lim::int) d
+ CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = @namespace::text AND j.process_id = d.process_id LIMIT 1) j;
+
+-- PlaceJobs moves jobs that TakeLines or StaleJobs has taken: to a place, or into the line of the key that they miss. line '': no key is needed.
+-- evaluated: keys are the job's from now on.
+-- name: PlaceJobs :exec
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@waits_fors::text[]), unnest(@lines::text[]),
+                             unnest(@evaluateds::bool[]), unnest(@keys::text[])) AS x(namespace, process_id, task_id, waits_for, line, evaluated, keys)),
+jb AS (
+  UPDATE jobs j SET constraints_version = @version::bigint, constraint_keys = NULLIF(i.keys, '')::jsonb
+    FROM i WHERE i.evaluated AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id)
+UPDATE schedule s SET waits_for = i.waits_for::waits_for, line = NULLIF(i.line, '')
+  FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id;
+
+-- HoldKeys notes which jobs have been given which keys.
+-- name: HoldKeys :exec
+INSERT INTO constraint_holds (namespace, process_id, line)
+SELECT @namespace::text, x.process_id, x.line FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS x(process_id, line)
+ON CONFLICT DO NOTHING;
+
+-- WriteBuckets stores where buckets stand. full_us: until they are full, next_us: until they have a start to give; -1: they have.
+-- name: WriteBuckets :exec
+INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time, next_time)
+SELECT @namespace::text, x.line, x.tokens, x.unstarted, x.refilled_time, x.refilled_time + x.full_us * interval '1 microsecond',
+       CASE WHEN x.next_us >= 0 THEN x.refilled_time + x.next_us * interval '1 microsecond' END
+  FROM ROWS FROM (unnest(@lines::text[]), unnest(@tokens::float8[]), unnest(@unstarteds::int[]), unnest(@refilled_times::timestamptz[]), unnest(@fulls_us::bigint[]),
+                  unnest(@nexts_us::bigint[])) AS x(line, tokens, unstarted, refilled_time, full_us, next_us)
+ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted = excluded.unstarted, refilled_time = excluded.refilled_time,
+   full_time = excluded.full_time, next_time = excluded.next_time;
+
+-- ForgetBuckets drops full ones.
+-- name: ForgetBuckets :exec
+DELETE FROM constraint_buckets b WHERE b.namespace = @namespace AND b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL;
+
+-- FreeKeys goes with the end of an attempt of a job that holds keys, or is to be evaluated anew: its keys are free, and if it is to run again it
+-- waits in line. It follows SaveResult and finds its items as WriteJobs does.
+-- name: FreeKeys :exec
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
+         AS x(namespace, process_id, task_id, fencing_token)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
+        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
+     LIMIT 1) e),
+back AS (
+  UPDATE schedule s SET line = coalesce(s.line, ''), waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
+    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id)
+DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
+
+-- FreeEnded frees the keys of jobs that were cancelled, suspended or removed: all that neither run nor wait for a place.
+-- name: FreeEnded :exec
+DELETE FROM constraint_holds h USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
+ WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place');
+
+-- SweepHolds frees keys that their job has left in another way. It runs under LockConstraints: nobody is being given keys meanwhile.
+-- name: SweepHolds :many
+DELETE FROM constraint_holds h WHERE h.namespace = @namespace::text
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
+RETURNING line;
+
+-- ListLines gives the lines in which somebody waits, after a line, in order: one look at the index for each, however many wait there.
+-- name: ListLines :many
+WITH RECURSIVE l AS (
+  (SELECT s.line, 1 AS n FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line >= @from_line::text
+    ORDER BY s.line LIMIT 1)
+  UNION ALL
+  SELECT (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line > l.line
+           ORDER BY s.line LIMIT 1), l.n + 1 FROM l WHERE l.line IS NOT NULL AND l.n < @lim::int)
+SELECT l.line::text AS line FROM l WHERE l.line IS NOT NULL;
+
+-- SpanOfJobs gives the next processes that wait, in the order of their ids: a part of the look that follows a change of constraints.
+-- name: SpanOfJobs :many
+SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
+  SELECT s.process_id, s.job_name IS NOT NULL AND EXISTS (
+      SELECT 1 FROM jobs j WHERE j.namespace = ANY (ARRAY[s.namespace]) AND j.process_id = s.process_id AND coalesce(j.constraints_version, 0) <> @version::bigint) AS stale
+    FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id > @after::text
+   ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) x;
+
+-- StaleJobs reads jobs that wait with keys of an older version of the constraints. It runs after LockProcesses.
+-- name: StaleJobs :many
+SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metadata, j.tags
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
+  JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL
+ CROSS JOIN LATERAL (SELECT p.metadata FROM processes p WHERE p.namespace = i.namespace AND p.process_id = i.process_id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
+ WHERE coalesce(j.constraints_version, 0) <> @version::bigint;
+
+-- DropHolds drops the keys that jobs have been given under an older version.
+-- name: DropHolds :exec
+DELETE FROM constraint_holds h USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
+ WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
+
+-- name: MoveSweep :exec
+UPDATE constraint_sets SET cursor = NULLIF(@cursor::text, ''), swept_time = CASE WHEN @cursor::text = '' THEN began_time ELSE swept_time END WHERE namespace = @namespace;
+
+-- name: BeginSweep :exec
+UPDATE constraint_sets SET cursor = '', began_time = clock_timestamp() WHERE namespace = @namespace;
+
+-- RunningUnheld reads jobs that run and were claimed before a constraint was put: they count from then on.
+-- name: RunningUnheld :many
+SELECT r.process_id, r.priority, j.name, r.args, p.metadata, j.tags
+  FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.metadata FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
+ WHERE r.namespace = @namespace::text AND p.kind = 'job' AND coalesce(j.constraints_version, 0) <> @version::bigint;
+
+-- CountConstraints tells of each constraint how many jobs hold a key of it and run, and how many wait for one, and when the next of these may start.
+-- name: CountConstraints :many
+SELECT c.name, (SELECT count(*) FROM constraint_holds h
+         CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r
+         WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>')::bigint AS running,
+       (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,
+       coalesce((SELECT min(b.next_time) FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.line >= c.name || '=' AND b.line < c.name || '>'
+          AND b.next_time IS NOT NULL), 'epoch')::timestamptz AS next_free_time
+  FROM constraints c WHERE c.namespace = @namespace ORDER BY c.name;
+
+-- PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key, and when the next may start.
+-- name: PlaceInLine :one
+SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = @line::text
+           AND (s.priority, s.task_id) < (@priority::int, @task_id::bigint) ORDER BY s.priority, s.task_id LIMIT @lim::int) x)::int AS before,
+       (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text)::int AS held,
+       coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.line = @line::text), 'epoch')::timestamptz AS next_time;

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Constrained is what a job needs to run under the constraints of its namespace.
+type Constrained struct {
+	Version int64             // of the constraints that it was evaluated under; 0: there are none
+	Keys    map[string]string // by the name of the constraint
+}
+
+// LineOf is the line of a key: the name of the constraint, =, and the value. A name has no = in it.
+func LineOf(constraint, key string) string { return constraint + "=" + key }
+
+// Lines are those of all keys, sorted.
+func (c Constrained) Lines() []string {
+	lines := make([]string, 0, len(c.Keys))
+	for _, name := range slices.Sorted(maps.Keys(c.Keys)) {
+		lines = append(lines, LineOf(name, c.Keys[name]))
+	}
+	return lines
+}
+
+// Line is where the job waits first; "": it needs no key.
+func (c Constrained) Line() string {
+	if len(c.Keys) == 0 {
+		return ""
+	}
+	return c.Lines()[0]
+}
+
+// JSON are the keys as jobs.constraint_keys has them; "": there are none.
+func (c Constrained) JSON() string {
+	if len(c.Keys) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(c.Keys) // strings: this cannot fail
+	return string(text)
+}
+
+// Taking runs a transaction that moves tasks which it takes with SKIP LOCKED, with the plans of the hot path. op names it in errors.
+func (s *Store) Taking(ctx context.Context, op string, take func(context.Context, DB) error) error {
+	return mapped(op, pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error { return take(ctx, tx) }))
+}
+
+// freeStages free the keys of processes that an order may have ended, or held.
+func (b *batch) freeStages(s *Store) []stage {
+	var a dbsqlc.FreeEndedParams
+	add := func(key process.Key) {
+		a.Namespaces = append(a.Namespaces, key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, key.ProcessID)
+	}
+	for _, it := range b.removes {
+		add(it.key)
+	}
+	for _, it := range b.suspends {
+		add(it.key)
+	}
+	for _, it := range b.cancels {
+		add(it.key)
+	}
+	if len(a.Namespaces) == 0 {
+		return nil
+	}
+	return []stage{func(ctx context.Context, db DB) error { return s.q.FreeEnded(ctx, db, a) }}
+}

@@ -52,6 +52,8 @@ type commands struct {
 	Bulk bulkCmd `cmd:"" group:"process" help:"Do something to all processes that match a filter."`
 	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`
 
+	Worker workerCmd `cmd:"" group:"process" help:"Run jobs by a command of yours."`
+
 	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`
 	Audit     auditCmd     `cmd:"" group:"process" help:"List what operators have done."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// peer runs a program of examples/ until the test ends, and gives its first line. Where its language is not there the test is skipped.
+func peer(t *testing.T, language, dir string, args ...string) (first string, cmd *exec.Cmd) {
+	t.Helper()
+	if _, err := exec.LookPath(language); err != nil {
+		t.Skipf("there is no %s", language)
+	}
+	cmd = exec.Command(language, args...)
+	cmd.Dir = filepath.Join("../../examples", dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr lockedBuffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("%s", stderr.String())
+		}
+	})
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatalf("%s %q has said nothing", language, args)
+	}
+	first = lines.Text()
+	go io.Copy(io.Discard, out)
+	return first, cmd
+}
+
+// queue enqueues jobs, and waits for their ends.
+type queue struct {
+	t *testing.T
+	c *client.Client
+}
+
+func (q *queue) enqueue(id, name string, args any) {
+	q.t.Helper()
+	v, err := structpb.NewValue(args)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	_, err = q.c.Job.Enqueue(q.t.Context(), &progressorv1.EnqueueRequest{Namespace: "jobs", JobId: id, Name: name, Args: v, Options: &progressorv1.JobOptions{
+		KeepResult: true, MaxRetry: 1, Timeout: durationpb.New(time.Hour), HeartbeatInterval: durationpb.New(50 * time.Millisecond),
+	}})
+	if err != nil {
+		q.t.Fatal(err)
+	}
+}
+
+func (q *queue) job(id string, wait time.Duration) *progressorv1.Job {
+	q.t.Helper()
+	resp, err := q.c.Job.GetJob(q.t.Context(), &progressorv1.GetJobRequest{Namespace: "jobs", JobId: id, AwaitEnd: durationpb.New(wait)})
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	return resp.GetJob()
+}
+
+// counts sees the job that all the examples do, and fail.
+func (q *queue) counts(suffix string) {
+	q.t.Helper()
+	q.enqueue("good"+suffix, "count", map[string]any{"text": "three little words"})
+	q.enqueue("bad"+suffix, "count", map[string]any{"text": 3})
+	if j := q.job("good"+suffix, daemonWait); j.GetResult().GetStructValue().GetFields()["words"].GetNumberValue() != 3 {
+		q.t.Errorf("good%s: %v", suffix, j)
+	}
+	if j := q.job("bad"+suffix, daemonWait); len(j.GetFailures()) != 1 || j.GetFailures()[0].GetReason() != "bad_args" || j.GetState() != progressorv1.JobState_JOB_STATE_FAILED {
+		q.t.Errorf("bad%s: %v", suffix, j)
+	}
+}
+
+// The workers of examples/ run jobs, tell how far they are, stop where a job is cancelled, and give back what they do when they are told to stop.
+func TestExampleWorkers(t *testing.T) {
+	for _, tt := range []struct{ language, dir, file string }{{"python3", "python", "worker.py"}, {"node", "node", "worker.js"}} {
+		t.Run(tt.language, func(t *testing.T) {
+			t.Parallel()
+			d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+			d.client.ok(t, "namespace", "put", "jobs", "--pull")
+			q := &queue{t, client.New(d.url)}
+			first, cmd := peer(t, tt.language, tt.dir, tt.file, d.url, "jobs", "2")
+			if !strings.Contains(first, "takes jobs named count, crawl") {
+				t.Fatal(first)
+			}
+			q.counts("")
+			q.enqueue("crawl", "crawl", map[string]any{"pages": 100_000})
+			eventually(t, "progress", func() error {
+				if p := q.job("crawl", 0).GetProgress(); !strings.HasPrefix(p.GetSummary(), "page ") {
+					return errors.New(p.String())
+				}
+				return nil
+			})
+			if _, err := q.c.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "jobs", JobId: "crawl", Reason: "enough"}); err != nil {
+				t.Fatal(err)
+			}
+			if j := q.job("crawl", daemonWait); j.GetState() != progressorv1.JobState_JOB_STATE_CANCELLED {
+				t.Errorf("%v", j)
+			}
+			q.enqueue("short", "crawl", map[string]any{"pages": 3})
+			if j := q.job("short", daemonWait); j.GetResult().GetNumberValue() != 3 {
+				t.Errorf("%v", j)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("after SIGTERM: %v", err)
+			}
+		})
+	}
+}
+
+// examples/python/processor.py is posted jobs to in both encodings.
+func TestExampleProcessor(t *testing.T) {
+	t.Parallel()
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+	first, _ := peer(t, "python3", "python", "processor.py", "0")
+	q := &queue{t, client.New(d.url)}
+	for _, encoding := range []string{"json", "msgpack"} {
+		d.client.ok(t, "namespace", "put", "jobs", "--connect-url", urlInLine.FindString(first), "--encoding", encoding)
+		q.counts("-" + encoding)
+		q.enqueue("other-"+encoding, "other", nil)
+		if f := q.job("other-"+encoding, daemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "not_handled" {
+			t.Errorf("%v", f)
+		}
+	}
+}

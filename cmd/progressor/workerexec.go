@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	defaultMaxOutput = 1 << 20
+	stderrLines      = 20      // of standard error that a failure tells
+	stderrBytes      = 4 << 10 // at most
+	strayWait        = time.Second
+)
+
+// executor runs each job by a command.
+type executor struct {
+	command   string
+	environ   []string
+	workerID  string
+	maxOutput int
+	maxMemory int64 // bytes; 0: no limit
+	grace     time.Duration
+
+	mu     sync.Mutex
+	groups map[int]struct{} // of processes that run
+}
+
+// Process runs the job of a task.
+func (e *executor) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	if req.GetJobName() == "" {
+		return nil, processor.Fail(processor.ReasonNotHandled, "a command runs jobs alone, and this process is none").NonRetryable()
+	}
+	stdout, stderr := &limitedOutput{limit: e.maxOutput, full: make(chan struct{})}, &tail{}
+	state, err := e.run(ctx, req, stdout, stderr)
+	switch {
+	case stdout.over():
+		return nil, processor.Fail("output_too_large", "more than %d bytes on standard output", e.maxOutput).NonRetryable()
+	case ctx.Err() != nil: // an exit code of 0 may be how it obeys SIGTERM
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, processor.Fail("exec", "the command cannot be run: %w", err)
+	case state.Success():
+		return client.JobDone(resultOf(stdout.b.Bytes())), nil
+	}
+	return nil, processor.Fail(exitReason(state), "%s", stderr.message(state))
+}
+
+// run runs the command to its end, or until ctx ends.
+func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, stdout *limitedOutput, stderr *tail) (*os.ProcessState, error) {
+	args := []string{"-c", e.command}
+	if e.maxMemory > 0 {
+		args = []string{"-c", `ulimit -v "$1" && exec /bin/sh -c "$0"`, e.command, strconv.FormatInt(e.maxMemory>>10, 10)}
+	}
+	cmd := exec.Command("/bin/sh", args...) //nolint:gosec // the operator's command; its end is ours: a context would kill one process of its group
+	cmd.Env = e.environment(req)
+	text := req.GetArgs()
+	if len(text) == 0 {
+		text = []byte("null")
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = strayWait // what it leaves in the background may keep its output open
+	progress, told, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer progress.Close()
+	cmd.ExtraFiles = []*os.File{told}
+	err = cmd.Start()
+	told.Close()
+	if err != nil {
+		return nil, err
+	}
+	group := cmd.Process.Pid
+	e.enter(group)
+	go readProgress(ctx, progress)
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { e.watch(ctx, group, stdout.full, ended) })
+	err = cmd.Wait()
+	close(ended)
+	watch.Wait()
+	e.leave(group)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ProcessState, nil
+	}
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	return cmd.ProcessState, err
+}
+
+// watch ends a group of processes that is to end: by SIGTERM, and past the grace by SIGKILL.
+func (e *executor) watch(ctx context.Context, group int, full, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-full:
+	case <-ctx.Done():
+	}
+	_ = unix.Kill(-group, unix.SIGTERM) // it may have gone
+	grace := time.NewTimer(e.grace)
+	defer grace.Stop()
+	select {
+	case <-ended:
+	case <-grace.C:
+		_ = unix.Kill(-group, unix.SIGKILL)
+	}
+}
+
+func (e *executor) enter(group int) {
+	e.mu.Lock()
+	e.groups[group] = struct{}{}
+	e.mu.Unlock()
+}
+
+// leave kills what a command has left behind: a group keeps its number while somebody is in it.
+func (e *executor) leave(group int) {
+	_ = unix.Kill(-group, unix.SIGKILL)
+	e.mu.Lock()
+	delete(e.groups, group)
+	e.mu.Unlock()
+}
+
+func (e *executor) killAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for group := range e.groups {
+		_ = unix.Kill(-group, unix.SIGKILL)
+	}
+}
+
+// environment is what the worker has, without what is for the worker alone (a DSN, say), and the job.
+func (e *executor) environment(req *progressorv1.ProcessRequest) []string {
+	env := make([]string, 0, len(e.environ)+8)
+	for _, v := range e.environ {
+		if !strings.HasPrefix(v, "PROGRESSOR_") || strings.HasPrefix(v, "PROGRESSOR_ADDRESS=") {
+			env = append(env, v)
+		}
+	}
+	return append(env,
+		"PROGRESSOR_NAMESPACE="+req.GetProcess().GetNamespace(),
+		"PROGRESSOR_JOB_ID="+req.GetProcess().GetProcessId(),
+		"PROGRESSOR_JOB_NAME="+req.GetJobName(),
+		fmt.Sprint("PROGRESSOR_ATTEMPT=", req.GetAttempt()),
+		fmt.Sprint("PROGRESSOR_TASK_ID=", req.GetTaskId()),
+		fmt.Sprint("PROGRESSOR_FENCING_TOKEN=", req.GetFencingToken()),
+		"PROGRESSOR_DEADLINE="+req.GetDeadline().AsTime().UTC().Format(time.RFC3339),
+		"PROGRESSOR_WORKER_ID="+e.workerID,
+	)
+}
+
+// resultOf is what a command has written: JSON if it is that, else text; null for nothing.
+func resultOf(out []byte) *structpb.Value {
+	text := strings.TrimRight(string(out), "\r\n")
+	if text == "" {
+		return structpb.NewNullValue()
+	}
+	value := &structpb.Value{}
+	if value.UnmarshalJSON([]byte(text)) == nil {
+		return value
+	}
+	return structpb.NewStringValue(plainText(text))
+}
+
+// plainText is text as a message can hold it.
+func plainText(s string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
+}
+
+// exitReason names how a command ended.
+func exitReason(state *os.ProcessState) string {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return "signal_" + strings.ToLower(strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG"))
+	}
+	return fmt.Sprint("exit_", state.ExitCode())
+}
+
+// limitedOutput keeps what is written, up to a limit.
+type limitedOutput struct {
+	limit int
+	b     bytes.Buffer
+	full  chan struct{} // closed by what is over the limit
+}
+
+func (o *limitedOutput) Write(p []byte) (int, error) {
+	if o.b.Len()+len(p) > o.limit && !o.over() {
+		close(o.full)
+	}
+	if !o.over() {
+		o.b.Write(p)
+	}
+	return len(p), nil
+}
+
+func (o *limitedOutput) over() bool {
+	select {
+	case <-o.full:
+		return true
+	default:
+		return false
+	}
+}
+
+// tail keeps the end of what is written.
+type tail struct{ b []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if len(t.b) > 2*stderrBytes {
+		t.b = append(t.b[:0], t.b[len(t.b)-stderrBytes:]...)
+	}
+	return len(p), nil
+}
+
+// message is the last lines, or how the command ended where it wrote none.
+func (t *tail) message(state *os.ProcessState) string {
+	text := strings.TrimSpace(plainText(string(t.b[max(0, len(t.b)-stderrBytes):])))
+	if text == "" {
+		return "the command ended with " + state.String()
+	}
+	lines := strings.Split(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-stderrLines):], "\n")
+}

@@ -20,7 +20,10 @@ import (
 )
 
 // recorder takes the text of a statement and runs nothing.
-type recorder struct{ sql string }
+type recorder struct {
+	sql  string
+	args []any
+}
 
 var errRecorded = errors.New("recorded")
 
@@ -29,8 +32,8 @@ func (r *recorder) Exec(_ context.Context, sql string, _ ...any) (pgconn.Command
 	return pgconn.CommandTag{}, errRecorded
 }
 
-func (r *recorder) Query(_ context.Context, sql string, _ ...any) (pgx.Rows, error) {
-	r.sql = sql
+func (r *recorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	r.sql, r.args = sql, args
 	return nil, errRecorded
 }
 
@@ -143,7 +146,7 @@ var scanIndexes = map[string][]string{
 	"schedule_lines":            {"TakeLines", "ListLines"}, "schedule_line_times": {"DueInLine", "NextInLine"},
 	"constraint_holds_line": {"ReadLines"}, "constraint_buckets_pkey": {"ReadLines"}, "constraint_buckets_next": {"DueBuckets", "NextInLine"},
 	"schedule_pkey": {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
-	"requests_pkey":             {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
+	"requests_pkey": {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
 }
 
 // planNode is a node of EXPLAIN (FORMAT JSON).

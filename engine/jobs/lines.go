@@ -286,4 +286,3 @@ const settleTime = 20 * time.Second
 
 // settling tells whether something may still come that was claimed under an older version.
 func settling(t *jobs.Turn) bool { return t.Now.Before(t.Changed.Add(settleTime)) }
-

@@ -1,0 +1,203 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// watch counts what runs of each key, and what limits hold.
+type watch struct {
+	mu      sync.Mutex
+	running map[string]int
+	limits  []int // as they were put, one after the other
+	most    int   // that ran of one key
+	faults  []string
+}
+
+// polls notes that a poll begins: the limits since then may hold for what it brings.
+func (w *watch) polls() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.limits) - 1
+}
+
+func (w *watch) starts(key string, since int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[key]++
+	most := 0
+	for _, l := range w.limits[since:] {
+		most = max(most, l)
+	}
+	w.most = max(w.most, w.running[key])
+	if w.running[key] > most {
+		w.faults = append(w.faults, fmt.Sprintf("%d of %s run, at most %d", w.running[key], key, most))
+	}
+}
+
+func (w *watch) ends(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running[key]--
+}
+
+// Whatever happens to jobs on two nodes, and however the limit changes: never do more of a key run than the limit says, and all come to their end.
+func TestLimitHoldsOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	const jobs, workers = 150, 6
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	dsn := storagetest.DSN(t)
+	nodes := []*node{start(t, dsn, scripted()), start(t, dsn, scripted())}
+	w := &watch{running: map[string]int{}, limits: []int{2}}
+	put := func(limit int) {
+		w.mu.Lock()
+		w.limits = append(w.limits, limit) // it may hold from now on
+		w.mu.Unlock()
+		nodes[random.IntN(2)].limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: int32(limit)}) //nolint:gosec // small
+		w.mu.Lock()
+		w.limits = append(w.limits, limit) // and no other one any more
+		w.mu.Unlock()
+	}
+	put(2)
+	nodes[0].limit(t, &progressorv1.Constraint{Name: "all", MaxRunning: 5})
+	nodes[1].limit(t, &progressorv1.Constraint{Name: "odd", Match: `job.priority == 1`, MaxRunning: 1})
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	var ended atomic.Int64
+	for k := range workers {
+		own := rand.New(rand.NewPCG(seed, uint64(k)+1)) //nolint:gosec // a test
+		group.Go(func() { work(ctx, nodes[k%2], fmt.Sprint("w", k), own, w, &ended) })
+	}
+	for k := range jobs {
+		id := fmt.Sprint("j", k)
+		nodes[random.IntN(2)].limited(t, "pull", id, []string{"eu", "us", "as"}[random.IntN(3)], &progressorv1.JobOptions{
+			MaxRetry: 3, Priority: int32(random.IntN(2)), Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Millisecond)}}, //nolint:gosec // 0 or 1
+		})
+		switch random.IntN(20) {
+		case 0:
+			put(1 + random.IntN(3))
+		case 1:
+			_, _ = nodes[random.IntN(2)].Cancel(ctx, key("pull", fmt.Sprint("j", random.IntN(k+1))), "why", process.Actor{}) // it may be at its end
+		}
+	}
+	db := nodes[0].db
+	enginetest.Eventually(t, 2*patience, "all jobs come to their end", func() bool {
+		return enginetest.Count(t, db, "SELECT count(*) FROM processes WHERE status = 'INIT'") == 0
+	})
+	stop()
+	group.Wait()
+	if len(w.faults) > 0 || w.most < 2 {
+		t.Errorf("%v; at most %d of a key ran at a time", w.faults, w.most)
+	}
+	if held := enginetest.Count(t, db, "SELECT count(*) FROM constraint_holds"); held != 0 {
+		t.Errorf("%d keys are held", held)
+	}
+}
+
+// work takes jobs and ends them in one way or another.
+func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, ended *atomic.Int64) {
+	for ctx.Err() == nil {
+		since := w.polls()
+		leases, err := n.Poll(ctx, engine.PollParams{Namespaces: []string{"pull"}, WorkerID: id, Max: 1 + random.IntN(3), Wait: 50 * time.Millisecond})
+		if err != nil {
+			continue // the test is over
+		}
+		for _, l := range leases {
+			w.starts(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue(), since)
+		}
+		for _, l := range leases {
+			w.ends(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue()) // before it is said: then the next may start
+			switch random.IntN(5) {
+			case 0:
+				_ = n.fail(l, "no") // it may have been cancelled
+			case 1:
+				_ = n.ReleaseLeases(ctx, []string{l.GetLeaseToken()})
+			default:
+				_ = n.succeed(l, nil)
+			}
+			ended.Add(1)
+		}
+	}
+}
+
+// A node that does not know yet of a constraint, or of a change, runs nothing under the old one: what it claims it gives back, to be evaluated.
+func TestNodeThatIsBehind(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	a, b := start(t, dsn, scripted()), start(t, dsn, scripted())
+	for k := range 20 {
+		b.limited(t, "pull", fmt.Sprint("j", k), "eu", nil)
+	}
+	a.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1}) // what waits is being looked through, and b claims meanwhile
+	var leased []*progressorv1.Lease
+	for range 20 {
+		leased = append(leased, b.look(t, "w")...)
+		b.limited(t, "pull", fmt.Sprint("k", len(leased), rand.Uint64()), "eu", nil)
+	}
+	if len(leased) > 1 {
+		t.Errorf("leased %s", ids(leased))
+	}
+	for enginetest.Count(t, a.db, "SELECT count(*) FROM processes WHERE status = 'INIT'") > 35 {
+		for _, l := range b.poll(t, "w", 10) {
+			leased = append(leased, l)
+			must(t, b.succeed(l, nil))
+		}
+	}
+}
+
+// Of jobs with a rate no more start in any time than the burst and what the rate gives; in a namespace of workers and of a processor.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	const rate, burst, count = 40, 3, 15
+	n.limit(t, &progressorv1.Constraint{Namespace: "ns", Name: "rate", Rate: &progressorv1.RateLimit{Count: rate, Per: durationpb.New(time.Second), Burst: burst}})
+	for k := range count {
+		n.limited(t, "ns", fmt.Sprint("j", k), "", nil)
+	}
+	for k := range count {
+		n.job(t, "ns", fmt.Sprint("j", k), succeeded)
+	}
+	worst := enginetest.Count(t, n.db, `SELECT max(ceil(x.n - $1::float8 * extract(epoch FROM x.took)))::int FROM (
+		SELECT (SELECT count(*) FROM tasks c WHERE c.running_time BETWEEN a.running_time AND b.running_time) AS n, b.running_time - a.running_time AS took
+		  FROM tasks a, tasks b WHERE a.running_time <= b.running_time) x`, rate)
+	if worst > burst {
+		t.Errorf("%d more start at once than the rate gives, at most %d", worst, burst)
+	}
+}
+
+// A job that waits for a rate is told when the next one starts.
+func TestBlockedOnRate(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "rate", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)}})
+	n.limited(t, "pull", "first", "", nil)
+	n.placed(t, "pull", 1)
+	n.limited(t, "pull", "second", "", nil)
+	n.one(t, "w")
+	enginetest.Eventually(t, patience, "the next start is known", func() bool {
+		states, err := n.ListConstraints(context.Background(), "pull")
+		return err == nil && states[0].GetWaiting() == 1 && time.Until(states[0].GetNextFreeTime().AsTime()) > 50*time.Minute
+	})
+	job := n.job(t, "pull", "second", available)
+	next := enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_buckets WHERE $1 LIKE 'constraint rate: rate: next at ' || to_char(next_time AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI') || '%; 0 before it'", job.GetBlockedOn())
+	if next != 1 {
+		t.Errorf("blocked on %q", job.GetBlockedOn())
+	}
+}

@@ -1,0 +1,97 @@
+package storage_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// ranNode is a node of EXPLAIN (ANALYZE, FORMAT JSON).
+type ranNode struct {
+	Relation string  `json:"Relation Name"`
+	Rows     float64 `json:"Actual Rows"`
+	Loops    float64 `json:"Actual Loops"`
+	Filtered float64 `json:"Rows Removed by Filter"`
+	Plans    []ranNode
+}
+
+// read is how many rows of a table a statement has read.
+func (n ranNode) read(table string) float64 {
+	rows := 0.0
+	if n.Relation == table {
+		rows = (n.Rows + n.Filtered) * n.Loops
+	}
+	for _, child := range n.Plans {
+		rows += child.read(table)
+	}
+	return rows
+}
+
+// A hundred thousand jobs that wait for one key are read by nobody: neither by whoever claims, nor by whoever gives the keys of other lines, nor
+// by the look at all lines.
+func TestManyBehindOneKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const many = 100_000
+	b.exec(`INSERT INTO processes (namespace, process_id, kind) SELECT 'shop', x.line || n, 'job' FROM generate_series(1, $1::int) n, (VALUES ('big')) x(line)
+		UNION ALL SELECT 'shop', 'small' || n, 'job' FROM generate_series(1, 3) n`, many)
+	b.exec("INSERT INTO status_counts (namespace, status, n) VALUES ('shop', 'RUNNING', $1::int + 3)", many)
+	b.exec(`INSERT INTO jobs (namespace, process_id, name, timeout, constraints_version, constraint_keys)
+		SELECT namespace, process_id, 'work', '1 minute', 1, jsonb_build_object('c', rtrim(process_id, '0123456789')) FROM processes WHERE kind = 'job'`)
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name, line)
+		SELECT namespace, process_id, nextval('task_ids'), 'INIT', 'constraint', now(), 'work', 'c=' || rtrim(process_id, '0123456789') FROM processes WHERE kind = 'job'`)
+	b.exec("ANALYZE schedule, processes, jobs")
+	config, err := storage.HotConfig(b.dsn)
+	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
+	must(t, conn, err2)
+	defer conn.Close(context.Background())
+	q, ctx := dbsqlc.New(), context.Background()
+	for _, s := range []struct {
+		name string
+		run  func(db dbsqlc.DBTX) error
+		most float64
+	}{
+		{"Poll", func(db dbsqlc.DBTX) error {
+			return second(q.Poll(ctx, db, dbsqlc.PollParams{
+				Namespaces: []string{ns, ns}, JobNames: []string{"", "work"}, StepTimeoutsUs: []int64{1, 1}, LeasesUs: []int64{1, 1}, MaxLeasesUs: []int64{1, 1}, Lim: 100, WorkerID: "w",
+			}))
+		}, 0},
+		{"SearchCalls", func(db dbsqlc.DBTX) error {
+			return second(q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{Namespaces: []string{ns}, Limits: []int32{100}, StepTimeoutsUs: []int64{1}, Owns: []bool{false}}))
+		}, 0},
+		{"SearchTimers", func(db dbsqlc.DBTX) error {
+			return second(q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{Namespaces: []string{ns}, Limits: []int32{100}, StepTimeoutsUs: []int64{1}, Owns: []bool{false}}))
+		}, 0},
+		{"TakeLines", func(db dbsqlc.DBTX) error {
+			return second(q.TakeLines(ctx, db, dbsqlc.TakeLinesParams{Namespace: ns, Version: 1, Lines: []string{"c=big", "c=small"}, Rooms: []int32{1, 10}, Lim: 1000}))
+		}, 4},
+		{"ListLines", func(db dbsqlc.DBTX) error {
+			return second(q.ListLines(ctx, db, dbsqlc.ListLinesParams{Namespace: ns, Lim: 1000}))
+		}, 3},
+	} {
+		sql, args := recorded(s.run)
+		tx, err := conn.Begin(t.Context())
+		must(t, tx, err)
+		var raw string
+		err = tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, args...).Scan(&raw)
+		must(t, 0, err)
+		must(t, 0, tx.Rollback(t.Context()))
+		var plans []struct{ Plan ranNode }
+		must(t, 0, json.Unmarshal([]byte(raw), &plans))
+		if n := plans[0].Plan.read("schedule"); n > s.most {
+			t.Errorf("%s reads %.0f rows of schedule, at most %.0f", s.name, n, s.most)
+		}
+	}
+}
+
+// recorded is the SQL of a generated method with its arguments.
+func recorded(run func(db dbsqlc.DBTX) error) (sql string, args []any) {
+	var r recorder
+	_ = run(&r) // errRecorded
+	return r.sql, r.args
+}

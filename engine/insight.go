@@ -36,6 +36,9 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 	if r := state.Running; r != nil && r.NodeID == e.store.NodeID() {
 		r.Vain, r.Cause = e.attempts.vainOf(r.ID)
 	}
+	if state.Job != nil {
+		state.Job.Pulled = ns.pulled()
+	}
 	said := explain.Explain(state)
 	response := &progressorv1.ExplainProcessResponse{
 		TimeByWhat: map[string]*durationpb.Duration{}, WaitsFor: wire.WaitsFor(said.WaitsFor), WaitsForDetail: said.Detail, Next: said.Next, Unblock: said.Unblock,

@@ -168,6 +168,12 @@ func refusal(r *request, p storage.Prepared) error {
 		return fmt.Errorf("%d requests wait for process %s, the namespace's max_waiting: %w", r.call.MaxWaiting, key, process.ErrOverloaded)
 	case storage.Repairing:
 		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is under way"}
+	case storage.IsJob:
+		reason := "it is a job, which takes no calls"
+		if r.method == methodRepair || r.method == methodSimpleRepair {
+			reason = "it is a job: RetryJob runs it again"
+		}
+		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: reason}
 	case storage.Refused:
 		reason := "it takes no calls"
 		if r.method == methodRepair || r.method == methodSimpleRepair {

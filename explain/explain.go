@@ -17,6 +17,7 @@ type State struct {
 	Waiting   []Task   // in schedule
 	Ended     []Task   // the newest of them, by task id
 	Truncated bool     // there are more that have ended
+	Job       *Job     // nil: the process is none
 }
 
 // Process is what counts of a process.

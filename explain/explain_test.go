@@ -165,8 +165,53 @@ var situations = []struct {
 		[]string{"Nothing: it goes when the retention of its namespace is over."}, nil},
 	{"the engine's own, between pages", state(own, waiting(timer(2, 130))), process.WaitsForTime, at(130), []string{"\nIts time."}, nil},
 	{"the engine's own, idle", state(own), "", time.Time{}, []string{"it is the engine's own, and takes no calls.\nNothing."}, nil},
+	{"job that waits for a worker", state(job(func(j *explain.Job) { j.Pulled = true }), waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
+		process.WaitsForPlace, time.Time{}, []string{`Job "mail" waits for a worker since 2026-11-20T12:01:30.000Z.`, `polls namespace shop for jobs named "mail", or for all`}, nil},
+	{"job that waits for a place", state(job(nil), waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
+		process.WaitsForPlace, time.Time{}, []string{"waits for a place"}, nil},
+	{"job of a paused namespace", state(job(func(j *explain.Job) { j.Pulled = true }), func(s *explain.State) { s.Namespace.Paused = true },
+		waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})), process.WaitsForPlace, time.Time{}, []string{"namespace shop is paused"}, nil},
+	{"job that is to run later", state(job(nil), waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})),
+		process.WaitsForTime, at(130), []string{`Job "mail" is not to run before 2026-11-20T12:02:10.000Z.`, "(in 30s)"}, nil},
+	{"job that is tried again", state(job(nil), waiting(retried(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(105)}, 2, 10, "busy", "come again."))),
+		process.WaitsForTime, at(105), []string{`Job "mail" failed its attempt 2 (busy: come again.)`, "It has failed 1 times, max_retry is 2; its worker was lost 1 times, max_takeovers is 3.", "Attempt 3 at"}, nil},
+	{"job that a worker has", state(job(held1), running), "", at(158),
+		[]string{`Worker w1 holds attempt 1 of job "mail" for 2s; it has beaten 1s ago.`, "without a heartbeat it has lost the job at 2026-11-20T12:01:50.000Z (in 10s)"}, nil},
+	{"job that a worker has, and is to stop", state(job(held1, func(j *explain.Job) { j.Cancelling, j.CancelReason, j.CancelDeadline = true, "enough", at(110) }), running), "", at(110),
+		[]string{"It was asked to end (enough): its worker is told by its next heartbeat.", "past its grace, at 2026-11-20T12:01:50.000Z (in 10s), the job is CANCELLED"}, nil},
+	{"job whose worker is silent", state(job(held1, func(j *explain.Job) { j.Lease.Expires, j.Lease.Beat = at(99), time.Time{} }), running), "", at(158),
+		[]string{"it has not beaten yet", "The lease is over (at 2026-11-20T12:01:39.000Z (1s ago)): the job goes to another worker."}, nil},
+	{"job past its timeout", state(job(held1), running, func(s *explain.State) { s.Running.Deadline = at(99) }), "", at(99), []string{"has passed its timeout"}, nil},
+	{"job that a node runs, and is to stop", state(job(func(j *explain.Job) { j.Cancelling, j.CancelDeadline = true, at(110) }), running), "", at(110),
+		[]string{"Task 5 (CALL) runs on node 3", "It was asked to end: its processor is not told."}, nil},
+	{"job that has FAILED", state(job(nil), status(process.StatusError, 52), broken("no book left", 4), ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
+		[]string{`Job "mail" failed for good with attempt 1 (out_of_stock).`, "progressor job retry shop o-1 runs it again."}, nil},
+	{"job that is suspended", state(job(nil), status(process.StatusSuspended, 40), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForOperator, Scheduled: at(20)})), process.WaitsForOperator, time.Time{},
+		[]string{"It is suspended since"}, nil},
+	{"job that waits for a constraint", state(job(nil), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForConstraint, Scheduled: at(90)})), process.WaitsForConstraint, time.Time{},
+		[]string{"waits for a constraint"}, nil},
+	{"job that was CANCELLED", state(job(nil), status(process.StatusCancelled, 52)), "", time.Time{}, []string{"the job is at its end", "progressor job retry shop o-1 runs it again; progressor remove shop o-1 deletes it"}, nil},
+	{"job between two moments", state(job(nil), status(process.StatusInit, 52)), "", time.Time{}, []string{"Nothing of it waits."}, nil},
 	{"odd id", state(func(s *explain.State) { s.Process.ProcessID = "it's" }), "", time.Time{}, []string{`progressor call shop 'it'\''s'.`}, nil},
 }
+
+// job makes the process a job.
+func job(change ...func(*explain.Job)) func(*explain.State) {
+	return func(s *explain.State) {
+		s.Job = &explain.Job{Name: "mail", MaxRetry: 2, Failed: 1, Takeovers: 1, MaxTakeovers: 3}
+		if s.Process.Status == process.StatusRunning {
+			s.Process.Status = process.StatusInit
+		}
+		for _, f := range change {
+			if f != nil {
+				f(s.Job)
+			}
+		}
+	}
+}
+
+// held1 is a job that a worker has, which has beaten a second ago.
+func held1(j *explain.Job) { j.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)} }
 
 func own(s *explain.State) { s.Process.ProcessID = "~bulk/b-1" }
 

@@ -14,6 +14,8 @@ import (
 func (s State) situation(e *Explanation) {
 	head, behind := s.head()
 	switch {
+	case s.Job != nil:
+		s.job(e, head, behind)
 	case s.Process.Status.Ended():
 		e.Next = "Nothing: the process is at its end."
 		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
@@ -36,12 +38,16 @@ func (s State) situation(e *Explanation) {
 	case s.timed(head):
 		s.waitsForTime(e, head)
 	case head.WaitsFor == process.WaitsForConstraint:
-		e.WaitsFor, e.Detail = process.WaitsForConstraint, head.name()+" waits for a constraint."
-		e.Next = sentence(head.name() + " runs as soon as its constraints let it")
-		e.Unblock = "A task that ends and frees what the constraint counts, or a higher limit."
+		s.waitsForConstraint(e, head)
 	default:
 		s.waitsForPlace(e, head, behind)
 	}
+}
+
+func (s State) waitsForConstraint(e *Explanation, head *Task) {
+	e.WaitsFor, e.Detail = process.WaitsForConstraint, head.name()+" waits for a constraint."
+	e.Next = sentence(head.name() + " runs as soon as its constraints let it")
+	e.Unblock = "A task that ends and frees what the constraint counts, or a higher limit."
 }
 
 // head is the task that comes next, and how many stand behind it without a time of their own.

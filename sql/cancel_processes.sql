@@ -8,8 +8,8 @@
 WITH i AS MATERIALIZED (
   SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks ORDER BY x.ord) AS n FROM (
     SELECT t.*, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS job, coalesce(NOT t.overdue AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL
-                    AND (p.kind <> 'job' OR r.task_id IS NOT NULL), false) AS asks,
+           r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS job, coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
+                    AND CASE WHEN p.kind = 'job' THEN r.task_id IS NOT NULL AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
            coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND p.status IN ('INIT', 'SUSPENDED')
                                 ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
       FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]),
@@ -30,7 +30,7 @@ up AS (
          detail = CASE WHEN NOT i.ends THEN p.detail END, corrupted_by = CASE WHEN NOT i.ends THEN p.corrupted_by END
     FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND (i.ends OR i.asks AND i.n = 1)
   RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS new_status,
-            (CASE WHEN NOT i.ends OR i.status = 'INIT' THEN 'RUNNING' ELSE i.status::text END)::process_status AS old_status),
+            (CASE i.status WHEN 'INIT' THEN 'RUNNING' ELSE i.status::text END)::process_status AS old_status),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)

@@ -28,3 +28,15 @@ SELECT statement_timestamp()::timestamptz AS now,
        (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond')::int AS nodes,
        (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
            AND NOT n.draining)::int AS takers;
+
+-- ExplainJob gives what an explanation of a job looks at beside its tasks.
+-- name: ExplainJob :one
+SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, 3)::int AS max_takeovers,
+       (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
+       (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, coalesce(p.cancel_deadline, 'epoch')::timestamptz AS cancel_deadline,
+       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
+  FROM jobs j
+  JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
+  LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+ WHERE j.namespace = @namespace AND j.process_id = @process_id;

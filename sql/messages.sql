@@ -4,9 +4,10 @@
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
                              unnest(@kinds::text[]), unnest(@target_namespaces::text[]), unnest(@target_process_ids::text[]), unnest(@args::bytea[]),
-                             unnest(@metadatas::text[]), unnest(@start_times::timestamptz[]), unnest(@notify_parent_args::bytea[]), unnest(@reasons::text[]))
+                             unnest(@metadatas::text[]), unnest(@start_times::timestamptz[]), unnest(@notify_parent_args::bytea[]), unnest(@reasons::text[]),
+                             unnest(@jobs::text[]))
          WITH ORDINALITY AS x(namespace, process_id, task_id, fencing_token, kind, target_namespace, target_process_id, args, metadata, start_time,
-                              notify_parent_args, reason, n)
+                              notify_parent_args, reason, job, n)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
@@ -14,9 +15,9 @@ WITH i AS MATERIALIZED (
      SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
         AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
      LIMIT 1) e)
-INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, metadata, notify_parent_args)
+INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, metadata, notify_parent_args, job)
 SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id, statement_timestamp(), NULLIF(start_time, 'epoch'),
-       NULLIF(reason, ''), args, NULLIF(metadata, '')::jsonb, notify_parent_args FROM i ORDER BY n
+       NULLIF(reason, ''), args, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb FROM i ORDER BY n
 RETURNING namespace, process_id;
 
 -- TellParents turns what parents are to be told into messages, for processes that have come to an end, are broken or go. It follows
@@ -59,33 +60,58 @@ u AS (
   RETURNING m.namespace, m.process_id)
 SELECT DISTINCT u.namespace, u.process_id FROM u;
 
+-- LockMessageKeys makes and locks the unique keys of the jobs that wait to be enqueued, in their order: DeliverStarts comes next, whose snapshot
+-- then shows what every earlier holder of a key has stored. See EnsureJobKeys.
+-- name: LockMessageKeys :exec
+INSERT INTO job_keys (namespace, unique_key)
+SELECT DISTINCT k.namespace, m.unique_key
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
+ CROSS JOIN LATERAL (SELECT s.job->>'uniqueKey' AS unique_key FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+                      ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) m
+ WHERE m.unique_key IS NOT NULL ORDER BY 1, 2
+ON CONFLICT (namespace, unique_key) DO UPDATE SET process_id = job_keys.process_id;
+
 -- DeliverStarts takes the starts that are first in line for their targets and makes the processes; of one that exists it stays as it
 -- is. A process that is being removed still holds its id: its start waits until it is gone. (removed_time is asked for so that the
 -- index of all removed processes does not serve.) A process of the engine's own is of the kind that its id names. One of these that asked
 -- for the end of what it starts is told when nothing was started: it would wait for ever.
--- outcome: delivered, exists, not_found (there is no such namespace). more: there may be more of them.
+-- A start that carries a job enqueues it, under its unique key if it has one: see EnqueueJobs. Of two with the same key for different
+-- processes only the first one is taken here. Where the keys of its constraints are not known, or of another version, it waits to be evaluated.
+-- outcome: delivered, exists (also: another job holds the unique key), not_found (there is no such namespace). more: there may be more of them.
 -- name: DeliverStarts :many
-WITH w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, m.message_id, m.n = @lim::int AS more
+WITH v AS MATERIALIZED (
+  SELECT k.namespace, k.process_id, m.message_id, m.n = @lim::int AS more,
+         m.unique_key IS NOT NULL AND first_value(k.process_id) OVER (PARTITION BY k.namespace, m.unique_key ORDER BY m.message_id) <> k.process_id AS behind
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
    CROSS JOIN LATERAL (
-     SELECT v.message_id, bool_and(v.kind = 'start') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading, count(*) OVER () AS n
-       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+     SELECT v.message_id, v.unique_key, bool_and(v.kind = 'start') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading, count(*) OVER () AS n
+       FROM (SELECT s.message_id, s.kind, s.job->>'uniqueKey' AS unique_key FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
               ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m
    WHERE m.leading
      AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0)),
+w AS MATERIALIZED (SELECT v.namespace, v.process_id, v.message_id, v.more FROM v WHERE NOT v.behind),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.*),
 a AS MATERIALIZED (
-  SELECT m.*, nextval('task_ids') AS task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
+  SELECT m.*, nextval('task_ids') AS new_task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
          EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = m.namespace) AS known,
-         coalesce(m.start_time > statement_timestamp(), false) AS later,
-         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more FROM m),
+         coalesce(m.start_time > statement_timestamp(), false) AS later, h.process_id AS holder,
+         m.job IS NOT NULL AND coalesce((SELECT x.version FROM constraint_sets x WHERE x.namespace = m.namespace), 0) <> coalesce((m.job->>'constraintsVersion')::bigint, 0) AS stale,
+         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
+    FROM m
+    LEFT JOIN LATERAL (
+      SELECT k.process_id FROM job_keys k
+       CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+       WHERE m.job->>'uniqueKey' IS NOT NULL AND k.namespace = m.namespace AND k.unique_key = m.job->>'uniqueKey'
+         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+                  ELSE (m.job->>'uniqueWaiting')::bool IS NOT TRUE OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL END
+       LIMIT 1) h ON true),
 p AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
-  SELECT namespace, process_id, 'INIT', coalesce(substring(process_id FROM '^~([a-z]+)/'), ''), metadata, statement_timestamp(), statement_timestamp()
-    FROM a WHERE first AND known ORDER BY namespace, process_id
+  SELECT namespace, process_id, 'INIT', CASE WHEN job IS NOT NULL THEN 'job' ELSE coalesce(substring(process_id FROM '^~([a-z]+)/'), '') END, metadata,
+         statement_timestamp(), statement_timestamp()
+    FROM a WHERE first AND known AND holder IS NULL ORDER BY namespace, process_id
   ON CONFLICT DO NOTHING RETURNING namespace, process_id),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
@@ -93,10 +119,17 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
   SELECT a.*, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM a),
+jb AS (
+  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
+  SELECT namespace, process_id, job->>'name', (job->>'timeoutUs')::bigint * interval '1 microsecond', job->'tags', job->'options',
+         (job->>'constraintsVersion')::bigint, job->'constraintKeys' FROM c WHERE created AND job IS NOT NULL),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
-  SELECT namespace, process_id, task_id, 'INIT', CASE WHEN later THEN 'time' ELSE 'place' END::waits_for,
-         CASE WHEN later THEN start_time ELSE statement_timestamp() END, args FROM c WHERE created),
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line)
+  SELECT namespace, process_id, new_task_id, 'INIT', CASE WHEN later THEN 'time' WHEN stale OR job ? 'line' THEN 'constraint' ELSE 'place' END::waits_for, coalesce((job->>'priority')::int, 0),
+         CASE WHEN later THEN start_time ELSE statement_timestamp() END, args, job->>'name', CASE WHEN stale THEN '' ELSE job->>'line' END FROM c WHERE created),
+ke AS (
+  UPDATE job_keys k SET process_id = c.process_id, ttl = coalesce((c.job->>'uniqueTtlUs')::bigint, 0) * interval '1 microsecond'
+    FROM c WHERE c.created AND c.job->>'uniqueKey' IS NOT NULL AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.job->>'uniqueKey'),
 pa AS (
   INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
   SELECT namespace, process_id, sender_namespace, sender_process_id, notify_parent_args
@@ -105,7 +138,8 @@ told AS (
   INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, child)
   SELECT c.sender_namespace, c.sender_process_id, 'child_end', c.namespace, c.process_id, 0, statement_timestamp(), c.notify_parent_args,
          jsonb_build_object('namespace', c.namespace, 'processId', c.process_id,
-           'detail', CASE WHEN c.known THEN 'not started: a process of this id exists already' ELSE 'not started: there is no such namespace' END)
+           'detail', CASE WHEN c.holder IS NOT NULL THEN 'not started: job ' || c.holder || ' holds its unique key'
+                          WHEN c.known THEN 'not started: a process of this id exists already' ELSE 'not started: there is no such namespace' END)
     FROM c WHERE NOT c.created AND c.notify_parent_args IS NOT NULL AND starts_with(c.sender_process_id, '~')),
 dead AS (
   INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, args)
@@ -116,13 +150,14 @@ SELECT c.namespace, c.process_id, c.kind::text AS kind, (CASE WHEN c.created THE
   FROM c;
 
 -- DeliverNotifies takes the notifies, and the ends of children, that are first in line for their targets, and gives these NOTIFY tasks:
--- behind all that waits in them, whatever their max_waiting is. What is for a process that is SUSPENDED or in ERROR is held.
+-- behind all that waits in them, whatever their max_waiting is. What is for a process that is SUSPENDED or in ERROR is held. A job takes
+-- none of these, and holds nothing: what is held for one that has FAILED would meet another run of it.
 -- It runs after LockProcesses. What is for a process that was inserted behind the locks is left to the next delivery: it may have been
 -- sent after the process was there, so it is neither lost nor done without the lock.
 -- outcome: delivered, held, not_found, ended. more: there may be more of them, or of another kind behind them.
 -- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds, m.message_id, m.leading, m.more
+  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_id, m.leading, m.more
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
    CROSS JOIN LATERAL (
@@ -141,13 +176,13 @@ m AS (
   RETURNING m.*),
 -- task_ids are drawn in the order of the messages.
 a AS MATERIALIZED (
-  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING'), false) AS delivered, o.*,
+  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.*,
          o.n = 1 AND o.status = 'RUNNING' AND o.cancel_deadline IS NULL
          AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[o.namespace]) AND r.process_id = o.process_id)
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[o.namespace]) AND s.process_id = o.process_id
                             AND s.waits_for::text IN ('process', 'place')) AS free,
          ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
-    FROM (SELECT m.*, p.status, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
+    FROM (SELECT m.*, p.status, p.kind AS process_kind, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
             FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (
@@ -166,7 +201,8 @@ UNION ALL
 SELECT h.namespace, h.process_id, h.kind::text, 'held', false FROM h;
 
 -- DeliverCancels takes the cancels that are first in line for their targets, and asks these to end as CancelProcesses does. It follows
--- DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR.
+-- DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR. A job gets no CANCEL task: one that waits, suspended or not, is
+-- CANCELLED here, and its parent is told; one that runs learns of it by the next heartbeat of its worker, and has its own grace.
 -- outcome: delivered (also where a cancel is under way already), not_found, ended. more: there may be more of them, or of another kind.
 -- name: DeliverCancels :many
 WITH w AS MATERIALIZED (
@@ -184,34 +220,65 @@ m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.*),
 a AS MATERIALIZED (
-  SELECT m.*, p.status, r.task_id IS NOT NULL AS busy,
-         coalesce(p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL, false)
-         AND row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS asks,
-         coalesce(p.status IN ('INIT', 'RUNNING'), false) AS delivered,
-         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
-    FROM m
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
-    LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id),
+  SELECT x.*, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
+         (SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id) AS own_grace
+    FROM (
+      SELECT m.*, p.status, p.cancel_deadline, r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS is_job,
+             coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED', false) AS open,
+             row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
+             ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
+        FROM m
+        LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
+        LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id) x),
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
          cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(a.reason, '') ELSE p.cancel_reason END,
-         cancel_deadline = statement_timestamp() + (@grace_us::bigint) * interval '1 microsecond'
-    FROM a WHERE p.namespace = ANY (ARRAY[a.namespace]) AND p.process_id = a.process_id AND a.asks),
+         cancel_deadline = CASE WHEN a.asks THEN statement_timestamp() + coalesce(a.own_grace, (@grace_us::bigint) * interval '1 microsecond') END,
+         status = CASE WHEN a.ends THEN 'CANCELLED' ELSE p.status END,
+         previous_status = CASE WHEN a.ends THEN p.status ELSE p.previous_status END,
+         status_changed_time = CASE WHEN a.ends THEN statement_timestamp() ELSE p.status_changed_time END,
+         attention = CASE WHEN a.ends THEN 'CANCELLED' ELSE p.attention END,
+         attention_time = CASE WHEN a.ends THEN statement_timestamp() ELSE p.attention_time END,
+         detail = CASE WHEN NOT a.ends THEN p.detail END
+    FROM a WHERE p.namespace = ANY (ARRAY[a.namespace]) AND p.process_id = a.process_id AND (a.asks OR a.ends)
+  RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS new_status,
+            (CASE a.status WHEN 'INIT' THEN 'RUNNING' ELSE a.status::text END)::process_status AS old_status),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
+   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 be AS (
   UPDATE schedule s SET waits_for = 'process'
     FROM a WHERE a.asks AND a.status = 'RUNNING' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.waits_for::text = 'place'),
 ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
-         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM a WHERE asks),
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM a WHERE asks AND NOT is_job),
+ds AS (
+  DELETE FROM schedule s USING a WHERE a.ends AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id RETURNING s.*),
+tk AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+         retry_interval, timer_name, idempotency_key, args, context, failure FROM ds),
+fr AS (
+  DELETE FROM constraint_holds h USING a WHERE a.ends AND h.namespace = ANY (ARRAY[a.namespace]) AND h.process_id = a.process_id),
+pa AS (
+  DELETE FROM parents r USING a WHERE a.ends AND r.namespace = ANY (ARRAY[a.namespace]) AND r.process_id = a.process_id RETURNING r.*),
+told AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, child)
+  SELECT parent_namespace, parent_process_id, 'child_end', namespace, process_id, 0, statement_timestamp(), args,
+         jsonb_build_object('namespace', namespace, 'processId', process_id, 'status', 'PROCESS_STATUS_CANCELLED') FROM pa),
 dead AS (
   INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, reason)
   SELECT message_id, kind, CASE WHEN status IS NULL THEN 'not_found' ELSE 'ended' END, namespace, process_id, sender_namespace, sender_process_id,
          sender_task_id, created_time, statement_timestamp(), reason
-    FROM a WHERE NOT delivered)
+    FROM a WHERE NOT open)
 SELECT a.namespace, a.process_id, a.kind::text AS kind,
-       (CASE WHEN a.delivered THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more
-  FROM a;
+       (CASE WHEN a.open THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more,
+       coalesce(pa.parent_namespace, '')::text AS parent_namespace, coalesce(pa.parent_process_id, '')::text AS parent_process_id
+  FROM a LEFT JOIN pa ON a.ends AND pa.namespace = a.namespace AND pa.process_id = a.process_id;
 
 -- SearchMessages finds the targets of messages that nobody has delivered: those of SQL functions at once, those of processes once they
 -- are older than what their own node needs for them. Rows that are being delivered are passed over. (held IS NOT TRUE is what the

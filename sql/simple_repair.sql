@@ -1,11 +1,11 @@
 -- SimpleRepair puts a process in ERROR back to RUNNING without its processor, and sets the timers again that its error had
 -- cancelled: the timer that broke it too, as a new task with attempt 1. One process; runs after LockProcesses.
--- outcome: repaired, replayed, mismatch, not_found, status, repairing.
+-- outcome: repaired, replayed, mismatch, not_found, job (which is retried), status, repairing.
 -- name: SimpleRepair :one
 WITH i AS MATERIALIZED (
   SELECT @namespace::text AS namespace, @process_id::text AS process_id, p.status, p.corrupted_by,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         coalesce(q.task_id IS NULL AND p.status = 'ERROR', false) AS acceptable,
+         p.kind, coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
          EXISTS (SELECT 1 FROM running r WHERE r.namespace = @namespace::text AND r.process_id = @process_id::text)
          OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id = @process_id::text) AS repairing
     FROM (SELECT 1) one
@@ -41,7 +41,7 @@ req AS (
     FROM ok WHERE @request_id::uuid <> '00000000-0000-0000-0000-000000000000')
 SELECT (CASE WHEN i.acceptable AND NOT i.repairing THEN 'repaired'
              WHEN i.twin_task_id IS NOT NULL AND i.twin_fingerprint = @fingerprint::bytea THEN 'replayed' WHEN i.twin_task_id IS NOT NULL THEN 'mismatch'
-             WHEN i.status IS NULL THEN 'not_found' WHEN i.acceptable THEN 'repairing' ELSE 'status' END)::text AS outcome,
+             WHEN i.status IS NULL THEN 'not_found' WHEN i.acceptable THEN 'repairing' WHEN i.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
        coalesce(i.twin_task_id, (SELECT t.new_task_id FROM t WHERE t.culprit), 0)::bigint AS task_id,
        coalesce(i.status, 'INIT')::process_status AS status
   FROM i;

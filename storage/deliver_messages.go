@@ -18,10 +18,10 @@ const (
 // The outcomes of a delivery.
 const (
 	Delivered      = "delivered"
-	TargetExists   = "exists"    // a start: the process exists, and nothing happened
+	TargetExists   = "exists"    // a start: the process exists, or another job holds the unique key, and nothing happened
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits
 	TargetNotFound = "not_found" // no such process, or for a start no such namespace: dropped
-	TargetEnded    = "ended"     // the process is at its end: dropped
+	TargetEnded    = "ended"     // the process is at its end, or is a job and takes no such message: dropped
 )
 
 // Delivery is what became of one message.
@@ -45,58 +45,75 @@ func (s *Store) DeliverMessages(target process.Key) (deliveries []Delivery, more
 	return it.deliveries, it.more, err
 }
 
+// deliverBatch are the deliveries of a flush.
+type deliverBatch struct {
+	store    *Store
+	items    []*deliverItem
+	byTarget map[process.Key][]*deliverItem
+	keys     keysParams // of the targets, in their order
+	told     *riders
+}
+
 // deliverStages: a start comes before what was sent to the process after it. The lock between them is for processes that the starts
-// have made, here or on another node: no first statement could lock these.
-func deliverStages(s *Store, items []*deliverItem) []stage {
+// have made, here or on another node: no first statement could lock these. told takes whom the deliveries have said something.
+func deliverStages(s *Store, items []*deliverItem, told *riders) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	byTarget := make(map[process.Key][]*deliverItem, len(items))
+	b := &deliverBatch{store: s, items: items, byTarget: make(map[process.Key][]*deliverItem, len(items)), told: told}
 	for _, it := range items {
-		byTarget[it.key] = append(byTarget[it.key], it)
+		b.byTarget[it.key] = append(b.byTarget[it.key], it)
 	}
-	targets := make([]process.Key, 0, len(byTarget))
-	for k := range byTarget {
+	targets := make([]process.Key, 0, len(b.byTarget))
+	for k := range b.byTarget {
 		targets = append(targets, k)
 	}
 	slices.SortFunc(targets, process.Key.Compare)
-	keys := keysParams{}
 	for _, k := range targets {
-		keys.add(k)
+		b.keys.add(k)
 	}
-	add := func(namespace, processID, kind, outcome string, later, more bool) {
-		for _, it := range byTarget[process.Key{Namespace: namespace, ProcessID: processID}] {
-			it.deliveries = append(it.deliveries, Delivery{Kind: MessageKind(kind), Outcome: outcome, Later: later})
-			it.more = it.more || more
+	return []stage{b.lockKeys, b.starts, lockStage(s, targets), b.notifies, b.cancels}
+}
+
+func (b *deliverBatch) add(namespace, processID, kind, outcome string, later, more bool) {
+	for _, it := range b.byTarget[process.Key{Namespace: namespace, ProcessID: processID}] {
+		it.deliveries = append(it.deliveries, Delivery{Kind: MessageKind(kind), Outcome: outcome, Later: later})
+		it.more = it.more || more
+	}
+}
+
+func (b *deliverBatch) lockKeys(ctx context.Context, db DB) error {
+	return b.store.q.LockMessageKeys(ctx, db, dbsqlc.LockMessageKeysParams{Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit})
+}
+
+func (b *deliverBatch) starts(ctx context.Context, db DB) error {
+	rows, err := b.store.q.DeliverStarts(ctx, db, dbsqlc.DeliverStartsParams{Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit})
+	for _, it := range b.items {
+		it.deliveries, it.more = nil, false
+	}
+	for _, r := range rows {
+		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, r.Later, r.More)
+	}
+	return err
+}
+
+func (b *deliverBatch) notifies(ctx context.Context, db DB) error {
+	rows, err := b.store.q.DeliverNotifies(ctx, db, dbsqlc.DeliverNotifiesParams{Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit})
+	for _, r := range rows {
+		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
+	}
+	return err
+}
+
+func (b *deliverBatch) cancels(ctx context.Context, db DB) error {
+	rows, err := b.store.q.DeliverCancels(ctx, db, dbsqlc.DeliverCancelsParams{
+		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit, GraceUs: process.DefaultCancelGrace.Microseconds(),
+	})
+	for _, r := range rows {
+		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
+		if r.ParentProcessID != "" {
+			b.told.targets = append(b.told.targets, process.Key{Namespace: r.ParentNamespace, ProcessID: r.ParentProcessID})
 		}
 	}
-	return []stage{
-		func(ctx context.Context, db DB) error {
-			rows, err := s.q.DeliverStarts(ctx, db, dbsqlc.DeliverStartsParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: deliverLimit})
-			for _, it := range items {
-				it.deliveries, it.more = nil, false
-			}
-			for _, r := range rows {
-				add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, r.Later, r.More)
-			}
-			return err
-		},
-		lockStage(s, targets),
-		func(ctx context.Context, db DB) error {
-			rows, err := s.q.DeliverNotifies(ctx, db, dbsqlc.DeliverNotifiesParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: deliverLimit})
-			for _, r := range rows {
-				add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
-			}
-			return err
-		},
-		func(ctx context.Context, db DB) error {
-			rows, err := s.q.DeliverCancels(ctx, db, dbsqlc.DeliverCancelsParams{
-				Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: deliverLimit, GraceUs: process.DefaultCancelGrace.Microseconds(),
-			})
-			for _, r := range rows {
-				add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
-			}
-			return err
-		},
-	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // expire lets go what is past an hour, and tells how many processes of shop.
@@ -26,9 +27,14 @@ func TestExpire(t *testing.T) {
 	}
 	b.process("running", timer(time.Hour))
 	b.wreckByTimer("error")
+	for _, id := range []string{"failed", "again"} { // a job that has FAILED is at its end, a process in ERROR is not
+		b.enqueue(id)
+		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
+	}
 	b.exec("UPDATE processes SET attention_time = now() - interval '61 minutes', status_changed_time = now() - interval '61 minutes' WHERE process_id <> 'new' AND attention IS NOT NULL")
 	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status, attention, attention_time, status_changed_time)
 		SELECT CASE WHEN n <= 250 THEN 'shop' ELSE 'kept' END, 'c' || n, 'CANCELLED', 'RUNNING', 'CANCELLED', now() - interval '2 hours', now() - interval '2 hours' FROM generate_series(1, 260) n`)
+	must(t, 0, jobs.Retry(t.Context(), b.Store, key("again"), false))
 	b.recount()
 	conn, err := pgx.Connect(t.Context(), b.dsn)
 	must(t, conn, err)
@@ -38,7 +44,7 @@ func TestExpire(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM progressor.processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []int{101, 100, 50, 0} { // 100 of each status at a time; the one that is held is passed over
+	for _, want := range []int{102, 100, 50, 0} { // 100 of each status at a time; the one that is held is passed over
 		equal(t, "expired", b.expire(), want)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -49,7 +55,8 @@ func TestExpire(t *testing.T) {
 		left, err := b.PurgeRemoved(t.Context())
 		n = must(t, left, err)
 	}
-	equal(t, "left", ask[string](b, "SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789')) FROM processes"), "c error new running")
+	equal(t, "left", ask[string](b, "SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789')) FROM processes"), "again c error new running")
+	equal(t, "rows of jobs", ask[string](b, "SELECT string_agg(process_id, ' ') FROM jobs"), "again")
 	equal(t, "of the other namespace", ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
 	b.start("old") // its id is free again
 }

@@ -34,6 +34,11 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 		if e.Timers, err = s.q.GetTimers(ctx, tx, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID}); err != nil {
 			return err
 		}
+		if e.Process.Kind == JobKind {
+			if e.State.Job, err = s.readJob(ctx, tx, key); err != nil {
+				return err
+			}
+		}
 		return s.readTasks(ctx, tx, key, zombieAfter, &e.State)
 	})
 	if err != nil {
@@ -48,6 +53,24 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 		e.State.Process.CorruptedBy = *p.CorruptedBy
 	}
 	return e, nil
+}
+
+func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Job, error) {
+	r, err := s.q.ExplainJob(ctx, tx, dbsqlc.ExplainJobParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+	if err != nil {
+		return nil, err
+	}
+	j := &explain.Job{
+		Name: r.Name, MaxRetry: r.MaxRetry, Failed: r.Failed, Takeovers: r.Takeovers, MaxTakeovers: r.MaxTakeovers,
+		Cancelling: r.Cancelling, CancelReason: r.CancelReason, CancelDeadline: r.CancelDeadline,
+	}
+	if r.WorkerID != "" {
+		j.Lease = &explain.Lease{WorkerID: r.WorkerID, Expires: r.ExpiresTime}
+		if !r.BeatTime.Equal(epoch) {
+			j.Lease.Beat = r.BeatTime
+		}
+	}
+	return j, nil
 }
 
 func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time.Duration, state *explain.State) error {

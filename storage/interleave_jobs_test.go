@@ -53,6 +53,7 @@ func of(e *jobs.End, more ...storage.Rider) func(*storage.Completion) {
 }
 
 var jobTransactions = []transaction{
+	deliver,
 	ends("succeed", storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
 	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },

@@ -66,10 +66,7 @@ var transactions = []transaction{
 		}
 		return "removed", err
 	}},
-	{"deliver", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
-		deliveries, more, err := s.DeliverMessages(key(id))
-		return fmt.Sprint(deliveries, more), err
-	}},
+	deliver,
 	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
 	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
@@ -77,6 +74,11 @@ var transactions = []transaction{
 		return fmt.Sprintf("%+v", state), err
 	}),
 }
+
+var deliver = transaction{"deliver", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
+	deliveries, more, err := s.DeliverMessages(key(id))
+	return fmt.Sprint(deliveries, more), err
+}}
 
 // orders are an operator's; a refusal is an answer.
 func orders(name string, run func(s *storage.Store, id string) (string, error)) transaction {
@@ -224,9 +226,6 @@ func (b *bench) serial(other *storage.Store, situation func(*bench, string) *sto
 func (b *bench) posted(situation func(*bench, string) *storage.Claim, id string) *storage.Claim {
 	b.t.Helper()
 	claim := situation(b, id)
-	if b.standings != nil {
-		return claim
-	}
 	b.exec("INSERT INTO messages (namespace, process_id, kind) VALUES ('shop', $1, 'notify'), ('shop', $1, 'cancel')", id)
 	return claim
 }
@@ -234,10 +233,11 @@ func (b *bench) posted(situation func(*bench, string) *storage.Claim, id string)
 // standing are the messages of a process that have not been delivered.
 func (b *bench) standing(id string) string {
 	b.t.Helper()
+	own := ""
 	if b.standings != nil {
-		return b.standings(id)
+		own = b.standings(id) + " messages "
 	}
-	return ask[string](b, "SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', ' ORDER BY message_id), 'none') FROM messages WHERE process_id = $1", id)
+	return own + ask[string](b, "SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', ' ORDER BY message_id), 'none') FROM messages WHERE process_id = $1", id)
 }
 
 // together has two transactions wait for the same process, the first one in front. A lane waits 250 ms for a lock, which is short on

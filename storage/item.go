@@ -121,7 +121,7 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages = append(stages, b.orders.stages(s)...)
 	stages = append(stages, b.riders.sendStages(s)...)
 	stages = append(stages, purgeStages(s, b.removes)...)
-	stages = append(stages, deliverStages(s, b.delivers)...)
+	stages = append(stages, deliverStages(s, b.delivers, &b.riders)...)
 	stages = append(stages, initStages(s, b.inits)...)
 	stages = append(stages, enqueueStages(s, b.enqueues)...)
 	stages = append(stages, callStages(s, b.calls)...)

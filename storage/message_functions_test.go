@@ -42,7 +42,7 @@ func (b *bench) role(rights ...string) *pgx.Conn {
 // forApplications are the rights that docs/sql.md gives the role of an application.
 var forApplications = []string{
 	"USAGE ON SCHEMA progressor",
-	"EXECUTE ON FUNCTION progressor.start, progressor.notify, progressor.cancel",
+	"EXECUTE ON FUNCTION progressor.start, progressor.notify, progressor.cancel, progressor.enqueue",
 }
 
 // An application's role sends, inside its transaction or not at all, and can do nothing else.
@@ -76,6 +76,8 @@ func TestFunctionsSend(t *testing.T) {
 	equal(t, "the notify", b.deliver("p"), "notify delivered")
 	equal(t, "metadata", ask[string](b, "SELECT metadata::text FROM processes WHERE process_id = 'new'"), `{"a": 1}`)
 	equal(t, "args", b.waiting("new")+b.waiting("p"), "xy")
+	must(t, 0, second(app.Exec(t.Context(), "SELECT progressor.enqueue('shop', 'work', job_id => 'j')")))
+	equal(t, "the job", b.deliver("j"), "start delivered")
 	must(t, 0, second(app.Exec(t.Context(), "SELECT progressor.cancel('shop', 'p', 'no more')")))
 	equal(t, "the cancel", b.deliver("p"), "cancel delivered")
 	equal(t, "why", ask[string](b, "SELECT cancel_reason FROM processes WHERE process_id = 'p'"), "no more")
@@ -89,8 +91,10 @@ func TestFunctionsSend(t *testing.T) {
 		}
 	}
 	stranger := b.role("USAGE ON SCHEMA progressor")
-	if _, err := stranger.Exec(t.Context(), "SELECT progressor.notify('shop', 'p')"); err == nil {
-		t.Error("a role without EXECUTE sends")
+	for _, call := range []string{"notify('shop', 'p')", "enqueue('shop', 'work')"} {
+		if _, err := stranger.Exec(t.Context(), "SELECT progressor."+call); err == nil {
+			t.Errorf("a role without EXECUTE calls %s", call)
+		}
 	}
 }
 

@@ -28,11 +28,12 @@ type Message struct {
 	Metadata         []byte    // of a start: JSON object; nil: none
 	StartTime        time.Time // of a start; zero: now
 	NotifyParentArgs []byte    // of a start; nil: the sender is not told of the end
+	Job              []byte    // of a start: what makes the process a job, see NewJob.Message; nil: it is none
 	Reason           string
 }
 
 func (m *Message) bytes() int {
-	return 300 + len(m.Args) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Reason)
+	return 300 + len(m.Args) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Job) + len(m.Reason)
 }
 
 // OnMessages sets who is told, after a commit, for which processes messages stand that can be delivered now. patient: all of them are of
@@ -107,6 +108,8 @@ func (r *riders) completed(c *Completion, quick bool) {
 		r.ended(c.Key, c.TaskID)
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
 		r.released(c.Key)
+	case c.Outcome == Retry && len(c.Ends) > 0:
+		r.ended(c.Key, 0) // a job whose cancel came first has ended: see CancelRetried
 	}
 	r.rides.add(c, c.Ends)
 	if !c.Speaks() {
@@ -134,6 +137,7 @@ func (r *riders) completed(c *Completion, quick bool) {
 		s.StartTimes = append(s.StartTimes, orEpoch(m.StartTime))
 		s.NotifyParentArgs = append(s.NotifyParentArgs, m.NotifyParentArgs)
 		s.Reasons = append(s.Reasons, m.Reason)
+		s.Jobs = append(s.Jobs, string(m.Job))
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	Exists     PrepareOutcome = "exists"     // the process exists
 	Refused    PrepareOutcome = "status"     // the status of the process does not allow it
 	Overloaded PrepareOutcome = "overloaded" // too many requests wait for the process
+	IsJob      PrepareOutcome = "job"        // the process is a job: it takes no calls, and no repair
 	Repairing  PrepareOutcome = "repairing"  // another repair is under way
 	Repaired   PrepareOutcome = "repaired"   // a simple repair: done
 )

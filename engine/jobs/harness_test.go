@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,5 +139,12 @@ func holding(held chan<- string, free <-chan struct{}) processor.Processor {
 		case <-ctx.Done():
 		}
 		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}}, nil
+	})
+}
+
+// tellStatus is a process that answers the end of a child with its status.
+func tellStatus() processor.Processor {
+	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return processor.Result().Response([]byte(strings.TrimPrefix(r.GetChild().GetStatus().String(), "PROCESS_STATUS_"))).Done()
 	})
 }

@@ -42,7 +42,7 @@ func (q *Jobs) Kind() engine.Kind {
 
 // Enqueue makes a job, or gives the one that holds its unique or its idempotency key.
 func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
-	j, err := q.newJob("", r)
+	j, err := q.NewJob("", r)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	all := make([]*storage.NewJob, len(r.GetJobs()))
 	ids := map[process.Key]int{}
 	for n, e := range r.GetJobs() {
-		j, err := q.newJob(fmt.Sprintf("jobs[%d].", n), e)
+		j, err := q.NewJob(fmt.Sprintf("jobs[%d].", n), e)
 		if err != nil {
 			return nil, err
 		}
@@ -94,8 +94,8 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	return resp, nil
 }
 
-// newJob makes what is stored of a request, with the keys that it needs to run.
-func (q *Jobs) newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
+// NewJob makes what is stored of a request, with the keys that it needs to run. path is put before the names of fields in errors.
+func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
 	j, err := newJob(path, r)
 	if err != nil {
 		return nil, err
@@ -155,6 +155,8 @@ func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*p
 	job, err := wire.Job(row)
 	if err == nil && waitsForKey(row) {
 		job.BlockedOn, err = q.blockedOn(ctx, row)
+	} else if err == nil && job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE && job.GetBlockedOn() == "" && q.engine.IsPaused(key.Namespace) {
+		job.BlockedOn = "namespace: paused"
 	}
 	return job, err
 }

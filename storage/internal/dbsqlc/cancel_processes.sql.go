@@ -34,8 +34,8 @@ const cancelProcesses = `-- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
   SELECT x.ord, x.namespace, x.process_id, x.reason, x.grace_us, x.overdue, x.status, x.cancelling, x.over, x.busy, x.job, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks ORDER BY x.ord) AS n FROM (
     SELECT t.ord, t.namespace, t.process_id, t.reason, t.grace_us, t.overdue, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS job, coalesce(NOT t.overdue AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL
-                    AND (p.kind <> 'job' OR r.task_id IS NOT NULL), false) AS asks,
+           r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS job, coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
+                    AND CASE WHEN p.kind = 'job' THEN r.task_id IS NOT NULL AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
            coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND p.status IN ('INIT', 'SUSPENDED')
                                 ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
       FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
@@ -56,7 +56,7 @@ up AS (
          detail = CASE WHEN NOT i.ends THEN p.detail END, corrupted_by = CASE WHEN NOT i.ends THEN p.corrupted_by END
     FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND (i.ends OR i.asks AND i.n = 1)
   RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS new_status,
-            (CASE WHEN NOT i.ends OR i.status = 'INIT' THEN 'RUNNING' ELSE i.status::text END)::process_status AS old_status),
+            (CASE i.status WHEN 'INIT' THEN 'RUNNING' ELSE i.status::text END)::process_status AS old_status),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
@@ -73,7 +73,7 @@ ct AS (
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid),
 ds AS (
-  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.ctid),
+  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid),
 e AS (
   SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.attempt, x.priority, x.fencing_token, x.scheduled_time, x.running_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context, x.failure, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (
     SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,

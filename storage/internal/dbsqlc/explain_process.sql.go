@@ -73,6 +73,57 @@ func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedPar
 	return items, nil
 }
 
+const explainJob = `-- name: ExplainJob :one
+SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, 3)::int AS max_takeovers,
+       (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
+       (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, coalesce(p.cancel_deadline, 'epoch')::timestamptz AS cancel_deadline,
+       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
+  FROM jobs j
+  JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
+  LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+ WHERE j.namespace = $1 AND j.process_id = $2
+`
+
+type ExplainJobParams struct {
+	Namespace string
+	ProcessID string
+}
+
+type ExplainJobRow struct {
+	Name           string
+	Takeovers      int32
+	MaxRetry       int32
+	MaxTakeovers   int32
+	Failed         int32
+	Cancelling     bool
+	CancelReason   string
+	CancelDeadline time.Time
+	WorkerID       string
+	ExpiresTime    time.Time
+	BeatTime       time.Time
+}
+
+// ExplainJob gives what an explanation of a job looks at beside its tasks.
+func (q *Queries) ExplainJob(ctx context.Context, db DBTX, arg ExplainJobParams) (ExplainJobRow, error) {
+	row := db.QueryRow(ctx, explainJob, arg.Namespace, arg.ProcessID)
+	var i ExplainJobRow
+	err := row.Scan(
+		&i.Name,
+		&i.Takeovers,
+		&i.MaxRetry,
+		&i.MaxTakeovers,
+		&i.Failed,
+		&i.Cancelling,
+		&i.CancelReason,
+		&i.CancelDeadline,
+		&i.WorkerID,
+		&i.ExpiresTime,
+		&i.BeatTime,
+	)
+	return i, err
+}
+
 const explainNodes = `-- name: ExplainNodes :one
 SELECT statement_timestamp()::timestamptz AS now,
        (SELECT count(*) FROM (SELECT 1 FROM running r WHERE r.namespace = $1 LIMIT $2::int) x)::int AS running,

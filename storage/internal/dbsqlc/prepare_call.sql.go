@@ -19,7 +19,7 @@ WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.capture, t.step_timeout_us, t.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
-         coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING'), false) AS acceptable
+         coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job', false) AS acceptable
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
                     unnest($5::bytea[]), unnest($6::bytea[]), unnest($7::text[]),
                     unnest($8::uuid[]), unnest($9::bytea[]), unnest($10::text[]),
@@ -56,7 +56,7 @@ req AS (
 SELECT a.ord::int AS ord,
        (CASE WHEN a.accepted AND a.captured THEN 'captured' WHEN a.accepted AND a.free AND a.n = 1 THEN 'place' WHEN a.accepted THEN 'postponed'
              WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint THEN 'replayed' WHEN a.twin_task_id IS NOT NULL THEN 'mismatch'
-             WHEN a.status IS NULL THEN 'not_found' WHEN a.acceptable THEN 'overloaded' ELSE 'status' END)::text AS outcome,
+             WHEN a.status IS NULL THEN 'not_found' WHEN a.acceptable THEN 'overloaded' WHEN a.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
        coalesce(a.twin_process_id, a.process_id)::text AS process_id, coalesce(a.twin_task_id, a.task_id)::bigint AS task_id,
        a.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
        coalesce(a.status, 'INIT')::process_status AS status, coalesce(a.previous_status::text, '')::text AS previous_status,
@@ -104,7 +104,7 @@ type PrepareCallRow struct {
 
 // PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. A process that is free runs the first
 // one at once, if its item has a place; all others wait in schedule, in task_id order. One that is being cancelled is busy.
-// outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, status, overloaded.
+// outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, job (which takes none), status, overloaded.
 // n counts the accepted items of one process in this statement: only the first can find it free.
 func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParams) ([]PrepareCallRow, error) {
 	rows, err := db.Query(ctx, prepareCall,

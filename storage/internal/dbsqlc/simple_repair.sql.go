@@ -16,13 +16,13 @@ const simpleRepair = `-- name: SimpleRepair :one
 WITH i AS MATERIALIZED (
   SELECT $2::text AS namespace, $3::text AS process_id, p.status, p.corrupted_by,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         coalesce(q.task_id IS NULL AND p.status = 'ERROR', false) AS acceptable,
+         p.kind, coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
          EXISTS (SELECT 1 FROM running r WHERE r.namespace = $2::text AND r.process_id = $3::text)
          OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = $2::text AND s.process_id = $3::text) AS repairing
     FROM (SELECT 1) one
     LEFT JOIN processes p ON p.namespace = $2::text AND p.process_id = $3::text AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN requests q ON q.request_id = $4::uuid),
-ok AS MATERIALIZED (SELECT namespace, process_id, status, corrupted_by, twin_process_id, twin_task_id, twin_fingerprint, acceptable, repairing FROM i WHERE acceptable AND NOT repairing),
+ok AS MATERIALIZED (SELECT namespace, process_id, status, corrupted_by, twin_process_id, twin_task_id, twin_fingerprint, kind, acceptable, repairing FROM i WHERE acceptable AND NOT repairing),
 t AS MATERIALIZED (
   SELECT nextval('task_ids') AS new_task_id, x.task_id, x.task_type, x.timer_name, x.scheduled_time, x.context, x.priority, x.culprit FROM (
     SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority, true AS culprit
@@ -52,7 +52,7 @@ req AS (
     FROM ok WHERE $4::uuid <> '00000000-0000-0000-0000-000000000000')
 SELECT (CASE WHEN i.acceptable AND NOT i.repairing THEN 'repaired'
              WHEN i.twin_task_id IS NOT NULL AND i.twin_fingerprint = $1::bytea THEN 'replayed' WHEN i.twin_task_id IS NOT NULL THEN 'mismatch'
-             WHEN i.status IS NULL THEN 'not_found' WHEN i.acceptable THEN 'repairing' ELSE 'status' END)::text AS outcome,
+             WHEN i.status IS NULL THEN 'not_found' WHEN i.acceptable THEN 'repairing' WHEN i.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
        coalesce(i.twin_task_id, (SELECT t.new_task_id FROM t WHERE t.culprit), 0)::bigint AS task_id,
        coalesce(i.status, 'INIT')::process_status AS status
   FROM i
@@ -74,7 +74,7 @@ type SimpleRepairRow struct {
 
 // SimpleRepair puts a process in ERROR back to RUNNING without its processor, and sets the timers again that its error had
 // cancelled: the timer that broke it too, as a new task with attempt 1. One process; runs after LockProcesses.
-// outcome: repaired, replayed, mismatch, not_found, status, repairing.
+// outcome: repaired, replayed, mismatch, not_found, job (which is retried), status, repairing.
 func (q *Queries) SimpleRepair(ctx context.Context, db DBTX, arg SimpleRepairParams) (SimpleRepairRow, error) {
 	row := db.QueryRow(ctx, simpleRepair,
 		arg.Fingerprint,

@@ -1,0 +1,381 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// exec runs a statement as an application does.
+func (n *node) exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	if _, err := n.db.Exec(context.Background(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) count(t testing.TB, sql string, args ...any) int {
+	t.Helper()
+	return enginetest.Count(t, n.db, sql, args...)
+}
+
+// letter waits for the dead letter of a kind to a job.
+func (n *node) letter(t testing.TB, kind, id, outcome string) {
+	t.Helper()
+	enginetest.Eventually(t, patience, "the "+kind+" to "+id+" is dropped", func() bool {
+		return n.count(t, "SELECT count(*) FROM dead_letters WHERE kind = $1::message_kind AND process_id = $2 AND outcome = $3", kind, id, outcome) == 1
+	})
+}
+
+// A cancel that comes as a message does what CancelJob does: a job that waits ends at once, suspended or not, the worker of one that runs is told,
+// and has the grace of the job. One that is at its end is left alone, also when it runs again.
+func TestCancelByMessage(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	cancel := func(id string) { n.exec(t, "SELECT progressor.cancel('pull', $1, 'enough')", id) }
+	for _, id := range []string{"waits", "suspended"} {
+		n.enqueue(t, "pull", id, nil)
+		if id == "suspended" {
+			if _, err := n.SuspendProcess(t.Context(), key("pull", id), "", process.Actor{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel(id)
+		if job := n.job(t, "pull", id, cancelled); job.GetCancelReason() != "enough" {
+			t.Errorf("%s: %v", id, job)
+		}
+	}
+	n.enqueue(t, "pull", "runs", &progressorv1.JobOptions{CancelGrace: durationpb.New(time.Hour)})
+	l := n.one(t, "w1")
+	cancel("runs")
+	n.job(t, "pull", "runs", asked)
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "enough" {
+		t.Errorf("%v", d)
+	}
+	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'runs' AND cancel_deadline > now() + interval '59 minutes'"); k != 1 {
+		t.Error("the grace is not that of the job")
+	}
+	cancel("runs")
+	enginetest.Eventually(t, patience, "the second cancel is taken", func() bool { return n.count(t, "SELECT count(*) FROM messages") == 0 })
+	if err := n.fail(l, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "runs", cancelled)
+	n.enqueue(t, "pull", "failed", nil)
+	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+		t.Fatal(err)
+	}
+	cancel("failed")
+	n.letter(t, "cancel", "failed", "ended")
+	if _, err := n.Retry(t.Context(), key("pull", "failed"), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "failed", succeeded)
+	if k := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL'"); k != 0 {
+		t.Errorf("%d CANCEL tasks", k)
+	}
+}
+
+// What makes no sense for a job is refused by name, and stores nothing: nobody calls or repairs one, and its id is taken.
+func TestNotForJobs(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", nil)
+	l := n.one(t, "w1")
+	refused := func(what, want string, err error) {
+		t.Helper()
+		if wrong, ok := errors.AsType[*process.WrongStatusError](err); !ok || !strings.Contains(wrong.Reason, want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	for range 2 { // while it runs, and once it has failed
+		for _, accepted := range []bool{false, true} {
+			_, err := n.Call(t.Context(), engine.CallParams{Key: key("pull", "j"), Accepted: accepted})
+			refused("call", "it is a job, which takes no calls", err)
+		}
+		for _, simple := range []bool{false, true} {
+			_, err := n.Repair(t.Context(), engine.RepairParams{Key: key("pull", "j"), Simple: simple})
+			refused("repair", "RetryJob runs it again", err)
+		}
+		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "j")}); !errors.Is(err, process.ErrProcessExists) {
+			t.Errorf("start: %v", err)
+		}
+		if n.count(t, "SELECT count(*) FROM running") == 1 {
+			n.exec(t, "SELECT progressor.notify('pull', 'j', 'x')")
+			n.letter(t, "notify", "j", "ended")
+			if err := n.fail(l, "broken"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n.job(t, "pull", "j", failed)
+	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'j'"); k != 1 {
+		t.Errorf("%d tasks", k)
+	}
+}
+
+// child enqueues a job whose end is told to process parent of ns.
+func (n *node) child(t testing.TB, id, options string) {
+	t.Helper()
+	n.exec(t, `INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, notify_parent_args, job, created_time)
+		VALUES ('pull', $1, 'start', 'ns', 'parent', 1, convert_to($1, 'UTF8'), jsonb_build_object('name', 'work', 'timeoutUs', 60000000, 'options', $2::jsonb), now() - interval '1 hour')`, id, options)
+	enginetest.Eventually(t, patience, id+" is enqueued", func() bool { return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1 })
+}
+
+// told waits until the parent was told of the end of a job, once.
+func (n *node) told(t testing.TB, id, status string) {
+	t.Helper()
+	enginetest.Eventually(t, patience, "the end of "+id+" is told", func() bool {
+		return n.count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8')`, id) > 0
+	})
+	if k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8') AND convert_from(response, 'UTF8') = $2`, id, status); k != 1 {
+		t.Errorf("the end of %s is not told once as %s", id, status)
+	}
+}
+
+// Who enqueued a job and asked for its end is told once, whatever that is: also where it was to be tried again, or was given back, and its cancel came
+// first. What becomes of it by RetryJob is not told again: the first end counts.
+func TestParentIsTold(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), tellStatus())
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("ns", "parent")}); err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel := func(id string) {
+		t.Helper()
+		_, err := n.Cancel(t.Context(), key("pull", id), "", process.Actor{})
+		must(err)
+	}
+	n.child(t, "succeeds", `{}`)
+	must(n.succeed(n.one(t, "w1"), nil))
+	n.told(t, "succeeds", "COMPLETED")
+	n.child(t, "fails", `{"maxRetry": 1, "backoff": {"steps": ["0.001s"]}}`)
+	must(n.fail(n.one(t, "w1"), "broken"))
+	l := n.one(t, "w1")
+	if k := n.count(t, "SELECT count(*) FROM parents"); k != 1 {
+		t.Errorf("after a failed attempt %d parents wait", k)
+	}
+	must(n.fail(l, "broken"))
+	n.told(t, "fails", "ERROR")
+	n.child(t, "waits", `{}`)
+	cancel("waits")
+	n.told(t, "waits", "CANCELLED")
+	n.child(t, "by message", `{}`)
+	n.exec(t, "SELECT progressor.cancel('pull', 'by message')")
+	n.told(t, "by message", "CANCELLED")
+	n.child(t, "fails late", `{"maxRetry": 5}`)
+	l = n.one(t, "w1")
+	cancel("fails late")
+	must(n.fail(l, "broken"))
+	n.told(t, "fails late", "CANCELLED")
+	n.child(t, "given back", `{}`)
+	l = n.one(t, "w1")
+	cancel("given back")
+	must(n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}))
+	n.told(t, "given back", "CANCELLED")
+	for _, id := range []string{"fails", "waits"} {
+		_, err := n.Retry(t.Context(), key("pull", id), false)
+		must(err)
+		must(n.succeed(n.one(t, "w1"), nil))
+		n.job(t, "pull", id, succeeded)
+	}
+	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'") + n.count(t, "SELECT count(*) FROM messages"); k != 6 {
+		t.Errorf("%d ends are told, want 6", k)
+	}
+}
+
+// A job that is suspended is not handed out until it is resumed; what runs of it goes on to its end, or waits for the operator with its next attempt.
+// A cancel ends it meanwhile.
+func TestSuspend(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	order := func(id string, give func(context.Context, process.Key) error) {
+		t.Helper()
+		if err := give(t.Context(), key("pull", id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	suspend := func(ctx context.Context, k process.Key) error {
+		_, err := n.SuspendProcess(ctx, k, "audit", process.Actor{})
+		return err
+	}
+	resume := func(ctx context.Context, k process.Key) error {
+		_, err := n.ResumeProcess(ctx, k, process.Actor{})
+		return err
+	}
+	n.enqueue(t, "pull", "waits", nil)
+	order("waits", suspend)
+	if l := n.look(t, "w1"); len(l) != 0 {
+		t.Fatalf("handed out: %v", l)
+	}
+	if job := n.job(t, "pull", "waits", available); job.GetBlockedOn() != "operator: suspended" {
+		t.Errorf("%v", job)
+	}
+	order("waits", resume)
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	n.enqueue(t, "pull", "ends", nil)
+	l := n.one(t, "w1")
+	order("ends", suspend)
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "ends", succeeded)
+	n.enqueue(t, "pull", "fails", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}}})
+	l = n.one(t, "w1")
+	order("fails", suspend)
+	if err := n.fail(l, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	if l := n.look(t, "w1"); len(l) != 0 {
+		t.Fatalf("handed out: %v", l)
+	}
+	order("fails", resume)
+	if again := n.one(t, "w1"); again.GetJob().GetAttempt() != 2 || n.succeed(again, nil) != nil {
+		t.Errorf("%v", again)
+	}
+	n.enqueue(t, "pull", "cancelled", nil)
+	l = n.one(t, "w1")
+	order("cancelled", suspend)
+	if job, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{}); err != nil || job.GetState() != asked {
+		t.Fatalf("%v, %v", job, err)
+	}
+	if err := n.fail(l, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "cancelled", cancelled)
+}
+
+// A job that is removed while a worker has it is gone: the worker is told, and its answer counts no more.
+func TestRemoveRunning(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", nil)
+	l := n.one(t, "w1")
+	if err := n.RemoveProcess(t.Context(), key("pull", "j"), process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_LOST {
+		t.Errorf("%v", d)
+	}
+	if err := n.succeed(l, nil); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("answer: %v", err)
+	}
+	if _, err := n.Get(t.Context(), key("pull", "j"), 0); !errors.Is(err, process.ErrJobNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	enginetest.Eventually(t, patience, "its rows go", func() bool { return n.count(t, "SELECT count(*) FROM jobs") == 0 })
+	n.enqueue(t, "pull", "j", nil) // its id is free again
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "j", succeeded)
+}
+
+// In a paused namespace nothing is handed out, pushed or pulled; what runs goes on, and what is enqueued waits.
+func TestPausedNamespace(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "runs", nil)
+	l := n.one(t, "w1")
+	for _, ns := range []string{"ns", "pull"} {
+		if _, err := n.SetNamespacePaused(t.Context(), ns, true, process.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		n.enqueue(t, ns, "waits", nil)
+	}
+	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Errorf("%v", d)
+	}
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "runs", succeeded)
+	if got := n.look(t, "w1"); len(got) != 0 {
+		t.Errorf("handed out: %v", got)
+	}
+	for _, ns := range []string{"ns", "pull"} {
+		if job := n.job(t, ns, "waits", available); job.GetBlockedOn() != "namespace: paused" {
+			t.Errorf("%s: %v", ns, job)
+		}
+		if _, err := n.SetNamespacePaused(t.Context(), ns, false, process.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range []string{"ns", "pull"} {
+		n.job(t, ns, "waits", succeeded)
+	}
+}
+
+// An explanation and the views say of a job who has it and until when, and why it failed last.
+func TestJobIsExplained(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	explain := func(texts ...string) {
+		t.Helper()
+		e, err := n.ExplainProcess(t.Context(), key("pull", "j"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := e.GetWaitsForDetail() + "\n" + e.GetNext() + "\n" + e.GetUnblock()
+		for _, want := range texts {
+			if !strings.Contains(said, want) {
+				t.Errorf("no %q in\n%s", want, said)
+			}
+		}
+	}
+	shows := func(want string) {
+		t.Helper()
+		var got string
+		if err := n.db.QueryRow(t.Context(), `SELECT concat_ws(' ', state, waits_for, attempt, max_retry, worker_id, lease_expires_time > now(), last_failure->>'message', detail) FROM job_list WHERE job_id = 'j'`).Scan(&got); err != nil || got != want {
+			t.Errorf("job_list: %q, %v; want %q", got, err, want)
+		}
+	}
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}})
+	explain(`Job "work" waits for a worker`, `polls namespace pull for jobs named "work"`)
+	shows("AVAILABLE place 0 1")
+	l := n.one(t, "w1")
+	n.beat(t, "w1", l)
+	explain("Worker w1 holds attempt 1", "it has beaten", "max_retry is 1")
+	shows("RUNNING 1 1 w1 t")
+	n.exec(t, "UPDATE leases SET expires_time = now() - interval '1 millisecond'")
+	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") + n.count(t, "SELECT takeovers FROM jobs"); k != 1 { // or it was collected already
+		t.Error("a lease that is over is not in zombie_list")
+	}
+	enginetest.Eventually(t, patience, "the lease is lost", func() bool { return n.count(t, "SELECT takeovers FROM jobs") == 1 })
+	l = n.one(t, "w2")
+	if err := n.fail(l, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	explain(`Job "work" failed its attempt 2 (broken: as told). It has failed 1 times, max_retry is 1; its worker was lost 1 times`, "Attempt 3 at")
+	shows("RETRYABLE time 2 1 w2 as told")
+	n.exec(t, "UPDATE schedule SET scheduled_time = now()")
+	if err := n.fail(n.one(t, "w3"), "broken"); err != nil {
+		t.Fatal(err)
+	}
+	explain(`Job "work" failed for good with attempt 3 (broken: as told)`, "progressor job retry pull j runs it again")
+	shows("FAILED 3 1 w3 as told as told")
+}

@@ -1,0 +1,29 @@
+package storage
+
+import "encoding/json"
+
+// messageJob is what a start carries beyond itself that enqueues a job: messages.job.
+type messageJob struct {
+	Name          string          `json:"name"`
+	Priority      int32           `json:"priority"`
+	TimeoutUs     int64           `json:"timeoutUs"`
+	Tags          json.RawMessage `json:"tags,omitempty"`
+	Options       json.RawMessage `json:"options,omitempty"`
+	UniqueKey     string          `json:"uniqueKey,omitempty"`
+	UniqueTTLUs   int64           `json:"uniqueTtlUs,omitempty"`
+	UniqueWaiting bool            `json:"uniqueWaiting,omitempty"`
+
+	ConstraintsVersion int64             `json:"constraintsVersion,omitempty"` // what is missing is evaluated after the delivery
+	ConstraintKeys     map[string]string `json:"constraintKeys,omitempty"`
+	Line               string            `json:"line,omitempty"`
+}
+
+// Message enqueues the job by a message: it is a start that carries the job. It has no idempotency key: what is delivered is delivered once.
+func (j *NewJob) Message() (Message, error) {
+	job, err := json.Marshal(messageJob{
+		Name: j.Name, Priority: j.Priority, TimeoutUs: j.Timeout.Microseconds(), Tags: j.Tags, Options: j.Options,
+		UniqueKey: j.UniqueKey, UniqueTTLUs: j.UniqueTTL.Microseconds(), UniqueWaiting: j.UniqueWaiting,
+		ConstraintsVersion: j.Constraints.Version, ConstraintKeys: j.Constraints.Keys, Line: j.Constraints.Line(),
+	})
+	return Message{Kind: MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job}, err
+}

@@ -75,6 +75,7 @@ func (n *node) run(ctx context.Context) error {
 	eng.Add(schedules.Kinds()...)
 	queue := jobs.New(eng, store)
 	eng.Add(queue.Kind())
+	schedules.EnqueueBy(queue.NewJob)
 	if err := n.put(ctx, eng); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}

@@ -38,7 +38,14 @@ type Crons struct {
 	metrics *metrics
 	http    *http.Client
 	trimmed time.Time // when the tasks of crons were last looked through, by the collector alone
+	newJob  NewJob
 }
+
+// NewJob makes what is stored of a job that is to be enqueued; path is put before the names of fields in its errors.
+type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error)
+
+// EnqueueBy says what makes the jobs of crons whose target is enqueue_job. It has to be called before the engine runs; without it such crons are refused.
+func (c *Crons) EnqueueBy(newJob NewJob) { c.newJob = newJob }
 
 // New makes the crons of an engine and its store. Their kinds have to be added to it. registerer nil: no metrics.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
@@ -107,6 +114,14 @@ const priority = math.MinInt32
 func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.Time) error {
 	if err := Check(def, created); err != nil {
 		return err
+	}
+	if target := def.GetTarget().GetEnqueueJob(); target != nil {
+		if c.newJob == nil {
+			return invalid("cron.target.enqueue_job", "this engine serves no jobs")
+		}
+		if _, err := c.jobMessage(runKey(def, created), target, runMetadata(def.GetCronId(), created, 1, target.GetOptions().GetMetadata())); err != nil {
+			return err
+		}
 	}
 	namespace, field := namespaceOf(def.GetTarget())
 	if namespace == "" {

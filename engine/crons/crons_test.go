@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -282,8 +283,18 @@ func TestRefused(t *testing.T) {
 		},
 		"cron.policy.queue_limit": func(c *progressorv1.Cron) { c.Policy.QueueLimit = 1_000_000 },
 		"cron.cron_id":            func(c *progressorv1.Cron) { c.CronId = "~x" },
-		"cron.target.enqueue_job": func(c *progressorv1.Cron) {
-			c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{Name: "j"}}}
+		"cron.target.start_run": func(c *progressorv1.Cron) {
+			c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{}}}
+		},
+		"cron.target.enqueue_job.namespace": func(c *progressorv1.Cron) {
+			c.Target = enqueues("", nil).Target
+			c.Target.GetEnqueueJob().Namespace = "nowhere"
+		},
+		"cron.target.enqueue_job.options.run_time": func(c *progressorv1.Cron) {
+			c.Target = enqueues("", &progressorv1.JobOptions{RunTime: stamp(time.Now())}).Target
+		},
+		"cron.target.enqueue_job.options.timeout": func(c *progressorv1.Cron) {
+			c.Target = enqueues("", &progressorv1.JobOptions{Timeout: durationpb.New(366 * 24 * time.Hour)}).Target
 		},
 		"cron.target.start_process.namespace": func(c *progressorv1.Cron) { c.Target.GetStartProcess().Namespace = "nowhere" },
 		"cron.target":                         func(c *progressorv1.Cron) { c.Target.GetStartProcess().Args = make([]byte, 300<<10) },

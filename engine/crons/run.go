@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/cron"
@@ -22,11 +23,14 @@ import (
 // isOwn tells whether the process whose end is that of a run is one of the engine's own, in the namespace of the cron: where the target is no
 // process of a user, or a run ends before its process does.
 func isOwn(c *progressorv1.Cron) bool {
+	if c.GetTarget().GetEnqueueJob() != nil {
+		return false
+	}
 	target := c.GetTarget().GetStartProcess()
 	return target == nil || target.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT
 }
 
-// fireID names a fire, and the process of a user that is its run.
+// fireID names a fire, and the process or the job of a user that is its run.
 func fireID(cronID string, fire time.Time) string {
 	return cronID + "/" + fire.UTC().Format(time.RFC3339Nano)
 }
@@ -37,10 +41,11 @@ func runKey(c *progressorv1.Cron, fire time.Time) process.Key {
 	if isOwn(c) {
 		return process.Key{Namespace: c.GetNamespace(), ProcessID: runPrefix + id}
 	}
-	return process.Key{Namespace: cmp.Or(c.GetTarget().GetStartProcess().GetNamespace(), c.GetNamespace()), ProcessID: id}
+	namespace, _ := namespaceOf(c.GetTarget())
+	return process.Key{Namespace: cmp.Or(namespace, c.GetNamespace()), ProcessID: id}
 }
 
-// runID is the process that a run is for those who look: the user's, where there is one.
+// runID is the process (or the job) that a run is for those who look: the user's, where there is one.
 func runID(c *progressorv1.Cron, fire time.Time) string {
 	if c.GetTarget().GetStartProcess() != nil {
 		return fireID(c.GetCronId(), fire)
@@ -58,11 +63,16 @@ const (
 // startOf starts a run.
 func (t *task) startOf(key process.Key, e errand) (storage.Message, error) {
 	m := storage.Message{Kind: storage.MessageStart, Target: key}
-	var err error
-	if m.NotifyParentArgs, err = json.Marshal(told{e.Fire}); err != nil {
+	c, metadata := t.state.definition, (*structpb.Struct)(nil)
+	tell, err := json.Marshal(told{e.Fire})
+	if target := c.GetTarget().GetEnqueueJob(); target != nil && err == nil {
+		m, err = t.crons.jobMessage(key, target, runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetOptions().GetMetadata()))
+		m.NotifyParentArgs = tell
 		return m, err
 	}
-	c, metadata := t.state.definition, (*structpb.Struct)(nil)
+	if m.NotifyParentArgs = tell; err != nil {
+		return m, err
+	}
 	if isOwn(c) {
 		m.Args, err = t.errandArgs(e)
 	} else {
@@ -77,6 +87,20 @@ func (t *task) startOf(key process.Key, e errand) (storage.Message, error) {
 		m.Metadata, err = wire.JSON(runMetadata(c.GetCronId(), e.Fire, e.Attempt, metadata))
 	}
 	return m, err
+}
+
+// jobMessage enqueues the job that is a run.
+func (c *Crons) jobMessage(key process.Key, target *progressorv1.EnqueueJobTarget, metadata *structpb.Struct) (storage.Message, error) {
+	options := &progressorv1.JobOptions{}
+	proto.Merge(options, target.GetOptions())
+	options.Metadata = metadata
+	job, err := c.newJob("cron.target.enqueue_job.", &progressorv1.EnqueueRequest{
+		Namespace: key.Namespace, JobId: key.ProcessID, Name: target.GetName(), Args: target.GetArgs(), Options: options,
+	})
+	if err != nil {
+		return storage.Message{}, err
+	}
+	return job.Message()
 }
 
 // fireMetadata is runMetadata where the target says nothing: a Struct cost a tenth of the time that a fire takes here.

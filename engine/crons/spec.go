@@ -128,7 +128,7 @@ func checkTarget(t *progressorv1.CronTarget) error {
 		}
 		return nil
 	case *progressorv1.CronTarget_EnqueueJob:
-		return invalid("cron.target.enqueue_job", "jobs are not served yet: use start_process")
+		return checkJob(target.EnqueueJob.GetOptions())
 	case *progressorv1.CronTarget_StartRun:
 		return invalid("cron.target.start_run", "flows are not served yet: use start_process")
 	case *progressorv1.CronTarget_NotifyProcess:
@@ -142,11 +142,28 @@ func checkTarget(t *progressorv1.CronTarget) error {
 	return invalid("cron.target", "is required: say what to start, such as start_process")
 }
 
+// checkJob refuses options that make no sense for a run; the others are those of any job.
+func checkJob(o *progressorv1.JobOptions) error {
+	const field = "cron.target.enqueue_job.options."
+	metadata, err := wire.JSON(o.GetMetadata())
+	switch {
+	case err != nil:
+		return invalid(field+"metadata", "%s", err)
+	case len(metadata) > maxRunMetadata:
+		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+	case o.GetRunTime() != nil:
+		return invalid(field+"run_time", "must not be set: the cron says when its jobs run")
+	}
+	return nil
+}
+
 // namespaceOf is the namespace of a target, and the field that names it; "": the cron's own.
 func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
 	switch target := t.GetTarget().(type) {
 	case *progressorv1.CronTarget_StartProcess:
 		return target.StartProcess.GetNamespace(), "cron.target.start_process.namespace"
+	case *progressorv1.CronTarget_EnqueueJob:
+		return target.EnqueueJob.GetNamespace(), "cron.target.enqueue_job.namespace"
 	case *progressorv1.CronTarget_NotifyProcess:
 		return target.NotifyProcess.GetNamespace(), "cron.target.notify_process.namespace"
 	}

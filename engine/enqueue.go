@@ -40,7 +40,7 @@ func (e *Engine) EnqueueBatch(ctx context.Context, jobs []*storage.NewJob) ([]st
 	defer e.leave()
 	for n, j := range jobs {
 		if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
-			return nil, fmt.Errorf("jobs[%d]: %w", n, err)
+			return nil, ofItem(n, j, err)
 		}
 	}
 	done, err := e.store.EnqueueBatch(ctx, jobs)
@@ -48,15 +48,19 @@ func (e *Engine) EnqueueBatch(ctx context.Context, jobs []*storage.NewJob) ([]st
 	if errors.As(err, &refused) {
 		j := jobs[refused.Index]
 		if refused.Outcome == storage.JobMismatched {
-			return nil, fmt.Errorf("jobs[%d]: key %q: %w", refused.Index, j.IdempotencyKey, process.ErrIdempotencyMismatch)
+			return nil, ofItem(refused.Index, j, process.ErrIdempotencyMismatch)
 		}
-		return nil, fmt.Errorf("jobs[%d]: %s: %w", refused.Index, j.Key, process.ErrProcessExists)
+		return nil, ofItem(refused.Index, j, process.ErrProcessExists)
 	}
 	if err != nil {
 		return nil, err
 	}
 	e.enqueued(jobs, done)
 	return done, nil
+}
+
+func ofItem(n int, j *storage.NewJob, err error) error {
+	return &process.ItemError{Field: fmt.Sprintf("jobs[%d]", n), Key: j.Key, Err: err}
 }
 
 // enqueued wakes whoever may take what was stored.
@@ -108,7 +112,9 @@ func (e *Engine) Placed(namespace string, byName map[string]int) {
 }
 
 // ScanFailed counts and logs that a kind could not look for its work.
-func (e *Engine) ScanFailed(ctx context.Context, what string, err error) { e.scanFailed(ctx, what, err) }
+func (e *Engine) ScanFailed(ctx context.Context, what string, err error) {
+	e.scanFailed(ctx, what, err)
+}
 
 // Retried wakes whoever may take a job that waits again.
 func (e *Engine) Retried() { e.wakeAll() }

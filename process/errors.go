@@ -28,6 +28,16 @@ var (
 	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
 )
 
+// ItemError says of which item of a batch an error is; Field is its path, as the API names it.
+type ItemError struct {
+	Field string
+	Key   Key
+	Err   error
+}
+
+func (e *ItemError) Error() string { return fmt.Sprintf("%s: %s: %v", e.Field, e.Key, e.Err) }
+func (e *ItemError) Unwrap() error { return e.Err }
+
 // WrongStatusError refuses an operation that the status of the process does not allow.
 type WrongStatusError struct {
 	Key    Key

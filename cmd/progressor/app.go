@@ -51,6 +51,7 @@ type commands struct {
 
 	Bulk bulkCmd `cmd:"" group:"process" help:"Do something to all processes that match a filter."`
 	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`
+	Job  jobCmd  `cmd:"" group:"process" help:"Enqueue jobs, follow them, and change them."`
 
 	Worker workerCmd `cmd:"" group:"process" help:"Run jobs by a command of yours."`
 

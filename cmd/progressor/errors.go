@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,6 +92,9 @@ func complain(err error) complaint {
 		c.Message, c.Exit = "interrupted", exitInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
 		c.Exit = exitTimeout
+	}
+	if to, ok := errors.AsType[*advised](err); ok {
+		c.Message, c.Next = oneLine(cmp.Or(to.message, c.Message)), to.next
 	}
 	return c
 }
@@ -183,6 +187,8 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 		return "progressor list " + shellWord(d.GetNamespace())
 	case progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND:
 		return "progressor trace " + process
+	case progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND:
+		return "progressor job list " + shellWord(d.GetNamespace())
 	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
 		return "progressor get " + process
 	case progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH:

@@ -70,6 +70,10 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 		return own, false
 	}
 	a, known := answerOf(err)
+	if item, ok := errors.AsType[*process.ItemError](err); ok && known {
+		a.detail.Field, namespace, processID = item.Field, item.Key.Namespace, item.Key.ProcessID
+		a.text = item.Field + ": " + a.text
+	}
 	if a.detail.Namespace == "" {
 		a.detail.Namespace = namespace
 	}
@@ -187,7 +191,7 @@ func wantedText(a answer, request any) string {
 		}
 	case *progressorv1.StopWorkerRequest:
 		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
-			return a.text + ": " + r.GetWorkerId()
+			return fmt.Sprintf("worker %q not found: it was not heard of within a day", r.GetWorkerId())
 		}
 	}
 	return a.text
@@ -225,6 +229,8 @@ func scopeOf(request any) (namespace, processID string) {
 	switch r := request.(type) {
 	case interface{ GetProcessId() string }:
 		processID = r.GetProcessId()
+	case interface{ GetJobId() string }:
+		processID = r.GetJobId()
 	case interface{ GetBulkId() string }:
 		processID = bulk.ProcessID(r.GetBulkId())
 	case interface{ GetCronId() string }:

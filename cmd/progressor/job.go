@@ -1,0 +1,391 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type jobCmd struct {
+	Enqueue jobEnqueueCmd `cmd:"" help:"Enqueue a job, or a file of them."`
+	Get     jobGetCmd     `cmd:"" help:"Show a job; wait for its end."`
+	List    jobListCmd    `cmd:"" help:"List the jobs of a namespace."`
+	Cancel  jobCancelCmd  `cmd:"" help:"Ask a job to end; one that waits is cancelled at once."`
+	Retry   jobRetryCmd   `cmd:"" help:"Run a job again that has failed or was cancelled."`
+	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job that is not at its end."`
+	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`
+	Stats   jobStatsCmd   `cmd:"" help:"Count the jobs of a namespace by state and name."`
+}
+
+// jobArgs name a job.
+type jobArgs struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" name:"id" help:"Job id."`
+}
+
+type jobGetCmd struct {
+	jobArgs
+	clientFlags
+	jobWaitFlags
+}
+
+func (jobGetCmd) Help() string {
+	return `Get shows a job: where it stands and why it waits, its options, its failed attempts, progress, and the result while that is kept
+(get does not use it up). With --wait it follows the job to its end, on a terminal with a bar; it ends with code 5 where the job
+has failed or was cancelled, 7 where --wait-timeout is over.
+
+    progressor job get demo mail-1
+    progressor job get demo mail-1 --wait --wait-timeout 10m`
+}
+
+func (c *jobGetCmd) Run(a *app) error {
+	if c.Wait {
+		return c.follow(a, c.clientFlags, c.NS, c.ID)
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.GetJob(ctx, &progressorv1.GetJobRequest{Namespace: c.NS, JobId: c.ID})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printJob(a, resp.GetJob())
+}
+
+type jobListCmd struct {
+	NS    string `arg:"" name:"ns" help:"Namespace."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only jobs that match, such as 'state = FAILED'. See docs/jobs.md."`
+
+	clientFlags
+	State     string `placeholder:"STATE" help:"Only jobs in this state: scheduled, available, running, retryable, cancel_requested, succeeded, failed or cancelled."`
+	Name      string `placeholder:"NAME" help:"Only jobs of this name."`
+	OrderBy   string `placeholder:"ORDER" help:"created_time desc, created_time, job_id, job_id desc or, with a state such as failed, finished_time desc. Default: created_time desc."`
+	pageFlags `set:"rows=Jobs"`
+}
+
+func (jobListCmd) Help() string {
+	return `List shows the jobs of a namespace, newest first, a page at a time. A filter compares job_id, state, name, priority,
+created_time, metadata.KEY and args.KEY with = != < <= > >=, and asks with : whether a tag is there. * at the end of a job_id
+or name stands for anything.
+
+    progressor job list demo
+    progressor job list demo --state failed --order-by 'finished_time desc'
+    progressor job list demo 'name = "mail_*" AND tags:urgent AND priority < 10'
+    progressor job list demo 'state = RETRYABLE AND args.region = "eu"' --all -o json`
+}
+
+func (c *jobListCmd) Run(a *app) error {
+	filter := ""
+	if err := setEnum("--state", c.State, func(s progressorv1.JobState) { filter = "state = " + shortEnum(s) }); err != nil {
+		return err
+	}
+	if c.Name != "" {
+		filter = both(filter, "name = "+quoteFilter(c.Name))
+	}
+	filter = both(filter, c.Match)
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListJobsResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().Job.ListJobs(ctx, &progressorv1.ListJobsRequest{
+			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
+		})
+		all.Jobs = append(all.Jobs, page.GetJobs()...)
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	all.NextPageToken = more
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, j := range all.GetJobs() {
+		rows = append(rows, table.Row{
+			oneLine(j.GetJobId()), oneLine(j.GetName()), shortEnum(j.GetState()), j.GetOptions().GetPriority(), j.GetAttempt(), showTime(j.GetCreatedTime()),
+			oneLine(j.GetWorkerId()), oneLine(jobNote(j)),
+		})
+	}
+	if err := printRows(a.Stdout, table.Row{"job", "name", "state", "priority", "attempt", "created", "worker", "note"}, rows); err != nil {
+		return err
+	}
+	return printMore(a, more)
+}
+
+// quoteFilter writes a text as a filter takes it.
+func quoteFilter(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(text) + `"`
+}
+
+// jobNote is the one thing that is to be said of a job in a list.
+func jobNote(j *progressorv1.Job) string {
+	failures := j.GetFailures()
+	switch {
+	case j.GetBlockedOn() != "":
+		return j.GetBlockedOn()
+	case j.GetState() == progressorv1.JobState_JOB_STATE_RUNNING && j.GetProgress() != nil:
+		return showProgress(j.GetProgress())
+	case j.GetCancelReason() != "":
+		return j.GetCancelReason()
+	case j.GetState() == progressorv1.JobState_JOB_STATE_FAILED && len(failures) > 0:
+		return showFailure(failures[len(failures)-1])
+	}
+	return ""
+}
+
+func showProgress(p *progressorv1.Progress) string {
+	if p == nil {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%.0f %% %s", p.GetPercent(), p.GetSummary()))
+}
+
+func showFailure(f *progressorv1.Failure) string {
+	if f.GetMessage() == "" || f.GetReason() == "" {
+		return cmp.Or(f.GetReason(), f.GetMessage())
+	}
+	return f.GetReason() + ": " + f.GetMessage()
+}
+
+type jobCancelCmd struct {
+	jobArgs
+	clientFlags
+	Reason string `placeholder:"TEXT" help:"Why: kept with the job, and told to its worker."`
+}
+
+func (jobCancelCmd) Help() string {
+	return `Cancel ends a job that waits at once. The worker of one that runs is told by its next heartbeat; past the job's cancel_grace
+(default 30s) the engine ends it by itself. A worker that succeeds first wins.
+
+    progressor job cancel demo mail-1 --reason 'the customer went away'`
+}
+
+func (c *jobCancelCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.CancelJob(ctx, &progressorv1.CancelJobRequest{Namespace: c.NS, JobId: c.ID, Reason: c.Reason})
+	if err != nil {
+		return ofJob(c.jobArgs, err)
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printJob(a, resp.GetJob())
+}
+
+type jobRetryCmd struct {
+	jobArgs
+	clientFlags
+	ClearSuccesses bool `help:"One that has SUCCEEDED too."`
+}
+
+func (jobRetryCmd) Help() string {
+	return `Retry runs a job again that has FAILED or was CANCELLED, with all its attempts and the same args.
+
+    progressor job retry demo mail-1`
+}
+
+func (c *jobRetryCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.RetryJob(ctx, &progressorv1.RetryJobRequest{Namespace: c.NS, JobId: c.ID, ClearSuccesses: c.ClearSuccesses})
+	if err != nil {
+		return ofJob(c.jobArgs, err)
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printJob(a, resp.GetJob())
+}
+
+type jobResultCmd struct {
+	jobArgs
+	clientFlags
+	Wait time.Duration `placeholder:"DURATION" help:"Wait for the end of the job at most so long."`
+}
+
+func (jobResultCmd) Help() string {
+	return `Result fetches the result of a job that was enqueued with --keep-result. It is handed out once and then dropped; job get shows
+it and leaves it there.
+
+    progressor job result demo mail-1
+    progressor job result demo mail-1 --wait 1m -o json`
+}
+
+func (c *jobResultCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	req := &progressorv1.FetchResultRequest{Namespace: c.NS, JobId: c.ID}
+	if c.Wait != 0 {
+		req.AwaitEnd = durationpb.New(c.Wait)
+	}
+	resp, err := c.client().Job.FetchResult(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	result := showValue(resp.GetResult(), 0)
+	if resp.GetDropped() {
+		result = "(there is none any more: fetched before, expired, or not kept)"
+	}
+	failure := ""
+	if resp.GetFailure() != nil {
+		failure = oneLine(showFailure(resp.GetFailure()))
+	}
+	return printFields(a.Stdout,
+		field{"job", oneLine(c.NS + "/" + c.ID)},
+		field{"state", shortEnum(resp.GetState())},
+		field{"finished", showTime(resp.GetFinishedTime())},
+		field{"failure", failure},
+		field{"result", result},
+	)
+}
+
+type jobStatsCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	clientFlags
+}
+
+func (jobStatsCmd) Help() string {
+	return `Stats counts the jobs of a namespace by their states, all and those of each name, and tells how long the oldest has waited that
+could run.
+
+    progressor job stats demo`
+}
+
+func (c *jobStatsCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.GetQueueStats(ctx, &progressorv1.GetQueueStatsRequest{Namespace: c.NS})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	row := func(name string, counts map[string]int64) table.Row {
+		var parts []string
+		for _, state := range slices.Sorted(maps.Keys(counts)) {
+			if counts[state] != 0 {
+				parts = append(parts, oneLine(state)+" "+thousands(counts[state]))
+			}
+		}
+		return table.Row{name, strings.Join(parts, ", ")}
+	}
+	rows := []table.Row{row("(all)", resp.GetCountByState())}
+	for _, n := range resp.GetNames() {
+		rows = append(rows, row(oneLine(n.GetName()), n.GetCountByState()))
+	}
+	if err := printRows(a.Stdout, table.Row{"name", "jobs"}, rows); err != nil {
+		return err
+	}
+	if age := resp.GetOldestAvailableAge(); age != nil {
+		_, err = fmt.Fprintf(a.Stdout, "\nthe oldest that could run has waited %s\n", age.AsDuration().Round(time.Millisecond))
+	}
+	return err
+}
+
+// printJob shows a job for people.
+func printJob(a *app, j *progressorv1.Job) error {
+	o := j.GetOptions()
+	text, err := protojson.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("write JobOptions as JSON: %w", err)
+	}
+	lease := ""
+	if j.GetLeaseExpiresTime() != nil {
+		lease = "until " + showTime(j.GetLeaseExpiresTime())
+	}
+	err = printFields(a.Stdout,
+		field{"job", oneLine(j.GetNamespace() + "/" + j.GetJobId())},
+		field{"name", oneLine(j.GetName())},
+		field{"state", shortEnum(j.GetState())},
+		field{"blocked on", oneLine(j.GetBlockedOn())},
+		field{"attempt", showID(int64(j.GetAttempt()))},
+		field{"worker", oneLine(j.GetWorkerId())},
+		field{"lease", lease},
+		field{"progress", oneLine(showProgress(j.GetProgress()))},
+		field{"args", showValue(j.GetArgs(), cellLimit)},
+		field{"options", showPayload(text, 0)},
+		field{"result", showValue(j.GetResult(), 0)},
+		field{"created", showTime(j.GetCreatedTime())},
+		field{"not before", showTime(j.GetRunTime())},
+		field{"running since", showTime(j.GetRunningTime())},
+		field{"finished", showTime(j.GetFinishedTime())},
+		field{"cancel requested", showTime(j.GetCancelRequestedTime())},
+		field{"cancel reason", oneLine(j.GetCancelReason())},
+	)
+	if err != nil || len(j.GetFailures()) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.Stdout, "\nfailures")
+	for _, f := range j.GetFailures() {
+		fmt.Fprintln(a.Stdout, oneLine(showFailure(f)))
+	}
+	return nil
+}
+
+func showValue(v *structpb.Value, limit int) string {
+	if v == nil {
+		return ""
+	}
+	text, err := protojson.Marshal(v)
+	if err != nil {
+		return "(cannot be shown: " + err.Error() + ")"
+	}
+	return showPayload(text, limit)
+}
+
+// advised is an error with what to do about it, in other words than the engine's.
+type advised struct {
+	error
+	message string // "": those of the engine
+	next    string
+}
+
+func (e *advised) Error() string { return cmp.Or(e.message, e.error.Error()) }
+
+func (e *advised) Unwrap() error { return e.error }
+
+// ofJob says what to do about an error that is of a job, and not of the process that it is.
+func ofJob(job jobArgs, err error) error {
+	switch client.Detail(err).GetReason() {
+	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
+		return &advised{error: err, next: "progressor job get " + shellWord(job.NS) + " " + shellWord(job.ID)}
+	default:
+		return err
+	}
+}
+
+// jobOutcome is the error that says how a job ended, for the exit code.
+func jobOutcome(j *progressorv1.Job) error {
+	switch j.GetState() {
+	case progressorv1.JobState_JOB_STATE_FAILED:
+		text := "the job has failed"
+		if failures := j.GetFailures(); len(failures) > 0 {
+			text += ": " + showFailure(failures[len(failures)-1])
+		}
+		return &codedError{code: exitTaskFailed, err: errors.New(text), next: fmt.Sprintf("progressor job retry %s %s", shellWord(j.GetNamespace()), shellWord(j.GetJobId()))}
+	case progressorv1.JobState_JOB_STATE_CANCELLED:
+		return &codedError{code: exitTaskFailed, err: errors.New("the job was cancelled")}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	// jobLook is how long one request waits for the end of a job: on a terminal its progress is shown as often.
+	jobLook  = 500 * time.Millisecond
+	jobAwait = 10 * time.Second
+)
+
+// jobWaitFlags follow a job to its end.
+type jobWaitFlags struct {
+	Wait        bool          `help:"Wait for the end of the job; on a terminal with a bar that shows its progress. Ctrl-C ends the wait, not the job."`
+	WaitTimeout time.Duration `placeholder:"DURATION" help:"How long --wait waits at most. Default: until the end."`
+}
+
+// follow waits for the end of a job, shows it, and tells by the exit code how it went.
+func (f jobWaitFlags) follow(a *app, flags clientFlags, namespace, id string) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	if f.WaitTimeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, f.WaitTimeout)
+		defer cancel()
+	}
+	bar := &jobBar{}
+	if a.Terminal {
+		bar.w = a.Stderr
+	}
+	job, err := awaitJob(ctx, flags.client(), namespace, id, bar)
+	bar.end()
+	get := "progressor job get " + shellWord(namespace) + " " + shellWord(id)
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &codedError{code: exitTimeout, err: fmt.Errorf("job %s is not at its end after %s; it goes on", id, f.WaitTimeout), next: get}
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		return &codedError{code: exitInterrupted, err: errors.New("the wait was interrupted: the job goes on"), next: get}
+	case err != nil:
+		return err
+	case flags.json():
+		err = printMessage(a.Stdout, &progressorv1.GetJobResponse{Job: job})
+	default:
+		err = printJob(a, job)
+	}
+	if err != nil {
+		return err
+	}
+	return jobOutcome(job)
+}
+
+func awaitJob(ctx context.Context, c *client.Client, namespace, id string, bar *jobBar) (*progressorv1.Job, error) {
+	wait := jobAwait
+	if bar.w != nil {
+		wait = jobLook
+	}
+	for {
+		resp, err := c.Job.GetJob(ctx, &progressorv1.GetJobRequest{Namespace: namespace, JobId: id, AwaitEnd: durationpb.New(wait)})
+		if err != nil {
+			return nil, err
+		}
+		job := resp.GetJob()
+		bar.show(job)
+		switch job.GetState() {
+		case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED, progressorv1.JobState_JOB_STATE_CANCELLED:
+			return job, nil
+		default:
+		}
+	}
+}
+
+// jobBar shows on a terminal how far a job is, on one line that it writes again and again. Elsewhere it shows nothing.
+type jobBar struct {
+	w     io.Writer // nil: no terminal
+	shown bool
+}
+
+func (b *jobBar) show(j *progressorv1.Job) {
+	if b.w == nil {
+		return
+	}
+	fmt.Fprint(b.w, "\r\x1b[K"+jobLine(j))
+	b.shown = true
+}
+
+// end leaves the last line as it is.
+func (b *jobBar) end() {
+	if b.shown {
+		fmt.Fprintln(b.w)
+	}
+}
+
+// maxSummary is how much of a summary a line shows, which has less than 100 characters.
+const maxSummary = 40
+
+func jobLine(j *progressorv1.Job) string {
+	percent := j.GetProgress().GetPercent()
+	if j.GetState() == progressorv1.JobState_JOB_STATE_SUCCEEDED {
+		percent = 100
+	}
+	full := int(min(max(percent, 0), 100) / 100 * bulkBarWidth)
+	line := fmt.Sprintf("[%s%s] %3.0f %%  %s", strings.Repeat("#", full), strings.Repeat(".", bulkBarWidth-full), percent, shortEnum(j.GetState()))
+	if j.GetAttempt() > 1 {
+		line += fmt.Sprintf(", attempt %d", j.GetAttempt())
+	}
+	note := j.GetProgress().GetSummary()
+	if note == "" {
+		note = j.GetBlockedOn()
+	}
+	if note = oneLine(note); note != "" {
+		if cut := []rune(note); len(cut) > maxSummary {
+			note = string(cut[:maxSummary]) + "…"
+		}
+		line += "  " + note
+	}
+	return line
+}

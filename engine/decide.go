@@ -170,7 +170,7 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 			Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken,
 			Kind: z.Kind, Job: z.Job,
 		}
-		end := End{Claim: c, WorkerID: z.WorkerID, Failure: failure, Lost: true, NeverBeat: z.NeverBeat}
+		end := End{Claim: c, WorkerID: z.WorkerID, Failure: failure, Lost: true, Zombie: policy, NeverBeat: z.NeverBeat}
 		if z.TimedOut {
 			end.Failure, end.Lost, end.NeverBeat = failureOf(context.DeadlineExceeded), false, false
 		}

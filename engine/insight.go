@@ -26,7 +26,7 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 	if err != nil {
 		return nil, err
 	}
-	read, err := e.store.ReadExplained(ctx, key, e.cfg.ZombieAfter)
+	read, err := e.store.ReadExplained(ctx, key, e.cfg.ZombieAfter, ns.zombie)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}

@@ -47,6 +47,7 @@ type End struct {
 	Response     *progressorv1.ProcessResponse // nil: there is none
 	Failure      *progressorv1.Failure         // why it failed; nil: it did not
 	Lost         bool                          // its worker, or its node, was lost
+	Zombie       process.ZombiePolicy          // likewise: what the namespace says of such a task
 	NeverBeat    bool                          // likewise, and the lease may never have reached the worker
 	GivenBack    bool                          // it was not made
 	Acknowledged bool                          // the worker stopped because it was told to

@@ -23,8 +23,8 @@ type Explained struct {
 }
 
 // ReadExplained reads a process and its tasks, or answers process.ErrProcessNotFound. zombieAfter: how long a node lives that does
-// not beat.
-func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter time.Duration) (Explained, error) {
+// not beat. policy is what the namespace says of what it leaves.
+func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter time.Duration, policy process.ZombiePolicy) (Explained, error) {
 	var e Explained
 	err := s.Read(ctx, "explain "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
 		e = Explained{}
@@ -35,7 +35,7 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 			return err
 		}
 		if e.Process.Kind == JobKind {
-			if e.State.Job, err = s.readJob(ctx, tx, key); err != nil {
+			if e.State.Job, err = s.readJob(ctx, tx, key, policy); err != nil {
 				return err
 			}
 		}
@@ -55,8 +55,8 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 	return e, nil
 }
 
-func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Job, error) {
-	r, err := s.q.ExplainJob(ctx, tx, dbsqlc.ExplainJobParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy process.ZombiePolicy) (*explain.Job, error) {
+	r, err := s.q.ExplainJob(ctx, tx, dbsqlc.ExplainJobParams{Namespace: key.Namespace, ProcessID: key.ProcessID, ZombieError: policy == process.ZombieError})
 	if err != nil {
 		return nil, err
 	}

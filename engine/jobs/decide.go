@@ -98,8 +98,11 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 	}
 	again := !failure.GetNonRetryable() && used <= options.GetMaxRetry()
 	takeovers := int32(defaultMaxTakeovers)
-	if options.MaxTakeovers != nil {
+	switch {
+	case options.MaxTakeovers != nil:
 		takeovers = options.GetMaxTakeovers()
+	case e.Zombie == process.ZombieError:
+		takeovers = 0
 	}
 	switch {
 	case e.Lost && row.Takeovers < takeovers:

@@ -150,6 +150,25 @@ func TestTakeover(t *testing.T) {
 	n.job(t, "pull", "j", succeeded)
 }
 
+// In a namespace whose zombie policy is ERROR no other worker takes a job over by itself, unless the job says so.
+func TestTakeoverByPolicy(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.put(t, pullNamespace(func(ns *progressorv1.Namespace) { ns.ZombiePolicy = progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR }))
+	lease := durationpb.New(200 * time.Millisecond)
+	n.enqueue(t, "pull", "plain", &progressorv1.JobOptions{LeaseDuration: lease})
+	n.beat(t, "w1", n.one(t, "w1"))
+	if job := n.job(t, "pull", "plain", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
+		t.Errorf("%v", job)
+	}
+	one := int32(1)
+	n.enqueue(t, "pull", "says so", &progressorv1.JobOptions{LeaseDuration: lease, MaxTakeovers: &one})
+	n.beat(t, "w1", n.one(t, "w1"))
+	if l := n.one(t, "w2"); l.GetJob().GetAttempt() != 2 || n.succeed(l, nil) != nil {
+		t.Errorf("%v", l)
+	}
+}
+
 // A lease that is given back is taken by another worker at once, and no attempt is counted.
 func TestRelease(t *testing.T) {
 	t.Parallel()

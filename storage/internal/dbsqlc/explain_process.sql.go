@@ -74,7 +74,7 @@ func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedPar
 }
 
 const explainJob = `-- name: ExplainJob :one
-SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, 3)::int AS max_takeovers,
+SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN $1::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
        (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
        (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, coalesce(p.cancel_deadline, 'epoch')::timestamptz AS cancel_deadline,
        coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
@@ -82,12 +82,13 @@ SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS m
   JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
   LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
- WHERE j.namespace = $1 AND j.process_id = $2
+ WHERE j.namespace = $2 AND j.process_id = $3
 `
 
 type ExplainJobParams struct {
-	Namespace string
-	ProcessID string
+	ZombieError bool
+	Namespace   string
+	ProcessID   string
 }
 
 type ExplainJobRow struct {
@@ -106,7 +107,7 @@ type ExplainJobRow struct {
 
 // ExplainJob gives what an explanation of a job looks at beside its tasks.
 func (q *Queries) ExplainJob(ctx context.Context, db DBTX, arg ExplainJobParams) (ExplainJobRow, error) {
-	row := db.QueryRow(ctx, explainJob, arg.Namespace, arg.ProcessID)
+	row := db.QueryRow(ctx, explainJob, arg.ZombieError, arg.Namespace, arg.ProcessID)
 	var i ExplainJobRow
 	err := row.Scan(
 		&i.Name,

@@ -27,6 +27,7 @@ type siege struct {
 	fleet   *fleet
 	load    *load
 	crons   *cronWatch
+	jobs    *jobWatch
 	nodes   []*node
 	proxies []*proxy
 	started int
@@ -107,6 +108,7 @@ func newSiege(t testing.TB, seed uint64) *siege {
 	s.fleet = newFleet(t, s.nodes...)
 	s.fleet.start(50)
 	s.crons = startCrons(s.fleet, s.nodes[0], s.chain)
+	s.jobs = startJobs(s.fleet, s.nodes[0], seed)
 	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, aside: aside(50)})
 	return s
 }
@@ -289,6 +291,7 @@ func (s *siege) conclude() {
 	conn := observe(s.t, s.dsn)
 	await(s.t, patience, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
 	s.crons.end(s.load, conn)
+	jobs := s.jobs.end(conn)
 	settle(s.t, s.dsn)
 	for _, n := range s.nodes {
 		s.harvest(n)
@@ -297,11 +300,11 @@ func (s *siege) conclude() {
 	said, wrong := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
 	turnedAway, done := held(s.load.orders.windows, entries)
 	fires, odd := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
-	for _, w := range slices.Concat(wrong, done, odd) {
+	for _, w := range slices.Concat(wrong, done, odd, s.jobs.judge(jobs)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
-	s.tell(conn, entries, s.figures(conn, said, turnedAway, fires))
+	s.tell(conn, entries, append(s.figures(conn, said, turnedAway, fires), s.jobs.figures(jobs)...))
 }
 
 // resumeAll resumes what an engine that was away has suspended by an old order, and tells how many that were.

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -215,6 +216,9 @@ func blockedOn(r *storage.JobRow) string {
 		return "time: " + r.ScheduledTime.UTC().Format(time.RFC3339Nano)
 	case process.WaitsForOperator:
 		return "operator: suspended"
+	case process.WaitsForConstraint:
+		name, key, _ := strings.Cut(r.Line, "=")
+		return strings.TrimSpace("constraint " + name + " " + key)
 	}
 	return ""
 }

@@ -53,6 +53,8 @@ type commands struct {
 	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`
 	Job  jobCmd  `cmd:"" group:"process" help:"Enqueue jobs, follow them, and change them."`
 
+	Constraint constraintCmd `cmd:"" group:"process" help:"Limit how many jobs run at a time, and how often they start."`
+
 	Worker workerCmd `cmd:"" group:"process" help:"Run jobs by a command of yours."`
 
 	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`

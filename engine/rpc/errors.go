@@ -189,6 +189,10 @@ func wantedText(a answer, request any) string {
 		if a.code == connect.CodeNotFound {
 			return a.text + ": " + r.GetNodeId()
 		}
+	case *progressorv1.DeleteConstraintRequest:
+		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
+			return fmt.Sprintf("constraint %q not found", r.GetName())
+		}
 	case *progressorv1.StopWorkerRequest:
 		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
 			return fmt.Sprintf("worker %q not found: it was not heard of within a day", r.GetWorkerId())
@@ -223,6 +227,10 @@ func scopeOf(request any) (namespace, processID string) {
 		namespace = r.GetNamespace().GetNamespace()
 	case interface{ GetCron() *progressorv1.Cron }:
 		namespace = r.GetCron().GetNamespace()
+	case interface {
+		GetConstraint() *progressorv1.Constraint
+	}:
+		namespace = r.GetConstraint().GetNamespace()
 	case interface{ GetCron() *progressorv1.CronRef }:
 		namespace = r.GetCron().GetNamespace()
 	}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type constraintCmd struct {
+	Put    constraintPutCmd    `cmd:"" help:"Set a limit of jobs, or replace it."`
+	List   constraintListCmd   `cmd:"" help:"List the limits of a namespace, with how much of each is in use."`
+	Delete constraintDeleteCmd `cmd:"" help:"Take a limit away."`
+}
+
+type constraintPutCmd struct {
+	NS   string `arg:"" name:"ns" help:"Namespace."`
+	Name string `arg:"" name:"name" help:"Name of the constraint, without =."`
+
+	clientFlags
+	File       string  `short:"f" placeholder:"FILE|-" help:"A Constraint as YAML or JSON; flags replace what it says."`
+	Match      *string `placeholder:"CEL" help:"Which jobs it limits, over job.name, job.args, job.priority, job.tags and job.metadata. Default: all."`
+	Key        *string `placeholder:"CEL" help:"One limit for each value of this expression. Default: one for all jobs that match."`
+	MaxRunning *int32  `placeholder:"N" help:"Jobs of a key that may run at a time. Default: any number."`
+	Rate       string  `placeholder:"N/DURATION" help:"Jobs of a key that may start in a time, such as 10/s or 100/1m."`
+	Burst      *int32  `placeholder:"N" help:"Starts of --rate that were not used up and may follow at once. Default: the N of --rate."`
+}
+
+func (constraintPutCmd) Help() string {
+	return `Put sets a limit of jobs, or replaces the one of this name. It holds at once: for jobs that wait, and counting those that run.
+
+    progressor constraint put demo region --match 'job.name == "send_mail"' --key job.args.region --max-running 10
+    progressor constraint put demo partner --match '"partner" in job.tags' --rate 100/1m --burst 5
+    progressor constraint put demo region -f region.yaml`
+}
+
+func (c *constraintPutCmd) Run(a *app) error {
+	m := &progressorv1.Constraint{}
+	if c.File != "" {
+		text, err := a.readFile("--file", c.File)
+		if err != nil {
+			return err
+		}
+		if err := messageFromText(text, m); err != nil {
+			return usageError(fmt.Errorf("--file %s: %w", c.File, err))
+		}
+		if m.GetNamespace() != "" && m.GetNamespace() != c.NS || m.GetName() != "" && m.GetName() != c.Name {
+			return usageError(fmt.Errorf("--file %s is of constraint %s of namespace %s, not of %s of %s", c.File, m.GetName(), m.GetNamespace(), c.Name, c.NS))
+		}
+	}
+	m.Namespace, m.Name = c.NS, c.Name
+	if err := c.apply(m); err != nil {
+		return usageError(err)
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.PutConstraint(ctx, &progressorv1.PutConstraintRequest{Constraint: m})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	stored := resp.GetConstraint()
+	return printFields(a.Stdout, field{"constraint", oneLine(stored.GetNamespace() + "/" + stored.GetName())}, field{"match", oneLine(stored.GetMatch())},
+		field{"key", oneLine(stored.GetKey())}, field{"max_running", showLimit(stored.GetMaxRunning())}, field{"rate", showRate(stored.GetRate())})
+}
+
+// apply puts the flags into the constraint.
+func (c *constraintPutCmd) apply(m *progressorv1.Constraint) error {
+	if c.Match != nil {
+		m.Match = *c.Match
+	}
+	if m.GetMatch() == "" {
+		m.Match = "true"
+	}
+	if c.Key != nil {
+		m.Key = *c.Key
+	}
+	if c.MaxRunning != nil {
+		m.MaxRunning = *c.MaxRunning
+	}
+	if c.Rate != "" {
+		rate, err := parseRate(c.Rate)
+		if err != nil {
+			return fmt.Errorf("--rate %q: %w", c.Rate, err)
+		}
+		m.Rate = rate
+	}
+	if c.Burst != nil {
+		if m.GetRate() == nil {
+			return errors.New("--burst goes with --rate")
+		}
+		m.Rate.Burst = *c.Burst
+	}
+	if m.GetMaxRunning() == 0 && m.GetRate() == nil {
+		return errors.New("this constraint limits nothing: want --max-running N, --rate N/DURATION or a --file with one of them")
+	}
+	return nil
+}
+
+// parseRate reads 10/s, 100/1m or 5/1h30m.
+func parseRate(text string) (*progressorv1.RateLimit, error) {
+	number, per, found := strings.Cut(text, "/")
+	n, err := strconv.ParseInt(number, 10, 32)
+	if !found || err != nil || n < 1 {
+		return nil, errors.New("want a number of jobs and a time, such as 10/s or 100/1m")
+	}
+	if per != "" && (per[0] < '0' || per[0] > '9') {
+		per = "1" + per
+	}
+	d, err := time.ParseDuration(per)
+	if err != nil || d <= 0 {
+		return nil, fmt.Errorf("want a time after the /, such as s, 1m or 1h30m, not %q", per)
+	}
+	return &progressorv1.RateLimit{Count: int32(n), Per: durationpb.New(d)}, nil
+}
+
+// showRate is the rate as --rate takes it, with the burst where it is another number.
+func showRate(r *progressorv1.RateLimit) string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d/%s", r.GetCount(), r.GetPer().AsDuration())
+	if r.GetBurst() != r.GetCount() {
+		text += fmt.Sprintf(" burst %d", r.GetBurst())
+	}
+	return text
+}
+
+func showLimit(n int32) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(n))
+}
+
+type constraintListCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	clientFlags
+}
+
+func (constraintListCmd) Help() string {
+	return `List shows the limits of a namespace: how many jobs of each run, how many wait for it, and when a rate lets the next one start.
+
+    progressor constraint list demo
+    progressor constraint list demo -o json`
+}
+
+func (c *constraintListCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.ListConstraints(ctx, &progressorv1.ListConstraintsRequest{Namespace: c.NS})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	var rows []table.Row
+	for _, s := range resp.GetConstraints() {
+		m := s.GetConstraint()
+		rows = append(rows, table.Row{
+			oneLine(m.GetName()), oneLine(m.GetMatch()), oneLine(m.GetKey()), showLimit(m.GetMaxRunning()), showRate(m.GetRate()), s.GetRunning(), s.GetWaiting(),
+			showTime(s.GetNextFreeTime()),
+		})
+	}
+	return printRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "waiting", "next_free_time"}, rows)
+}
+
+type constraintDeleteCmd struct {
+	NS   string `arg:"" name:"ns" help:"Namespace."`
+	Name string `arg:"" name:"name" help:"Name of the constraint."`
+	clientFlags
+}
+
+func (constraintDeleteCmd) Help() string {
+	return `Delete takes a limit away: jobs that wait for it alone may run.
+
+    progressor constraint delete demo region`
+}
+
+func (c *constraintDeleteCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.DeleteConstraint(ctx, &progressorv1.DeleteConstraintRequest{Namespace: c.NS, Name: c.Name})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printFields(a.Stdout, field{"constraint", oneLine(c.NS + "/" + c.Name)}, field{"state", "deleted"})
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// The limits of a namespace are put by flags and by files, listed for people and programs, and taken away.
+func TestConstraints(t *testing.T) {
+	t.Parallel()
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
+	d.client.ok(t, "namespace", "put", "mail", "--pull")
+	file := filepath.Join(t.TempDir(), "region.yaml")
+	if err := os.WriteFile(file, []byte("match: job.name == \"send\"\nkey: job.args.region\nrate: {count: 5, per: 1m}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.client.ok(t, "constraint", "put", "mail", "region", "-f", file, "--max-running", "2")
+	d.client.ok(t, "constraint", "put", "mail", "all", "--rate", "10/s", "--burst", "3")
+	list := d.client.ok(t, "constraint", "list", "mail")
+	for _, want := range []string{"10/1s burst 3", `job.name == "send"  job.args.region  2            5/1m0s`} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the list has no %q:\n%s", want, list)
+		}
+	}
+	if text := d.client.ok(t, "constraint", "list", "mail", "-o", "json"); !strings.Contains(text, `"maxRunning": 2`) {
+		t.Errorf("as JSON: %s", text)
+	}
+	d.client.ok(t, "constraint", "delete", "mail", "all")
+	if list := d.client.ok(t, "constraint", "list", "mail"); strings.Contains(list, "burst") {
+		t.Errorf("it is still there:\n%s", list)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"put mail c --max-running 1 --match job.nmae=='x'", "constraint.match: line 1, column 1: undeclared reference"},
+		{"put mail c --rate 10", `--rate "10": want a number of jobs and a time, such as 10/s or 100/1m`},
+		{"put mail c --rate 10/week", `--rate "10/week": want a time after the /`},
+		{"put mail c --burst 3", "--burst goes with --rate"},
+		{"put mail c", "this constraint limits nothing: want --max-running N"},
+		{"delete mail c", `constraint "c" not found: mail`},
+	} {
+		if r := d.client.run(t, append([]string{"constraint"}, strings.Fields(c.args)...)...); r.code == exitOK || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%s: code %d, %s; want %s", c.args, r.code, r.stderr, c.want)
+		}
+	}
+}

@@ -1,8 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"math"
 	"strings"
 
@@ -13,7 +17,7 @@ import (
 )
 
 // Handle has a worker run the jobs of this name by a function. Args is read from the job's args as JSON; a field that it does not have, or a value
-// that does not fit, fails the job without another try (bad_args). Result is kept as JSON where the job says so; its numbers are JavaScript's.
+// that does not fit, fails the job without another try (bad_args). Result is kept as JSON where the job says so.
 //
 // ctx ends when the attempt does: its cause (context.Cause) is a *CancelError where the job was cancelled, ErrLeaseLost where another worker has it,
 // ErrWorkerStopped, or context.DeadlineExceeded. A function that returns what ended it is answered for: the job is CANCELLED, is nothing of ours any
@@ -29,10 +33,10 @@ func Handle[Args, Result any](w *Worker, name string, handle func(context.Contex
 		if err != nil {
 			return nil, err
 		}
-		value := &structpb.Value{}
+		var value *structpb.Value
 		text, err := json.Marshal(result)
 		if err == nil {
-			err = value.UnmarshalJSON(text)
+			value, err = JobValue(text)
 		}
 		if err != nil {
 			return nil, processor.Fail(processor.ReasonError, "encode the result as JSON: %w", err).NonRetryable()
@@ -46,6 +50,31 @@ func JobDone(result *structpb.Value) *progressorv1.ProcessResponse {
 	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
 		JobResult: result, Action: &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
 	}}}
+}
+
+// JobValue reads the result of a job from JSON. An integer past 2^53 is an error: it would lose digits.
+func JobValue(text []byte) (*structpb.Value, error) {
+	numbers := json.NewDecoder(bytes.NewReader(text))
+	numbers.UseNumber()
+	for {
+		token, err := numbers.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		number, ok := token.(json.Number)
+		if !ok || strings.ContainsAny(number.String(), ".eE") {
+			continue
+		}
+		if n, err := number.Int64(); err != nil || n > 1<<53 || n < -1<<53 {
+			return nil, fmt.Errorf("the integer %.40s is past 2^53 and would lose digits: make it a string", number)
+		}
+	}
+	value := &structpb.Value{}
+	err := value.UnmarshalJSON(text)
+	return value, err
 }
 
 // jobArgs reads the args of a job; the zero value where it was enqueued without.

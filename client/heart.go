@@ -11,7 +11,6 @@ import (
 const (
 	minBeat       = 10 * time.Millisecond  // between two heartbeats, whatever the engine asks for
 	progressEvery = time.Second            // between two tellings of the progress of one lease
-	quietBeat     = 5 * time.Second        // of a worker that was told to take nothing new: it asks whether that still holds
 	beatRetry     = 250 * time.Millisecond // after a heartbeat that was not taken
 )
 
@@ -19,9 +18,9 @@ const (
 func (s *shift) beat() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var failed, last time.Time
+	var failed time.Time
 	for {
-		due := s.due(last)
+		due := s.due()
 		wait := time.Hour
 		switch {
 		case due.IsZero():
@@ -32,7 +31,6 @@ func (s *shift) beat() {
 			wait = time.Until(due)
 		}
 		if wait <= 0 {
-			last = time.Now()
 			err := s.beatOnce()
 			switch {
 			case err == nil:
@@ -56,7 +54,7 @@ func (s *shift) beat() {
 }
 
 // due is when the next heartbeat is: the zero time where nothing is held.
-func (s *shift) due(last time.Time) (due time.Time) {
+func (s *shift) due() (due time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	earlier := func(t time.Time) {
@@ -73,9 +71,6 @@ func (s *shift) due(last time.Time) (due time.Time) {
 			earlier(h.told.Add(progressEvery))
 		}
 		h.mu.Unlock()
-	}
-	if s.quiet && s.taking.Err() == nil {
-		earlier(last.Add(quietBeat))
 	}
 	return due
 }

@@ -86,6 +86,9 @@ func (s *shift) take() error {
 			s.told(resp.GetWorker())
 			s.setHungry(len(resp.GetLeases()) == n)
 			s.begin(resp.GetLeases())
+			if s.isQuiet() { // it gets nothing, and asks whether that still holds
+				pause(s.taking, quietPause)
+			}
 			continue
 		}
 		s.give(n)
@@ -105,6 +108,9 @@ func (s *shift) take() error {
 // pollRetry says how fast a worker asks an engine again that is away.
 var pollRetry = Retry{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 
+// quietPause is the time between two polls of a worker that was told to take nothing new.
+const quietPause = time.Second
+
 // hopeless tells of an error that the first poll has met and any other would meet: a mistake of who has set the worker up.
 func hopeless(err error) bool {
 	switch connect.CodeOf(err) {
@@ -120,7 +126,7 @@ func (s *shift) awaitRoom() int {
 	for {
 		s.mu.Lock()
 		n := min(s.free, maxAsked)
-		if s.quiet || s.taking.Err() != nil {
+		if s.taking.Err() != nil {
 			n = 0
 		}
 		if n > 0 {
@@ -216,9 +222,13 @@ func (s *shift) told(d progressorv1.WorkerDirective) {
 		s.stopTaking()
 	case changed && s.taking.Err() == nil:
 		s.options.logger.Info(map[bool]string{true: "worker was told to take nothing new", false: "worker was told to go on"}[!before], "worker_id", s.options.id)
-		signal(s.room)
-		signal(s.changed)
 	}
+}
+
+func (s *shift) isQuiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.quiet
 }
 
 // finish lets what runs end within the grace, and gives the rest back.

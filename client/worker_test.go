@@ -58,27 +58,30 @@ func newHouse(t *testing.T) *house {
 // hand is a worker that runs, with what became of its attempts.
 type hand struct {
 	*client.Worker
-	stop  func() // and waits for its end
+	stop  func()        // and waits for its end
+	over  chan struct{} // closed at its end
 	ended chan client.Attempt
 }
 
 // worker makes a worker of "pull" that is set up by f, and runs it.
 func (h *house) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *hand {
 	h.t.Helper()
-	w := &hand{ended: make(chan client.Attempt, 1000)}
+	w := &hand{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
 	w.Worker = client.NewWorker(c, []string{"pull"}, append([]client.WorkerOption{
 		client.WithWorkerLogger(slog.New(slog.DiscardHandler)), client.WithAttemptEnded(func(a client.Attempt) { w.ended <- a }),
 	}, opts...)...)
 	f(w.Worker)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	w.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
+	go func() {
+		defer close(w.over)
+		if err := w.Run(ctx); err != nil {
 			h.t.Errorf("Run: %v", err)
 		}
-	})
+	}()
+	w.stop = func() {
+		cancel()
+		<-w.over
+	}
 	h.t.Cleanup(w.stop)
 	return w
 }
@@ -147,6 +150,8 @@ func TestWorkersRunJobs(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			case "reject":
 				return nil, processor.Reject("no", "not this one")
+			case "large":
+				return map[string]int64{"n": 1<<53 + 1}, nil
 			case "unencodable":
 				return func() {}, nil
 			default:
@@ -168,7 +173,7 @@ func TestWorkersRunJobs(t *testing.T) {
 	if _, err := h.client.Job.EnqueueBatch(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
-	broken := map[string]string{"panic": "panic", "abort": "panic", "reject": "no", "unencodable": "error", "mine": "mine"}
+	broken := map[string]string{"panic": "panic", "abort": "panic", "reject": "no", "unencodable": "error", "large": "error", "mine": "mine"}
 	for how := range broken {
 		h.enqueue(how, "break", structpb.NewStringValue(how), nil)
 	}
@@ -188,7 +193,7 @@ func TestWorkersRunJobs(t *testing.T) {
 		t.Errorf("args: %v", f)
 	}
 	h.job("none", succeeded)
-	if len(one.ended)+len(two.ended) != 207 {
+	if len(one.ended)+len(two.ended) != 202+len(broken) {
 		t.Errorf("%d and %d attempts", len(one.ended), len(two.ended))
 	}
 }
@@ -463,6 +468,43 @@ func TestProcessorInWorker(t *testing.T) {
 	})
 	h.enqueue("j", "any", nil, nil)
 	h.job("j", succeeded)
+}
+
+// A worker does as it is told from afar: it takes nothing new, goes on, and ends.
+func TestToldFromAfar(t *testing.T) {
+	h := newHouse(t)
+	work := func(w *client.Worker) {
+		client.Handle(w, "work", func(context.Context, any) (any, error) { return nil, nil })
+	}
+	one := h.worker(h.client, work)
+	tell := func(d progressorv1.WorkerDirective) {
+		t.Helper()
+		enginetest.Eventually(t, patience, "the worker is known", func() bool {
+			_, err := h.client.Worker.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: one.ID(), Directive: d})
+			if err != nil && connect.CodeOf(err) != connect.CodeNotFound {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET)
+	h.enqueue("quiet", "work", nil, nil)
+	two := h.worker(h.client, work)
+	if job := h.job("quiet", succeeded); job.GetWorkerId() != two.ID() {
+		t.Errorf("%v", job)
+	}
+	two.stop()
+	h.enqueue("on", "work", nil, nil)
+	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE)
+	if job := h.job("on", succeeded); job.GetWorkerId() != one.ID() {
+		t.Errorf("%v", job)
+	}
+	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP)
+	select {
+	case <-one.over:
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
 }
 
 // A worker that no poll of will ever be taken says so, and does not try for ever.

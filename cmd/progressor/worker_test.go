@@ -48,6 +48,7 @@ func TestExecuted(t *testing.T) {
 		{`echo "$PROGRESSOR_DB_DSN-$KEPT"`, ``, `"-kept"`, "", ""},
 		{"echo one >&2; echo two >&2; exit 3", ``, ``, "exit_3", "one\ntwo"},
 		{"exit 4", ``, ``, "exit_4", "the command ended with exit status 4"},
+		{"echo 9007199254740993", ``, ``, "bad_result", "past 2^53"},
 		{"kill -KILL $$", ``, ``, "signal_kill", "the command ended with signal: killed"},
 		{"seq 1000 >&2; exit 1", ``, ``, "exit_1", "981\n"},
 		{"no-such-command", ``, ``, "exit_127", "not found"},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -56,7 +57,11 @@ func (e *executor) Process(ctx context.Context, req *progressorv1.ProcessRequest
 	case err != nil:
 		return nil, processor.Fail("exec", "the command cannot be run: %w", err)
 	case state.Success():
-		return client.JobDone(resultOf(stdout.b.Bytes())), nil
+		value, err := resultOf(stdout.b.Bytes())
+		if err != nil {
+			return nil, processor.Fail("bad_result", "standard output is JSON, but no result: %w", err).NonRetryable()
+		}
+		return client.JobDone(value), nil
 	}
 	return nil, processor.Fail(exitReason(state), "%s", stderr.message(state))
 }
@@ -167,16 +172,15 @@ func (e *executor) environment(req *progressorv1.ProcessRequest) []string {
 }
 
 // resultOf is what a command has written: JSON if it is that, else text; null for nothing.
-func resultOf(out []byte) *structpb.Value {
+func resultOf(out []byte) (*structpb.Value, error) {
 	text := strings.TrimRight(string(out), "\r\n")
 	if text == "" {
-		return structpb.NewNullValue()
+		return structpb.NewNullValue(), nil
 	}
-	value := &structpb.Value{}
-	if value.UnmarshalJSON([]byte(text)) == nil {
-		return value
+	if json.Valid([]byte(text)) {
+		return client.JobValue([]byte(text))
 	}
-	return structpb.NewStringValue(plainText(text))
+	return structpb.NewStringValue(plainText(text)), nil
 }
 
 // plainText is text as a message can hold it.

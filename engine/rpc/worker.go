@@ -61,11 +61,16 @@ func (s *workerService) Complete(ctx context.Context, r *progressorv1.CompleteRe
 	if err := s.engine.CompleteLease(ctx, r.GetLeaseToken(), a); err != nil || r.GetNext() == nil {
 		return &progressorv1.CompleteResponse{}, err
 	}
-	leases, err := s.poll(ctx, r.GetNext(), r.GetNext().GetWait().AsDuration())
+	return &progressorv1.CompleteResponse{Next: s.next(ctx, r.GetNext())}, nil
+}
+
+// next are the leases that go with an answer. An error is not told: that the answer is stored has to be.
+func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) []*progressorv1.Lease {
+	leases, err := s.poll(ctx, r, r.GetWait().AsDuration())
 	if err != nil {
-		return nil, err
+		s.log.InfoContext(ctx, "no leases with an answer", "worker_id", r.GetWorkerId(), "error", err)
 	}
-	return &progressorv1.CompleteResponse{Next: leases}, nil
+	return leases
 }
 
 // answered is a message that answers a lease.
@@ -114,11 +119,7 @@ func (s *workerService) CompleteBatch(ctx context.Context, r *progressorv1.Compl
 		resp.Outcomes[n] = s.outcome(ctx, n, err, r.GetAnswers()[n])
 	}
 	if r.GetNext() != nil {
-		leases, err := s.poll(ctx, r.GetNext(), r.GetNext().GetWait().AsDuration())
-		if err != nil { // what was stored has to be said
-			s.log.InfoContext(ctx, "no leases with the answers of a batch", "worker_id", r.GetNext().GetWorkerId(), "error", err)
-		}
-		resp.Next = leases
+		resp.Next = s.next(ctx, r.GetNext())
 	}
 	return resp, nil
 }

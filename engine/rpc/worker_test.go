@@ -76,6 +76,18 @@ func TestCompleteBatch(t *testing.T) {
 		}
 		poll.Wait = nil
 	}
+	// What is wrong with the next poll does not hide that the answer is stored.
+	pushed := &progressorv1.PollRequest{Namespaces: []string{"n"}, WorkerId: "w"}
+	one, err := workers.Complete(ctx, &progressorv1.CompleteRequest{
+		LeaseToken: answers[0].GetLeaseToken(), Answer: &progressorv1.CompleteRequest_Response{Response: answers[0].GetResponse()}, Next: pushed,
+	})
+	if err != nil || len(one.GetNext()) != 0 {
+		t.Errorf("%v, %v", one, err)
+	}
+	batch, err := workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers[:1], Next: pushed})
+	if err != nil || len(batch.GetNext()) != 0 || batch.GetOutcomes()[0].GetError() != nil {
+		t.Errorf("%v, %v", batch, err)
+	}
 	_, err = workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: &progressorv1.PollRequest{WorkerId: "w"}})
 	requireCode(t, err, connect.CodeInvalidArgument)
 }

@@ -67,10 +67,11 @@ async function run(message) {
 async function work() {
   const poll = { namespaces: [namespace], workerId, jobNames: Object.keys(handlers), maxLeases: 1, wait: "20s" };
   while (!stopping.signal.aborted) {
-    const { leases = [] } = await ask("Poll", poll, stopping.signal).catch((error) => {
+    const { leases = [], worker } = await ask("Poll", poll, stopping.signal).catch((error) => {
       if (!stopping.signal.aborted) throw error;
       return {};
     });
+    if (worker === "WORKER_DIRECTIVE_STOP") stopping.abort(); // progressor worker stop
     for (const message of leases) await run(message);
   }
 }

@@ -83,6 +83,8 @@ class Worker:
                 })
             except Over:
                 return
+            if polled.get("worker") == "WORKER_DIRECTIVE_STOP":  # progressor worker stop
+                self.stopping.set()
             for message in polled.get("leases", []):
                 lease = Lease(message)
                 with self.lock:

@@ -790,7 +790,7 @@ type CompleteRequest struct {
 	//	*CompleteRequest_JobResult
 	//	*CompleteRequest_Cancelled
 	Answer isCompleteRequest_Answer `protobuf_oneof:"answer"`
-	// Also lease the next task, in the same round trip.
+	// Also lease the next tasks, in the same round trip. Its wait holds the answer back; where it fails there are none, and a Poll says why.
 	Next          *PollRequest `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -135,7 +135,7 @@ func TestListJobs(t *testing.T) {
 		"job_id = j000001*":                             func(p planted) bool { return p.n/10 == 1 },
 	} {
 		for _, orderBy := range []string{"", "created_time", "job_id", "job_id desc"} {
-			for _, r := range []reach{usual, {first: 7, scanned: 40, candidates: 9, bytes: 5000}} {
+			for _, r := range []reach{usualJobs, {first: 7, scanned: 40, candidates: 9, bytes: 5000}} {
 				want := map[string]bool{}
 				for n := 1; n <= count; n++ {
 					if p := plantedJob(n); holds(p) {
@@ -261,9 +261,9 @@ func TestJobPlans(t *testing.T) {
 			filter, by string
 			index      func(*statement, Query) bool
 		}{
-			{"name = rare", "jobs_name", byJobName}, {"tags:urgent", "jobs_tags", byJobTag}, {"state = SCHEDULED", "schedule_job_times", byJobState},
-			{"state = AVAILABLE", "schedule_jobs", byJobState}, {"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byJobState},
-			{"state = FAILED", "processes_attention", byAttention}, {"job_id = j00001", "processes_pkey", byID}, {"", "jobs_pkey", byJob},
+			{"name = rare", "jobs_name", byIDs(idsByName)}, {"tags:urgent", "jobs_tags", byIDs(idsByTag)}, {"state = SCHEDULED", "schedule_job_times", byIDs(idsByState)},
+			{"state = AVAILABLE", "schedule_jobs", byIDs(idsByState)}, {"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
+			{"state = FAILED", "processes_attention", byAttention}, {"job_id = j00001", "processes_pkey", byID}, {"", "jobs_pkey", byIDs(idsOfJobs)},
 		} {
 			f, err := parse(tt.filter, jobs)
 			if err != nil {

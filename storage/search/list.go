@@ -130,7 +130,13 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, candidateSettings); err != nil {
 		return err
 	}
-	for _, index := range l.query.indexes() {
+	for n, index := range l.query.indexes() {
+		if crowded, err := l.crowded(ctx, tx, n); err != nil || crowded {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		s := candidateStatement(l.columns(), l.query, l.order, start, index, l.size, l.reach)
 		if s == nil {
 			continue

@@ -113,6 +113,9 @@ func TestNotForJobs(t *testing.T) {
 		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "j")}); !errors.Is(err, process.ErrProcessExists) {
 			t.Errorf("start: %v", err)
 		}
+		if _, err := n.PutProcess(t.Context(), &progressorv1.PutProcessRequest{Namespace: "pull", ProcessId: "j", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}, process.Actor{}); !errors.Is(err, process.ErrProcessExists) {
+			t.Errorf("put: %v", err)
+		}
 		if n.count(t, "SELECT count(*) FROM running") == 1 {
 			n.exec(t, "SELECT progressor.notify('pull', 'j', 'x')")
 			n.letter(t, "notify", "j", "ended")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,13 +83,23 @@ func TestEnqueueFromSQL(t *testing.T) {
 	}
 }
 
-// Of many that are enqueued at the same moment with one unique key one runs.
+// Of many that are enqueued at the same moment with one unique key, by SQL and by Enqueue, one runs.
 func TestUniqueFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
+	var all sync.WaitGroup
 	for range 5 {
-		n.exec(t, "SELECT progressor.enqueue('pull', 'work', unique_key => 'k') FROM generate_series(1, 20)")
+		all.Go(func() {
+			if _, err := n.db.Exec(t.Context(), "SELECT progressor.enqueue('pull', 'work', unique_key => 'k') FROM generate_series(1, 20)"); err != nil {
+				t.Error(err)
+			}
+			_, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k"}}})
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	all.Wait()
 	enginetest.Eventually(t, patience, "all is delivered", func() bool { return n.count(t, "SELECT count(*) FROM messages") == 0 })
 	if l := n.poll(t, "w1", 10); len(l) != 1 || n.succeed(l[0], nil) != nil {
 		t.Fatalf("%d jobs", len(l))

@@ -1,0 +1,116 @@
+package client_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// A processor lives in a worker as it does behind an address: all tasks of a process, and jobs too.
+func TestProcessorInWorker(t *testing.T) {
+	h := newHouse(t)
+	h.worker(h.client, func(w *client.Worker) {
+		w.HandleProcesses(&processor.JSON[int]{
+			OnInit: func(_ context.Context, task *processor.Task[int]) error {
+				if task.Request.GetJobName() == "" {
+					task.SetTimerAfter(time.Millisecond)
+				}
+				return nil
+			},
+			OnCall: func(_ context.Context, task *processor.Task[int]) error {
+				n, err := processor.ArgsOf[int](task.Request)
+				if err != nil {
+					return err
+				}
+				task.State += n
+				task.JSONResponse(task.State)
+				return nil
+			},
+			OnTimeout: func(_ context.Context, task *processor.Task[int]) error {
+				task.JSONEvent("fired")
+				return nil
+			},
+		})
+	})
+	if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "pull", ProcessId: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2", "4"} {
+		resp, err := h.client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("2")})
+		if err != nil || string(resp.GetResponse()) != want {
+			t.Fatalf("call: %v, %v, want %s", resp, err, want)
+		}
+	}
+	_, err := h.client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("x")})
+	if client.Reason(err) != progressorv1.ErrorDetail_REASON_TASK_REJECTED {
+		t.Errorf("bad args: %v", err)
+	}
+	enginetest.Eventually(t, patience, "the timer fires", func() bool {
+		resp, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "p"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(resp.GetProcess().GetHistory()) == 1
+	})
+	h.enqueue("j", "any", nil, nil)
+	h.job("j", succeeded)
+}
+
+// A worker does as it is told from afar: it takes nothing new, goes on, and ends.
+func TestToldFromAfar(t *testing.T) {
+	h := newHouse(t)
+	work := func(w *client.Worker) {
+		client.Handle(w, "work", func(context.Context, any) (any, error) { return nil, nil })
+	}
+	one := h.worker(h.client, work)
+	tell := func(d progressorv1.WorkerDirective) {
+		t.Helper()
+		enginetest.Eventually(t, patience, "the worker is known", func() bool {
+			_, err := h.client.Worker.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: one.ID(), Directive: d})
+			if err != nil && connect.CodeOf(err) != connect.CodeNotFound {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
+	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET)
+	h.enqueue("quiet", "work", nil, nil)
+	two := h.worker(h.client, work)
+	if job := h.job("quiet", succeeded); job.GetWorkerId() != two.ID() {
+		t.Errorf("%v", job)
+	}
+	two.stop()
+	h.enqueue("on", "work", nil, nil)
+	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE)
+	if job := h.job("on", succeeded); job.GetWorkerId() != one.ID() {
+		t.Errorf("%v", job)
+	}
+	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP)
+	select {
+	case <-one.over:
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
+}
+
+// A worker that no poll of will ever be taken says so, and does not try for ever.
+func TestMisconfiguredWorker(t *testing.T) {
+	h := newHouse(t)
+	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound, "ns": connect.CodeInvalidArgument} {
+		w := client.NewWorker(h.client, []string{namespace})
+		client.Handle(w, "x", func(context.Context, any) (any, error) { return nil, nil })
+		if err := w.Run(t.Context()); connect.CodeOf(err) != code {
+			t.Errorf("%s: %v", namespace, err)
+		}
+	}
+	if err := client.NewWorker(h.client, []string{"pull"}).Run(t.Context()); err == nil {
+		t.Error("a worker without handlers runs")
+	}
+}

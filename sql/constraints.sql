@@ -1,7 +1,14 @@
 -- LockConstraints begins every transaction that gives keys to jobs or changes constraints: of one namespace there is one at a time, on all nodes.
 -- It follows that what it counts can only become less while it runs: ends of jobs free keys without a lock.
+-- next_us: how long it is until the next job's time comes, or the next start of a key; -1: nobody waits for either.
 -- name: LockConstraints :one
-SELECT version, changed_time, began_time, swept_time, cursor, statement_timestamp()::timestamptz AS now FROM constraint_sets WHERE namespace = @namespace FOR UPDATE;
+SELECT c.version, c.changed_time, c.began_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
+       coalesce(greatest(extract(epoch FROM least(
+         (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'time' AND s.line IS NOT NULL
+           ORDER BY s.scheduled_time LIMIT 1),
+         (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1))
+         - statement_timestamp()) * 1000000, 0), -1)::bigint AS next_us
+  FROM constraint_sets c WHERE c.namespace = @namespace FOR UPDATE OF c;
 
 -- name: ReadConstraints :many
 SELECT name, match, key, max_running, rate_count, rate_per, rate_burst FROM constraints WHERE namespace = @namespace ORDER BY name;
@@ -59,7 +66,8 @@ SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.na
   FROM ROWS FROM (unnest(@lines::text[]), unnest(@rateds::bool[])) AS l(line, rated)
   LEFT JOIN LATERAL (SELECT b.* FROM constraint_buckets b WHERE l.rated AND b.namespace = @namespace::text AND b.line = l.line LIMIT 1) b ON true;
 
--- TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. What
+-- TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. The lock
+-- of the row is enough: whoever changes the status of a job changes or deletes its row in schedule with it. What
 -- the constraints look at is only read of jobs that are to be evaluated anew.
 -- name: TakeLines :many
 SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, j.name, j.constraint_keys,
@@ -73,7 +81,7 @@ SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, j.name, j.cons
       SELECT s.line, s.process_id, s.task_id, s.priority, s.args, p.metadata
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = n.line AND p.status = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s, p SKIP LOCKED) c
+       ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s SKIP LOCKED) c
      LIMIT @lim::int) d
  CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = @namespace::text AND j.process_id = d.process_id LIMIT 1) j;
 
@@ -109,9 +117,17 @@ ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted 
 -- name: ForgetBuckets :exec
 DELETE FROM constraint_buckets b WHERE b.namespace = @namespace AND b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL;
 
--- FreeKeys goes with the end of an attempt of a job that holds keys, or is to be evaluated anew: its keys are free, and if it is to run again it
--- waits in line. It follows SaveResult and finds its items as WriteJobs does.
+-- FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does.
 -- name: FreeKeys :exec
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
+         AS x(namespace, process_id, task_id, fencing_token)
+   CROSS JOIN LATERAL (SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+                          AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
+DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
+
+-- BackInLine is FreeKeys of a job that is to run again: it waits in line, to be evaluated anew if constraints have changed. It follows SaveResult and finds its items as WriteJobs does.
+-- name: BackInLine :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
          AS x(namespace, process_id, task_id, fencing_token)

@@ -86,7 +86,7 @@ UNION ALL
 -- held_by_operator: in a suspended process everything that waits waits for the operator, and nowhere else does anything.
 SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
- WHERE p.removed_time IS NULL AND s.waits_for <> 'constraint' AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
+ WHERE p.removed_time IS NULL AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
 UNION ALL
 -- cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
 -- has none. A job has none, and while it is being cancelled its INIT task runs.

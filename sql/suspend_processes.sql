@@ -20,7 +20,7 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 ho AS (
   UPDATE schedule s SET waits_for = 'operator'
-    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.waits_for <> 'constraint' AND i.status IN ('INIT', 'RUNNING'))
+    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING'))
 SELECT i.ord::int AS ord, coalesce(i.status, 'INIT')::process_status AS status,
        (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.status IN ('INIT', 'RUNNING') THEN 'changed'
              WHEN i.status = 'SUSPENDED' THEN 'same' ELSE 'status' END)::text AS outcome

@@ -118,6 +118,7 @@ func hotStatements() map[string]string {
 		"ReadLease":       text(func(db dbsqlc.DBTX) error { return second(q.ReadLease(ctx, db, dbsqlc.ReadLeaseParams{})) }),
 		"LeaseAnswered":   text(func(db dbsqlc.DBTX) error { return second(q.LeaseAnswered(ctx, db, dbsqlc.LeaseAnsweredParams{})) }),
 		"FreeKeys":        text(func(db dbsqlc.DBTX) error { return q.FreeKeys(ctx, db, dbsqlc.FreeKeysParams{}) }),
+		"BackInLine":      text(func(db dbsqlc.DBTX) error { return q.BackInLine(ctx, db, dbsqlc.BackInLineParams{}) }),
 		"FreeEnded":       text(func(db dbsqlc.DBTX) error { return q.FreeEnded(ctx, db, dbsqlc.FreeEndedParams{}) }),
 		"DueInLine":       text(func(db dbsqlc.DBTX) error { return second(q.DueInLine(ctx, db, dbsqlc.DueInLineParams{})) }),
 		"DueBuckets":      text(func(db dbsqlc.DBTX) error { return second(q.DueBuckets(ctx, db, dbsqlc.DueBucketsParams{})) }),

@@ -148,6 +148,9 @@ func (a *admission) learn(t *jobs.Turn) (*rules, error) {
 	if r := a.known(t.Namespace); r != nil && r.version == t.Version {
 		return r, nil
 	}
+	if err := t.Load(); err != nil {
+		return nil, err
+	}
 	r, err := newRules(t.Version, t.Constraints)
 	if err != nil {
 		return nil, err
@@ -219,7 +222,9 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 		if done, err = p.place(names); err != nil {
 			return err
 		}
-		next, err = t.Next()
+		if next = p.next(t.Next); all || t.Next == 0 {
+			next, err = t.Rest()
+		}
 		return err
 	})
 	if err != nil {
@@ -244,7 +249,10 @@ func (a *admission) lines(t *jobs.Turn, r *rules, lines []string, all bool) ([]s
 		}
 		return err
 	}
-	err := errors.Join(add(lines, nil), add(t.Due(turnJobs)), add(t.DueBuckets(turnLines)))
+	err := add(lines, nil)
+	if all || t.Next == 0 {
+		err = errors.Join(add(t.Due(turnJobs)), add(t.DueBuckets(turnLines)))
+	}
 	if err != nil || !all {
 		return slices.Sorted(maps.Keys(names)), err
 	}

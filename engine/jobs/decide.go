@@ -16,7 +16,11 @@ func decide(e engine.End, c *storage.Completion) {
 	row, options, err := read(e.Claim)
 	if err == nil && (len(row.ConstraintKeys) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {
 		defer func() {
-			if c.Outcome != storage.Removed {
+			switch c.Outcome {
+			case storage.Removed: // it takes them with it
+			case storage.Retry:
+				c.Ends = append(c.Ends, jobs.Back{})
+			default:
 				c.Ends = append(c.Ends, jobs.Freed{})
 			}
 		}()

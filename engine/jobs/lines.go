@@ -96,6 +96,15 @@ type placer struct {
 	turn  *jobs.Turn
 	rules *rules
 	lines map[string]*line
+	waits time.Duration // until the first of the buckets has a start to give
+}
+
+// next is how long it is until something is due by itself: what was known before, or a bucket; negative: nothing is.
+func (p *placer) next(before time.Duration) time.Duration {
+	if before < 0 || p.waits > 0 && p.waits < before {
+		before = cmp.Or(p.waits, -1)
+	}
+	return before
 }
 
 // place lets the jobs in front of lines have their keys. A job that misses one waits for it in the line of that key.
@@ -225,7 +234,11 @@ func (p *placer) settle() error {
 	var buckets []jobs.Bucket
 	for _, l := range p.lines {
 		if l.rated() {
-			buckets = append(buckets, l.bucket())
+			b := l.bucket()
+			if b.Next > 0 && (p.waits == 0 || b.Next < p.waits) {
+				p.waits = b.Next
+			}
+			buckets = append(buckets, b)
 		}
 	}
 	slices.SortFunc(buckets, func(a, b jobs.Bucket) int { return cmp.Compare(a.Line, b.Line) })

@@ -108,8 +108,7 @@ func PlaceInLine(ctx context.Context, s *storage.Store, r *Row, limit int) (at I
 	return at, constraints, err
 }
 
-// Freed goes with the end of an attempt whose job holds keys, or has to be evaluated anew: its keys are free, and if it runs again it waits in
-// line. A rider.
+// Freed goes with the end of a job that holds keys: they are free. A rider.
 type Freed struct{}
 
 // Bytes implements storage.Rider.
@@ -127,15 +126,35 @@ func (Freed) Write(ctx context.Context, db storage.DB, all []storage.Ride) error
 	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
+// Back goes with the end of an attempt whose job holds keys, or has to be evaluated anew, and runs again: its keys are free, and it waits in line.
+// A rider.
+type Back struct{}
+
+// Bytes implements storage.Rider.
+func (Back) Bytes() int { return 100 }
+
+// Write implements storage.Rider.
+func (Back) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.BackInLineParams
+	for _, r := range all {
+		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, r.TaskID)
+		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
+	}
+	return dbsqlc.New().BackInLine(ctx, db, a)
+}
+
 // Turn is a transaction that has a namespace's constraints to itself, on all nodes: nobody else gives keys to jobs or changes constraints.
 type Turn struct {
 	Namespace   string
 	Version     int64
-	Constraints []Constraint
+	Constraints []Constraint // once they are loaded
 	Now         time.Time
-	Changed     time.Time // when Version grew
-	Swept       time.Time // when the last look through all that waits had begun which came to its end; zero: there was none
-	Cursor      *string   // how far the look under way has come; nil: there is none
+	Changed     time.Time     // when Version grew
+	Swept       time.Time     // when the last look through all that waits had begun which came to its end; zero: there was none
+	Cursor      *string       // how far the look under way has come; nil: there is none
+	Next        time.Duration // until Due or DueBuckets have something, when the turn began; negative: not by themselves
 
 	ctx context.Context //nolint:containedctx // of the transaction, whose methods these are
 	db  storage.DB
@@ -165,9 +184,15 @@ func (t *Turn) begin() error {
 		return err
 	}
 	t.Version, t.Changed, t.Cursor, t.Now = set.Version, set.ChangedTime, set.Cursor, set.Now
+	t.Next = time.Duration(set.NextUs) * time.Microsecond
 	if set.SweptTime != nil {
 		t.Swept = *set.SweptTime
 	}
+	return nil
+}
+
+// Load reads the constraints.
+func (t *Turn) Load() (err error) {
 	t.Constraints, err = readConstraints(t.ctx, t.db, t.Namespace)
 	return err
 }
@@ -202,7 +227,7 @@ func change(ctx context.Context, s *storage.Store, namespace string, after func(
 		if err := write(ctx, db, t.q); err != nil {
 			return err
 		}
-		if err := t.begin(); err != nil {
+		if err := errors.Join(t.begin(), t.Load()); err != nil {
 			return err
 		}
 		return after(t)
@@ -219,8 +244,8 @@ func (t *Turn) DueBuckets(limit int32) ([]string, error) {
 	return t.q.DueBuckets(t.ctx, t.db, dbsqlc.DueBucketsParams{Namespace: t.Namespace, Lim: limit})
 }
 
-// Next tells how long it is until Due or DueBuckets have something; negative: not by themselves.
-func (t *Turn) Next() (time.Duration, error) {
+// Rest tells how long it is now until Due or DueBuckets have something; negative: not by themselves.
+func (t *Turn) Rest() (time.Duration, error) {
 	us, err := t.q.NextInLine(t.ctx, t.db, t.Namespace)
 	return time.Duration(us) * time.Microsecond, err
 }

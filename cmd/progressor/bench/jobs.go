@@ -63,6 +63,13 @@ const (
 	jobClients = 4
 )
 
+// jobsKeys is the workload of jobs that need a key of a constraint: of so many, each of which so many may have at a time.
+const (
+	jobsKeys   = "jobs-keys"
+	keysOfJobs = 1000
+	jobsOfAKey = 10
+)
+
 // jobs measures how quickly jobs are enqueued in batches, how quickly a processor in the same program drains them, and how soon one begins that
 // is enqueued on an engine at rest.
 func (r *runner) jobs(ctx context.Context, v variant) error {
@@ -73,6 +80,12 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	latency.Workload, latency.Note = v.workload+": latency", "one at a time; latency is enqueued → started"
 	f := newForeman(n)
 	err := r.onEngine(ctx, v.history, f, enqueue, func(d *scratch, s *site) (acknowledged, error) {
+		if v.workload == jobsKeys {
+			drain.Note += fmt.Sprintf(", with %d keys", keysOfJobs)
+			if _, err := s.jobs.PutConstraint(ctx, &progressorv1.Constraint{Namespace: namespaceName, Name: "to", Match: `job.name == "send_mail"`, Key: "job.args.to", MaxRunning: jobsOfAKey}); err != nil {
+				return nil, err
+			}
+		}
 		if err := r.enqueueJobs(ctx, s, n, enqueue); err != nil {
 			return nil, err
 		}
@@ -118,16 +131,16 @@ func (r *runner) enqueueJobs(ctx context.Context, s *site, n int, row *Row) erro
 }
 
 // jobArgs are about as long as the args of other workloads.
-func jobArgs() *structpb.Value {
+func jobArgs(n int) *structpb.Value {
 	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-		"to": structpb.NewStringValue("somebody@example.org"), "template": structpb.NewStringValue("welcome"), "attempt": structpb.NewNumberValue(1),
+		"to": structpb.NewStringValue(fmt.Sprintf("somebody%03d@example.org", n%keysOfJobs)), "template": structpb.NewStringValue("welcome"), "attempt": structpb.NewNumberValue(1),
 	}})
 }
 
 func jobsOf(n int) *progressorv1.EnqueueBatchRequest {
 	batch := &progressorv1.EnqueueBatchRequest{}
-	for range n {
-		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{Namespace: namespaceName, Name: "send_mail", Args: jobArgs()})
+	for k := range n {
+		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{Namespace: namespaceName, Name: "send_mail", Args: jobArgs(k)})
 	}
 	return batch
 }
@@ -174,7 +187,7 @@ func (r *runner) oneJob(ctx context.Context, s *site, f *foreman, row *Row) (int
 		f.started[id] = told
 		f.mu.Unlock()
 		began := time.Now()
-		if _, err := s.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: namespaceName, JobId: id, Name: "send_mail", Args: jobArgs()}); err != nil {
+		if _, err := s.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: namespaceName, JobId: id, Name: "send_mail", Args: jobArgs(i)}); err != nil {
 			return 0, err
 		}
 		select {

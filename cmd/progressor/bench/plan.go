@@ -58,6 +58,7 @@ var workloads = []workload{
 	{"crons", onceVariant, (*runner).crons},
 	{"crons-down", onceVariant, (*runner).cronsDown},
 	{"jobs", onceVariant, (*runner).jobs},
+	{jobsKeys, onceVariant, (*runner).jobs},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},
 	{"retention", flatVariants, (*runner).retention},

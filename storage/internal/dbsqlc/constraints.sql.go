@@ -13,6 +13,41 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
+const backInLine = `-- name: BackInLine :exec
+WITH i AS MATERIALIZED (
+  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
+         AS x(namespace, process_id, task_id, fencing_token)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
+        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
+     LIMIT 1) e),
+back AS (
+  UPDATE schedule s SET line = coalesce(s.line, ''), waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
+    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id)
+DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
+`
+
+type BackInLineParams struct {
+	Namespaces    []string
+	ProcessIds    []string
+	TaskIds       []int64
+	FencingTokens []int64
+}
+
+// BackInLine is FreeKeys of a job that is to run again: it waits in line, to be evaluated anew if constraints have changed. It follows SaveResult and finds its items as WriteJobs does.
+func (q *Queries) BackInLine(ctx context.Context, db DBTX, arg BackInLineParams) error {
+	_, err := db.Exec(ctx, backInLine,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.TaskIds,
+		arg.FencingTokens,
+	)
+	return err
+}
+
 const beginSweep = `-- name: BeginSweep :exec
 UPDATE constraint_sets SET cursor = '', began_time = clock_timestamp() WHERE namespace = $1
 `
@@ -240,16 +275,8 @@ const freeKeys = `-- name: FreeKeys :exec
 WITH i AS MATERIALIZED (
   SELECT x.namespace, x.process_id, x.task_id, x.fencing_token FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
          AS x(namespace, process_id, task_id, fencing_token)
-   CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
-     UNION ALL
-     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
-        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
-     LIMIT 1) e),
-back AS (
-  UPDATE schedule s SET line = coalesce(s.line, ''), waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
-    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id)
+   CROSS JOIN LATERAL (SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+                          AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
 `
 
@@ -260,8 +287,7 @@ type FreeKeysParams struct {
 	FencingTokens []int64
 }
 
-// FreeKeys goes with the end of an attempt of a job that holds keys, or is to be evaluated anew: its keys are free, and if it is to run again it
-// waits in line. It follows SaveResult and finds its items as WriteJobs does.
+// FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does.
 func (q *Queries) FreeKeys(ctx context.Context, db DBTX, arg FreeKeysParams) error {
 	_, err := db.Exec(ctx, freeKeys,
 		arg.Namespaces,
@@ -328,7 +354,13 @@ func (q *Queries) ListLines(ctx context.Context, db DBTX, arg ListLinesParams) (
 }
 
 const lockConstraints = `-- name: LockConstraints :one
-SELECT version, changed_time, began_time, swept_time, cursor, statement_timestamp()::timestamptz AS now FROM constraint_sets WHERE namespace = $1 FOR UPDATE
+SELECT c.version, c.changed_time, c.began_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
+       coalesce(greatest(extract(epoch FROM least(
+         (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'time' AND s.line IS NOT NULL
+           ORDER BY s.scheduled_time LIMIT 1),
+         (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1))
+         - statement_timestamp()) * 1000000, 0), -1)::bigint AS next_us
+  FROM constraint_sets c WHERE c.namespace = $1 FOR UPDATE OF c
 `
 
 type LockConstraintsRow struct {
@@ -338,10 +370,12 @@ type LockConstraintsRow struct {
 	SweptTime   *time.Time
 	Cursor      *string
 	Now         time.Time
+	NextUs      int64
 }
 
 // LockConstraints begins every transaction that gives keys to jobs or changes constraints: of one namespace there is one at a time, on all nodes.
 // It follows that what it counts can only become less while it runs: ends of jobs free keys without a lock.
+// next_us: how long it is until the next job's time comes, or the next start of a key; -1: nobody waits for either.
 func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string) (LockConstraintsRow, error) {
 	row := db.QueryRow(ctx, lockConstraints, namespace)
 	var i LockConstraintsRow
@@ -352,6 +386,7 @@ func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string
 		&i.SweptTime,
 		&i.Cursor,
 		&i.Now,
+		&i.NextUs,
 	)
 	return i, err
 }
@@ -783,7 +818,7 @@ SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, j.name, j.cons
       SELECT s.line, s.process_id, s.task_id, s.priority, s.args, p.metadata
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE s.namespace COLLATE "POSIX" = $4::text AND s.waits_for = 'constraint' AND s.line = n.line AND p.status = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s, p SKIP LOCKED) c
+       ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s SKIP LOCKED) c
      LIMIT $5::int) d
  CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = $4::text AND j.process_id = d.process_id LIMIT 1) j
 `
@@ -809,7 +844,8 @@ type TakeLinesRow struct {
 	Tags           json.RawMessage
 }
 
-// TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. What
+// TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. The lock
+// of the row is enough: whoever changes the status of a job changes or deletes its row in schedule with it. What
 // the constraints look at is only read of jobs that are to be evaluated anew.
 func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) ([]TakeLinesRow, error) {
 	rows, err := db.Query(ctx, takeLines,

@@ -278,7 +278,7 @@ SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s o
 UNION ALL
 SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
- WHERE p.removed_time IS NULL AND s.waits_for <> 'constraint' AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
+ WHERE p.removed_time IS NULL AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
 UNION ALL
 SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status, coalesce(p.cancel_deadline::text, 'none'))
   FROM processes p CROSS JOIN LATERAL (

@@ -79,15 +79,10 @@ COMMENT ON COLUMN constraint_buckets.refilled_time IS 'When it was filled up las
 COMMENT ON COLUMN constraint_buckets.full_time IS 'When it is full again, if nobody takes any. Then the row says nothing and goes.';
 COMMENT ON COLUMN constraint_buckets.next_time IS 'When the next job of the key may start; NULL: one may now.';
 
-ALTER TABLE jobs ADD COLUMN constraints_version bigint, ADD COLUMN constraint_keys jsonb CHECK (jsonb_typeof(constraint_keys) = 'object');
-COMMENT ON COLUMN jobs.constraints_version IS 'The version of the constraints that constraint_keys is of; NULL: its namespace had none; -1: what they look at has changed since.';
-COMMENT ON COLUMN jobs.constraint_keys IS 'The constraints that it matches, each with the key that it needs to run, as JSON; NULL: none.';
-
 ALTER TABLE schedule ADD COLUMN line text COLLATE "C";
 COMMENT ON COLUMN schedule.line IS 'Of a job that needs keys: the line of the one that it waits for, or waited for (name of the constraint, =, value); empty: it is to be found. Else NULL.';
 
 -- +goose Down
 UPDATE schedule SET waits_for = 'place' WHERE waits_for = 'constraint';
 ALTER TABLE schedule DROP COLUMN line;
-ALTER TABLE jobs DROP COLUMN constraint_keys, DROP COLUMN constraints_version;
 DROP TABLE constraint_buckets, constraint_holds, constraint_sets, constraints;

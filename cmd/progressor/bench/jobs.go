@@ -70,8 +70,8 @@ const (
 	jobsOfAKey = 10
 )
 
-// jobs measures how quickly jobs are enqueued in batches, how quickly a processor in the same program drains them, and how soon one begins that
-// is enqueued on an engine at rest.
+// jobs measures how quickly jobs are enqueued in batches, how quickly a processor in the same program drains them, how soon one begins that
+// is enqueued on an engine at rest, and how quickly workers drain them over RPC.
 func (r *runner) jobs(ctx context.Context, v variant) error {
 	enqueue, drain, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
@@ -98,7 +98,11 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	})
 	drain.Checked, latency.Checked = enqueue.Checked, enqueue.Checked
 	r.report.Rows = append(r.report.Rows, enqueue, drain, latency)
-	return err
+	if err != nil {
+		return err
+	}
+	r.step("jobs, pull")
+	return r.pulled(ctx, v)
 }
 
 // enqueueJobs enqueues n jobs of a namespace that is paused.

@@ -102,7 +102,7 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 		}
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: s.engine, Logger: log, Registerer: s.registry, Gatherer: s.registry, Version: env.Version,
+		Engine: s.engine, Jobs: s.jobs, Logger: log, Registerer: s.registry, Gatherer: s.registry, Version: env.Version,
 	})
 	if err = announce(env.Stdout, listener); err == nil {
 		err = rpc.Serve(ctx, listener, handler, log, time.Second)

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sdk "github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// pullWorkers is how many workers drain the jobs, each with one request under way, and pullBatch how many jobs such a request answers and leases.
+const (
+	pullWorkers = 8
+	pullBatch   = 100
+)
+
+// pulled measures how quickly workers drain jobs that speak to the engine over Connect: it has a process of its own, they are in this one.
+func (r *runner) pulled(ctx context.Context, v variant) error {
+	row := v.row(subjectEngine)
+	n := r.command.Jobs / jobBatch * jobBatch
+	row.Workload, row.Note = v.workload+": pull", fmt.Sprintf("%d by %d workers over RPC, %d at a time", n, pullWorkers, pullBatch)
+	ns := &progressorv1.Namespace{Namespace: namespaceName, Processor: &progressorv1.ProcessorConfig{
+		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+	}}
+	text, err := protojson.Marshal(ns)
+	if err != nil {
+		return err
+	}
+	err = r.inScratch(ctx, func(d *scratch) error {
+		e, err := r.spawn(ctx, roleEngine, order{DSN: d.dsn, Lanes: r.command.Lanes, Namespaces: []json.RawMessage{text}})
+		if err != nil {
+			return err
+		}
+		api := sdk.New(e.url(), sdk.WithHTTPClient(newHTTPClient()), sdk.WithoutKeys())
+		err = r.pullAll(ctx, d, e, api, n, row)
+		if err := errors.Join(err, e.close()); err != nil {
+			return err
+		}
+		return r.verify(ctx, d, row, nil)
+	})
+	r.report.Rows = append(r.report.Rows, row)
+	return err
+}
+
+func (r *runner) pullAll(ctx context.Context, d *scratch, e *spawned, api *sdk.Client, n int, row *Row) error {
+	err := each(ctx, n/jobBatch, jobClients, func(ctx context.Context, _ int) error {
+		_, err := api.Job.EnqueueBatch(ctx, jobsOf(jobBatch))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return err
+	}
+	m := &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: e.cpu, flushes: e.flushes}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	var latencies histogram
+	var mu sync.Mutex
+	done := 0
+	err = each(ctx, pullWorkers, pullWorkers, func(ctx context.Context, i int) error {
+		return pull(ctx, api, fmt.Sprint("worker-", i), func(took time.Duration, answered int) {
+			mu.Lock()
+			defer mu.Unlock()
+			latencies.add(took)
+			done += answered
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if done != n {
+		return fmt.Errorf("%d of %d jobs were done", done, n)
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	row.fill(int64(n), elapsed, &latencies, spent)
+	return err
+}
+
+// pull is a worker that does nothing to jobs, until there are none.
+func pull(ctx context.Context, api *sdk.Client, id string, answered func(time.Duration, int)) error {
+	next := &progressorv1.PollRequest{
+		Namespaces: []string{namespaceName}, WorkerId: id, MaxLeases: pullBatch, Wait: durationpb.New(100 * time.Millisecond),
+	}
+	for {
+		polled, err := api.Worker.Poll(ctx, next)
+		if err != nil {
+			return err
+		}
+		leases := polled.GetLeases()
+		if len(leases) == 0 {
+			return nil
+		}
+		for len(leases) > 0 {
+			batch := &progressorv1.CompleteBatchRequest{Next: next}
+			for _, l := range leases {
+				batch.Answers = append(batch.Answers, &progressorv1.LeaseAnswer{
+					LeaseToken: l.GetLeaseToken(), Answer: &progressorv1.LeaseAnswer_JobResult{JobResult: &progressorv1.JobResult{}},
+				})
+			}
+			begin := time.Now()
+			done, err := api.Worker.CompleteBatch(ctx, batch)
+			if err != nil {
+				return err
+			}
+			for _, o := range done.GetOutcomes() {
+				if o.GetError() != nil {
+					return fmt.Errorf("an answer was refused: %s", o.GetError().GetMessage())
+				}
+			}
+			answered(time.Since(begin), len(leases))
+			leases = done.GetNext()
+		}
+	}
+}

@@ -139,7 +139,7 @@ func TestEveryEndFreesItsKeys(t *testing.T) {
 			must(t, err)
 		}},
 		{"removed", nil, func(t *testing.T, n *node, _ *progressorv1.Lease) {
-			must(t, n.Engine.RemoveProcess(context.Background(), key("pull", "first"), process.Actor{}))
+			must(t, n.RemoveProcess(context.Background(), key("pull", "first"), process.Actor{}))
 		}},
 		{"lost", &progressorv1.JobOptions{LeaseDuration: durationpb.New(100 * time.Millisecond), MaxTakeovers: new(int32)},
 			func(*testing.T, *node, *progressorv1.Lease) {}},

@@ -321,3 +321,33 @@ func TestConstraintIsChecked(t *testing.T) {
 		t.Errorf("a namespace that is not there: %v", err)
 	}
 }
+
+// A job that is suspended in its line, or with its key, holds up nobody; resumed it waits in line again.
+func TestSuspendedJobHoldsNoKey(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1})
+	n.limited(t, "pull", "first", "", nil)
+	n.placed(t, "pull", 1)
+	n.limited(t, "pull", "second", "", nil)
+	n.limited(t, "pull", "third", "", nil)
+	for _, id := range []string{"second", "first"} { // the one in line, then the one that may be claimed
+		_, err := n.SuspendProcess(context.Background(), key("pull", id), "why", process.Actor{})
+		must(t, err)
+	}
+	third := n.one(t, "w")
+	if third.GetJob().GetJobId() != "third" {
+		t.Fatalf("leased %s", third.GetJob().GetJobId())
+	}
+	for _, id := range []string{"second", "first"} {
+		_, err := n.ResumeProcess(context.Background(), key("pull", id), process.Actor{})
+		must(t, err)
+	}
+	if got := ids(n.look(t, "w")); got != "" {
+		t.Fatalf("leased %s beside the third", got)
+	}
+	must(t, n.succeed(third, nil))
+	if got := n.one(t, "w").GetJob().GetJobId(); got != "first" {
+		t.Errorf("then %s", got)
+	}
+}

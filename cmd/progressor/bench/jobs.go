@@ -98,7 +98,7 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	})
 	drain.Checked, latency.Checked = enqueue.Checked, enqueue.Checked
 	r.report.Rows = append(r.report.Rows, enqueue, drain, latency)
-	if err != nil {
+	if err != nil || v.workload == jobsKeys {
 		return err
 	}
 	r.step("jobs, pull")

@@ -91,7 +91,8 @@ WITH ready AS MATERIALIZED (
          AND p.status = 'INIT' AND s.task_type = 'INIT'
        ORDER BY s.priority, s.task_id LIMIT $7::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (
-    SELECT j.timeout, to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+    SELECT j.timeout, jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', (SELECT c.version FROM constraint_sets c WHERE c.namespace = j.namespace)) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
            (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
       FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true

@@ -56,7 +56,8 @@ WITH ready AS MATERIALIZED (
          AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/')
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
-  LEFT JOIN LATERAL (SELECT to_jsonb(j) - 'result' - 'progress' || jsonb_build_object('timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+  LEFT JOIN LATERAL (SELECT jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', (SELECT c.version FROM constraint_sets c WHERE c.namespace = j.namespace)) AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
 ins AS (

@@ -2,12 +2,17 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
 // placeWait is how long a fresh request waits in memory for a place before it is refused.
 const placeWait = 100 * time.Millisecond
+
+// maxLooks is how many times placeWait a request waits while a scan holds free places for what it may find: these are not taken yet, and on a
+// slow database a scan may last longer than placeWait.
+const maxLooks = 10
 
 // vainFor is how long it is remembered that a request has waited in vain. Overload lasts: a second of it forgotten lets a thousand more
 // wait for nothing.
@@ -21,6 +26,7 @@ type places struct {
 	taken   int
 	owed    bool // a place is the call poller's before any fresh request's: stored tasks wait, or may wait
 	missed  bool // the timer poller found less room than it could use
+	looks   int  // scans that hold places now
 	waiting []chan struct{}
 
 	vain           time.Time // when a request has last waited in vain
@@ -41,7 +47,7 @@ func (p *places) tryTake() bool {
 	return true
 }
 
-// take waits for a place, not longer than placeWait; at most as many wait as there are places.
+// take waits for a place, not longer than placeWait where all are taken; at most as many wait as there are places.
 func (p *places) take(ctx context.Context) bool {
 	if p.tryTake() {
 		return true
@@ -57,24 +63,37 @@ func (p *places) take(ctx context.Context) bool {
 	p.mu.Unlock()
 	timer := time.NewTimer(placeWait)
 	defer timer.Stop()
-	select {
-	case <-turn:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
+	for waits := 1; ; waits++ {
+		select {
+		case <-turn:
+			return true
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		given, over := p.giveUp(turn, ctx.Err() != nil, waits >= maxLooks)
+		if over {
+			return given
+		}
+		timer.Reset(placeWait)
 	}
+}
+
+// giveUp ends the wait of a request, unless a scan holds places. given: one was handed over at the same moment.
+func (p *places) giveUp(turn chan struct{}, gone, last bool) (given, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for n, t := range p.waiting {
-		if t == turn {
-			p.waiting = append(p.waiting[:n], p.waiting[n+1:]...)
-			if ctx.Err() == nil {
-				p.vain = time.Now()
-			}
-			return false
-		}
+	n := slices.Index(p.waiting, turn)
+	if n < 0 {
+		return true, true
 	}
-	return true // it was handed over at the same moment
+	if p.looks > 0 && !gone && !last {
+		return false, false
+	}
+	p.waiting = slices.Delete(p.waiting, n, n+1)
+	if !gone {
+		p.vain = time.Now()
+	}
+	return false, true
 }
 
 // room is how many may wait at a time. Where a request has waited in vain, these are as many as get a place in half of that time: who
@@ -137,6 +156,7 @@ func (p *places) takeUpTo(n int) int {
 	got := max(min(n, p.max-p.taken), 0)
 	p.taken += got
 	p.owed = p.owed || got == 0
+	p.look(got)
 	return got
 }
 
@@ -148,7 +168,15 @@ func (p *places) takeForTimers(n int) int {
 	got := max(min(n, (free+1)/2), 0)
 	p.missed = got == 0
 	p.taken += got
+	p.look(got)
 	return got
+}
+
+// look notes that a scan begins which holds places, if it has got any.
+func (p *places) look(got int) {
+	if got > 0 {
+		p.looks++
+	}
 }
 
 // callsScanned returns the places that a scan for calls took for more tasks than it found. owed: there may be more tasks than it
@@ -157,6 +185,7 @@ func (p *places) takeForTimers(n int) int {
 func (p *places) callsScanned(left int, owed bool) (free bool) {
 	p.mu.Lock()
 	p.taken -= left
+	p.looks--
 	p.owed = owed
 	p.hand()
 	free = p.taken < p.max
@@ -172,6 +201,7 @@ func (p *places) callsScanned(left int, owed bool) (free bool) {
 func (p *places) timersScanned(left int, missed bool) {
 	p.mu.Lock()
 	p.taken -= left
+	p.looks--
 	p.missed = missed
 	p.hand()
 	calls := p.owed && p.taken < p.max

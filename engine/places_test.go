@@ -23,6 +23,29 @@ func inUse(t *testing.T, p *places, taken, waiting int) {
 	}
 }
 
+// A scan that lasts holds places that are not taken: who waits for one gets it when the scan has found nothing, and is not refused before.
+func TestPlacesDuringAScan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := newPlaces(1)
+		p.takeUpTo(1)
+		go func() {
+			time.Sleep(5 * placeWait)
+			p.callsScanned(1, false)
+		}()
+		began := time.Now()
+		if !p.take(t.Context()) || time.Since(began) != 5*placeWait {
+			t.Errorf("refused after %s", time.Since(began))
+		}
+		p.release()
+		p.takeUpTo(1)
+		began = time.Now()
+		if p.take(t.Context()) || time.Since(began) != maxLooks*placeWait {
+			t.Errorf("a scan that does not come back: %s", time.Since(began))
+		}
+	})
+}
+
 // Fresh requests get places in the order in which they came.
 func TestPlacesInOrder(t *testing.T) {
 	t.Parallel()

@@ -217,15 +217,10 @@ func (l *lane) flush(ops []operation) {
 	}
 }
 
-// answer hands out what a flush that is committed has brought. A keyed Start that met a process which its statement could not see
-// yet may be the twin of the one that made it, on another node: it looks again. So does what the quick statements have missed.
+// answer hands out what a flush that is committed has brought. A keyed Enqueue that met a job which its statement could not see yet may be the
+// twin of the one that made it, on another node: it looks again. So does what the quick statements have missed.
 func (l *lane) answer(ops []operation) {
 	for _, op := range ops {
-		if in, isInit := op.(*initItem); isInit && in.prepared.Outcome == Exists && in.init.keyed() && !in.reread {
-			in.reread = true
-			l.held = append(l.held, op)
-			continue
-		}
 		if job, ok := op.(*enqueueItem); ok && job.again() {
 			l.held = append(l.held, op)
 			continue

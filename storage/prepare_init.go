@@ -12,7 +12,6 @@ type initItem struct {
 	item
 	init     *Init
 	prepared Prepared
-	reread   bool // it has looked for its twin again
 }
 
 // PrepareInit makes a process with its INIT task. It returns when both are durable.

@@ -119,11 +119,6 @@ var mutants = []mutant{
 		packages: "./storage", run: "Key",
 	},
 	{
-		name: "no-reread", breaks: "twins of a keyed start on two nodes get one answer",
-		file: "storage/lane.go", old: "in.prepared.Outcome == Exists && in.init.keyed() && !in.reread", planted: "in.prepared.Outcome == Exists && in.init.keyed() && false",
-		packages: "./storage", run: "Twin",
-	},
-	{
 		name: "answer-before-commit", breaks: "nobody is answered before the commit",
 		file: "storage/replay.go", old: "if closeErr := results.Close(); err == nil {", planted: "if closeErr := results.Close(); err != nil {",
 		packages: "./storage", run: "CommitFails",
@@ -201,7 +196,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "AND s.waits_for <> 'constraint' AND", planted: "AND s.waits_for = 'place' AND",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "AND s.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING'))\nSELECT", planted: "AND s.process_id = i.process_id AND s.waits_for = 'place' AND i.status IN ('INIT', 'RUNNING'))\nSELECT",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
 	{

@@ -15,7 +15,7 @@ import (
 
 // short makes a bench do all that it does, for a moment: what it measures then says nothing.
 var short = []string{
-	"--duration=100ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
+	"--duration=300ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
 	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4", "--flat-warmup=0s",
 	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--jobs=1000", "--crons-every=1s", "--crons-fires=2", "--crons-down=5",
 }

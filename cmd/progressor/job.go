@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +24,6 @@ type jobCmd struct {
 	Retry   jobRetryCmd   `cmd:"" help:"Run a job again that has failed or was cancelled."`
 	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job that is not at its end."`
 	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`
-	Stats   jobStatsCmd   `cmd:"" help:"Count the jobs of a namespace by state and name."`
 }
 
 // jobArgs name a job.
@@ -256,50 +253,6 @@ func (c *jobResultCmd) Run(a *app) error {
 		field{"failure", failure},
 		field{"result", result},
 	)
-}
-
-type jobStatsCmd struct {
-	NS string `arg:"" name:"ns" help:"Namespace."`
-	clientFlags
-}
-
-func (jobStatsCmd) Help() string {
-	return `Stats counts the jobs of a namespace by their states, all and those of each name, and tells how long the oldest has waited that
-could run.
-
-    progressor job stats demo`
-}
-
-func (c *jobStatsCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Job.GetQueueStats(ctx, &progressorv1.GetQueueStatsRequest{Namespace: c.NS})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	row := func(name string, counts map[string]int64) table.Row {
-		var parts []string
-		for _, state := range slices.Sorted(maps.Keys(counts)) {
-			if counts[state] != 0 {
-				parts = append(parts, oneLine(state)+" "+thousands(counts[state]))
-			}
-		}
-		return table.Row{name, strings.Join(parts, ", ")}
-	}
-	rows := []table.Row{row("(all)", resp.GetCountByState())}
-	for _, n := range resp.GetNames() {
-		rows = append(rows, row(oneLine(n.GetName()), n.GetCountByState()))
-	}
-	if err := printRows(a.Stdout, table.Row{"name", "jobs"}, rows); err != nil {
-		return err
-	}
-	if age := resp.GetOldestAvailableAge(); age != nil {
-		_, err = fmt.Fprintf(a.Stdout, "\nthe oldest that could run has waited %s\n", age.AsDuration().Round(time.Millisecond))
-	}
-	return err
 }
 
 // printJob shows a job for people.

@@ -56,7 +56,9 @@ WITH x AS MATERIALIZED (
    WHERE NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
                         AND p.removed_time IS NULL AND p.status IN ('SUSPENDED', 'ERROR'))),
 u AS (
-  UPDATE messages m SET held = false FROM x WHERE m.namespace = ANY (ARRAY[x.namespace]) AND m.process_id = x.process_id AND m.held
+  UPDATE messages m SET held = false
+   WHERE m.ctid = ANY (ARRAY(SELECT v.ctid FROM x CROSS JOIN LATERAL (
+           SELECT o.ctid FROM messages o WHERE o.namespace = x.namespace AND o.process_id = x.process_id AND o.held OFFSET 0) v))
   RETURNING m.namespace, m.process_id)
 SELECT DISTINCT u.namespace, u.process_id FROM u;
 
@@ -157,22 +159,22 @@ SELECT c.namespace, c.process_id, c.kind::text AS kind, (CASE WHEN c.created THE
 -- outcome: delivered, held, not_found, ended. more: there may be more of them, or of another kind behind them.
 -- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_id, m.leading, m.more
+  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_ctid, m.leading, m.more
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
    CROSS JOIN LATERAL (
-     SELECT v.message_id, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
+     SELECT v.message_ctid, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
             count(*) OVER () = @lim::int OR NOT bool_and(v.kind IN ('notify', 'child_end')) OVER () AS more
-       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+       FROM (SELECT s.message_id, s.kind, s.ctid AS message_ctid FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
               ORDER BY s.namespace, s.process_id, s.message_id LIMIT @lim::int) v) m
    WHERE p.process_id IS NULL OR p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid),
 h AS (
-  UPDATE messages m SET held = true FROM (SELECT DISTINCT w.namespace, w.process_id FROM w WHERE w.holds) w
-   WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND NOT m.held
+  UPDATE messages m SET held = true
+   WHERE m.ctid = ANY (ARRAY(SELECT v.ctid FROM (SELECT DISTINCT w.namespace, w.process_id FROM w WHERE w.holds) w CROSS JOIN LATERAL (
+           SELECT o.ctid FROM messages o WHERE o.namespace = w.namespace AND o.process_id = w.process_id AND NOT o.held OFFSET 0) v))
   RETURNING m.namespace, m.process_id, m.kind),
 m AS (
-  DELETE FROM messages m USING w WHERE w.leading AND NOT w.holds
-     AND m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
+  DELETE FROM messages m WHERE m.ctid = ANY (ARRAY(SELECT w.message_ctid FROM w WHERE w.leading AND NOT w.holds))
   RETURNING m.*),
 -- task_ids are drawn in the order of the messages.
 a AS MATERIALIZED (

@@ -71,7 +71,7 @@ func startJobs(f *fleet, n *node, seed uint64) *jobWatch {
 
 // enqueue enqueues one job after the other, each until an engine has said that it is there.
 func (w *jobWatch) enqueue(ctx context.Context, pusher int) {
-	pause := time.NewTicker(60 * time.Millisecond)
+	pause := time.NewTicker(250 * time.Millisecond) // the workers have to keep up
 	defer pause.Stop()
 	for number := 0; ; number++ {
 		select {

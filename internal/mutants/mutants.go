@@ -206,7 +206,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "message-kept", breaks: "what was held for a suspended process is delivered when it goes on",
-		file: messages, old: "AND m.process_id = x.process_id AND m.held", planted: "AND m.process_id = x.process_id AND false",
+		file: messages, old: "AND o.process_id = x.process_id AND o.held OFFSET 0", planted: "AND o.process_id = x.process_id AND false OFFSET 0",
 		packages: "./storage", run: "Message|Command|Held|Child",
 	},
 	{

@@ -24,12 +24,12 @@ WITH w AS MATERIALIZED (
         AND p.xmax <> pg_current_xact_id()::xid AND p.xmin <> pg_current_xact_id()::xid)),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
-  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job),
+  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid),
 a AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.status, x.cancel_deadline, x.busy, x.is_job, x.open, x.first, x.more, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
+  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.ctid, x.status, x.cancel_deadline, x.busy, x.is_job, x.open, x.first, x.more, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
          (SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id) AS own_grace
     FROM (
-      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, p.status, p.cancel_deadline, r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS is_job,
+      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS is_job,
              coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED', false) AS open,
              row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
              ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
@@ -143,31 +143,31 @@ func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancel
 
 const deliverNotifies = `-- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_id, m.leading, m.more
+  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_ctid, m.leading, m.more
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
    CROSS JOIN LATERAL (
-     SELECT v.message_id, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
+     SELECT v.message_ctid, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
             count(*) OVER () = $3::int OR NOT bool_and(v.kind IN ('notify', 'child_end')) OVER () AS more
-       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+       FROM (SELECT s.message_id, s.kind, s.ctid AS message_ctid FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
               ORDER BY s.namespace, s.process_id, s.message_id LIMIT $3::int) v) m
    WHERE p.process_id IS NULL OR p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid),
 h AS (
-  UPDATE messages m SET held = true FROM (SELECT DISTINCT w.namespace, w.process_id FROM w WHERE w.holds) w
-   WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND NOT m.held
+  UPDATE messages m SET held = true
+   WHERE m.ctid = ANY (ARRAY(SELECT v.ctid FROM (SELECT DISTINCT w.namespace, w.process_id FROM w WHERE w.holds) w CROSS JOIN LATERAL (
+           SELECT o.ctid FROM messages o WHERE o.namespace = w.namespace AND o.process_id = w.process_id AND NOT o.held OFFSET 0) v))
   RETURNING m.namespace, m.process_id, m.kind),
 m AS (
-  DELETE FROM messages m USING w WHERE w.leading AND NOT w.holds
-     AND m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
-  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job),
+  DELETE FROM messages m WHERE m.ctid = ANY (ARRAY(SELECT w.message_ctid FROM w WHERE w.leading AND NOT w.holds))
+  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid),
 a AS MATERIALIZED (
-  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.job, o.status, o.process_kind, o.cancel_deadline, o.n,
+  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.job, o.ctid, o.status, o.process_kind, o.cancel_deadline, o.n,
          o.n = 1 AND o.status = 'RUNNING' AND o.cancel_deadline IS NULL
          AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[o.namespace]) AND r.process_id = o.process_id)
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[o.namespace]) AND s.process_id = o.process_id
                             AND s.waits_for::text IN ('process', 'place')) AS free,
          ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
-    FROM (SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, p.status, p.kind AS process_kind, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
+    FROM (SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.kind AS process_kind, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
             FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (
@@ -247,9 +247,9 @@ WITH v AS MATERIALIZED (
 w AS MATERIALIZED (SELECT v.namespace, v.process_id, v.message_id, v.more FROM v WHERE NOT v.behind),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
-  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job),
+  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid),
 a AS MATERIALIZED (
-  SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, nextval('task_ids') AS new_task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
+  SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, nextval('task_ids') AS new_task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
          EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = m.namespace) AS known,
          coalesce(m.start_time > statement_timestamp(), false) AS later, h.process_id AS holder,
          m.job IS NOT NULL AND coalesce((SELECT x.version FROM constraint_sets x WHERE x.namespace = m.namespace), 0) <> coalesce((m.job->>'constraintsVersion')::bigint, 0) AS stale,
@@ -273,7 +273,7 @@ cn AS (
   SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
-  SELECT a.namespace, a.process_id, a.message_id, a.kind, a.held, a.sender_namespace, a.sender_process_id, a.sender_task_id, a.created_time, a.start_time, a.reason, a.args, a.metadata, a.notify_parent_args, a.child, a.job, a.new_task_id, a.first, a.known, a.later, a.holder, a.stale, a.more, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM a),
+  SELECT a.namespace, a.process_id, a.message_id, a.kind, a.held, a.sender_namespace, a.sender_process_id, a.sender_task_id, a.created_time, a.start_time, a.reason, a.args, a.metadata, a.notify_parent_args, a.child, a.job, a.ctid, a.new_task_id, a.first, a.known, a.later, a.holder, a.stale, a.more, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM a),
 jb AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
   SELECT namespace, process_id, job->>'name', (job->>'timeoutUs')::bigint * interval '1 microsecond', job->'tags', job->'options',
@@ -403,7 +403,9 @@ WITH x AS MATERIALIZED (
    WHERE NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
                         AND p.removed_time IS NULL AND p.status IN ('SUSPENDED', 'ERROR'))),
 u AS (
-  UPDATE messages m SET held = false FROM x WHERE m.namespace = ANY (ARRAY[x.namespace]) AND m.process_id = x.process_id AND m.held
+  UPDATE messages m SET held = false
+   WHERE m.ctid = ANY (ARRAY(SELECT v.ctid FROM x CROSS JOIN LATERAL (
+           SELECT o.ctid FROM messages o WHERE o.namespace = x.namespace AND o.process_id = x.process_id AND o.held OFFSET 0) v))
   RETURNING m.namespace, m.process_id)
 SELECT DISTINCT u.namespace, u.process_id FROM u
 `

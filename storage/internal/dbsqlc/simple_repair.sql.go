@@ -35,8 +35,8 @@ t AS MATERIALIZED (
 up AS (
   UPDATE processes p SET status = 'RUNNING', previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = NULL, attention_time = NULL, detail = NULL, corrupted_by = NULL
-    FROM ok WHERE p.namespace = ok.namespace AND p.process_id = ok.process_id
-  RETURNING p.namespace, ok.status AS old_status, p.status AS new_status),
+   WHERE p.namespace = $2::text AND p.process_id = $3::text AND EXISTS (SELECT 1 FROM ok)
+  RETURNING p.namespace, 'ERROR'::process_status AS old_status, p.status AS new_status),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)

@@ -75,15 +75,46 @@ func (p *timerPoller) claimCrons(ctx context.Context) (more bool) {
 	for n := range claims {
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
+	p.startCrons(rooms, claims, &more)
+	p.setCronsDue(more)
+	p.claimCronCalls(ctx)
+	return more
+}
+
+// claimCronCalls claims what else crons are told, such as the ends of their runs: a timer waits behind it in its process, so that it must not
+// wait for places either.
+func (p *timerPoller) claimCronCalls(ctx context.Context) {
+	e := p.engine
+	rooms := e.rooms(func(ns *namespace) int { return ns.cronPlaces.take() })
+	if len(rooms.rooms) == 0 {
+		return
+	}
+	for n := range rooms.rooms {
+		rooms.rooms[n].Own, rooms.rooms[n].Crons = true, true
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	claims, err := e.store.SearchCalls(limit, rooms.rooms)
+	if err != nil {
+		e.scanFailed(ctx, "calls of crons", err)
+		e.doubtClaims()
+	}
+	var more bool
+	p.startCrons(rooms, claims, &more)
+	if more {
+		p.alarm(0)
+	}
+}
+
+// startCrons runs what was claimed for crons, and gives back the places that were too many. more: there were too few.
+func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim, more *bool) {
 	p.cronsRun.Add(int64(len(claims)))
 	got := rooms.start(claims, func(ns *namespace) func() { return func() { p.cronEnded(ns) } })
 	for n, room := range rooms.rooms {
 		left := room.Places - got[room.Namespace]
 		rooms.namespaces[n].cronPlaces.giveBack(left)
-		more = more || left == 0
+		*more = *more || left == 0
 	}
-	p.setCronsDue(more)
-	return more
 }
 
 // cronEnded gives the place of a cron's task back.

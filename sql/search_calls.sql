@@ -1,10 +1,10 @@
 -- SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
--- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
+-- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest. crons: of that only crons.
 -- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
   SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, j.job, j.timeout
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]))
-         AS n(namespace, lim, step_timeout_us, own)
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]), unnest(@crons::bool[]))
+         AS n(namespace, lim, step_timeout_us, own, crons)
   CROSS JOIN LATERAL (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -21,7 +21,7 @@ WITH ready AS MATERIALIZED (
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-         AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/')
+         AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (SELECT jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,

@@ -13,6 +13,7 @@ type Room struct {
 	Places      int
 	StepTimeout time.Duration
 	Own         bool // only what the engine runs by itself: workers take the rest
+	Crons       bool // with Own: of that only crons
 }
 
 type roomParams struct {
@@ -20,6 +21,7 @@ type roomParams struct {
 	limits     []int32
 	timeouts   []int64
 	owns       []bool
+	crons      []bool
 }
 
 func paramsOf(rooms []Room) roomParams {
@@ -29,6 +31,7 @@ func paramsOf(rooms []Room) roomParams {
 		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems))) //nolint:gosec // bounded
 		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
 		p.owns = append(p.owns, r.Own)
+		p.crons = append(p.crons, r.Crons)
 	}
 	return p
 }
@@ -37,7 +40,7 @@ func paramsOf(rooms []Room) roomParams {
 func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) {
 	p := paramsOf(rooms)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
-		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, NodeID: s.nodeID.Load(),
+		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Crons: p.crons, NodeID: s.nodeID.Load(),
 	})
 	return rows, mapped("search calls", err)
 }

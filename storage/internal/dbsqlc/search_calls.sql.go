@@ -35,8 +35,8 @@ func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (
 const searchCalls = `-- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
   SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, j.job, j.timeout
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]))
-         AS n(namespace, lim, step_timeout_us, own)
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::bool[]))
+         AS n(namespace, lim, step_timeout_us, own, crons)
   CROSS JOIN LATERAL (
     SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.kind, a.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -53,7 +53,7 @@ WITH ready AS MATERIALIZED (
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-         AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/')
+         AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (SELECT jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
@@ -63,7 +63,7 @@ WITH ready AS MATERIALIZED (
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $5::bigint,
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $6::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
@@ -84,6 +84,7 @@ type SearchCallsParams struct {
 	Limits         []int32
 	StepTimeoutsUs []int64
 	Owns           []bool
+	Crons          []bool
 	NodeID         int64
 }
 
@@ -118,13 +119,14 @@ type SearchCallsRow struct {
 }
 
 // SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
-// changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
+// changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest. crons: of that only crons.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {
 	rows, err := db.Query(ctx, searchCalls,
 		arg.Namespaces,
 		arg.Limits,
 		arg.StepTimeoutsUs,
 		arg.Owns,
+		arg.Crons,
 		arg.NodeID,
 	)
 	if err != nil {

@@ -169,7 +169,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 		return
 	}
 	w.t.Logf("runs of crons are slow to end: %s", w.stands(conn))
-	if !soon(patience, ended) { // a cancel that nobody carries out ends when its grace is over, after 30 s
+	if !soon(patience-patience/3, ended) {
 		w.t.Fatalf("runs of crons that have not ended: %s", w.stands(conn))
 	}
 }

@@ -180,6 +180,9 @@ var shapes = []struct {
 	{regexp.MustCompile("\u00a0"), " "},
 	{regexp.MustCompile(`([,:{]) +`), "$1"},
 	{regexp.MustCompile(`[ \t]+`), " "},
+	// A timeline: the number of a task is the next one of all that tasks took, and its bars are to scale.
+	{regexp.MustCompile(`(TIME DURATION…? [a-z ]+) \d+ `), "$1 TASK "},
+	{regexp.MustCompile(`[█▒░·]+`), "BAR"},
 	{regexp.MustCompile(` *\n`), "\n"},
 }
 

@@ -4552,10 +4552,10 @@ var File_progressor_v1_flow_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb8\b\n" +
+	"\x18progressor/v1/flow.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xb7\b\n" +
 	"\bTemplate\x12:\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
-	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12\x18\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
+	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x05R\aversion\x12\x1c\n" +
 	"\x04name\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04name\x12+\n" +
 	"\vdescription\x18\x05 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vdescription\x12\x1d\n" +
@@ -4596,17 +4596,17 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"_supported\"n\n" +
 	"\x0eRunRetryPolicy\x12*\n" +
 	"\fmax_attempts\x18\x01 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\vmaxAttempts\x120\n" +
-	"\abackoff\x18\x02 \x01(\v2\x16.progressor.v1.BackoffR\abackoff\"\xf9\x06\n" +
-	"\fStepTemplate\x122\n" +
-	"\astep_id\x18\x01 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\x1c\n" +
+	"\abackoff\x18\x02 \x01(\v2\x16.progressor.v1.BackoffR\abackoff\"\xf7\x06\n" +
+	"\fStepTemplate\x121\n" +
+	"\astep_id\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^[a-z0-9_]{1,64}$R\x06stepId\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04name\x12E\n" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\atimeout\x12#\n" +
 	"\n" +
 	"cancelable\x18\x04 \x01(\bH\x01R\n" +
-	"cancelable\x88\x01\x01\x12@\n" +
+	"cancelable\x88\x01\x01\x12?\n" +
 	"\n" +
-	"depends_on\x18\x05 \x03(\tB!\xbaH\x1e\x92\x01\x1b\x10\xe8\a\"\x16r\x142\x12^[a-z0-9_](1, 64)$R\tdependsOn\x12>\n" +
+	"depends_on\x18\x05 \x03(\tB \xbaH\x1d\x92\x01\x1a\x10\xe8\a\"\x15r\x132\x11^[a-z0-9_]{1,64}$R\tdependsOn\x12>\n" +
 	"\tjoin_rule\x18\x06 \x01(\x0e2\x17.progressor.v1.JoinRuleB\b\xbaH\x05\x82\x01\x02\x10\x01R\bjoinRule\x12'\n" +
 	"\tcondition\x18\a \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\tcondition\x121\n" +
 	"\bfor_each\x18\b \x01(\v2\x16.progressor.v1.ForEachR\aforEach\x12,\n" +
@@ -4661,9 +4661,9 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\bduration\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00H\x00R\bduration\x12!\n" +
 	"\x04time\x18\x02 \x01(\tB\v\xbaH\br\x06 \x01(\x80\x80\x01H\x00R\x04timeB\x0e\n" +
-	"\x05until\x12\x05\xbaH\x02\b\x01\"\x92\x01\n" +
-	"\tRunAction\x120\n" +
-	"\x04type\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\x05until\x12\x05\xbaH\x02\b\x01\"\x91\x01\n" +
+	"\tRunAction\x12/\n" +
+	"\x04type\x18\x01 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x120\n" +
 	"\apayload\x18\x03 \x01(\v2\x16.google.protobuf.ValueR\apayload\"\xb8\n" +
 	"\n" +
@@ -4724,9 +4724,9 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\b\n" +
 	"\x06_indexB\x16\n" +
-	"\x14_compensation_status\"\xa2\x02\n" +
-	"\x0eStartRunTarget\x120\n" +
-	"\x04type\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\x14_compensation_status\"\xa1\x02\n" +
+	"\x0eStartRunTarget\x12/\n" +
+	"\x04type\x18\x01 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1e\n" +
 	"\x05scope\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
 	"\bscope_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x12A\n" +
@@ -4772,10 +4772,10 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x11_expected_version\"d\n" +
 	"\x13PutTemplateResponse\x123\n" +
 	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\xa5\x01\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xa4\x01\n" +
 	"\x12GetTemplateRequest\x12:\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
-	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
+	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
 	"\aversion\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"f\n" +
 	"\x13GetTemplateResponse\x123\n" +
 	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\x12\x1a\n" +
@@ -4788,25 +4788,25 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"v\n" +
 	"\x15ListTemplatesResponse\x125\n" +
 	"\ttemplates\x18\x01 \x03(\v2\x17.progressor.v1.TemplateR\ttemplates\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x85\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x01\n" +
 	"\x15EnableTemplateRequest\x12:\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
-	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\"M\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
+	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\"M\n" +
 	"\x16EnableTemplateResponse\x123\n" +
-	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\"\x86\x01\n" +
-	"\x16DisableTemplateRequest\x12:\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
-	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\"N\n" +
-	"\x17DisableTemplateResponse\x123\n" +
 	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\"\x85\x01\n" +
+	"\x16DisableTemplateRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
+	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\"N\n" +
+	"\x17DisableTemplateResponse\x123\n" +
+	"\btemplate\x18\x01 \x01(\v2\x17.progressor.v1.TemplateR\btemplate\"\x84\x01\n" +
 	"\x15DeleteTemplateRequest\x12:\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x120\n" +
-	"\x04type\x18\x02 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\"\x18\n" +
-	"\x16DeleteTemplateResponse\"\x91\x04\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12/\n" +
+	"\x04type\x18\x02 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\"\x18\n" +
+	"\x16DeleteTemplateResponse\"\x90\x04\n" +
 	"\x0fStartRunRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1f\n" +
-	"\x06run_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05runId\x120\n" +
-	"\x04type\x18\x03 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-z0-9_.-](1, 128)$R\x04type\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05runId\x12/\n" +
+	"\x04type\x18\x03 \x01(\tB\x1b\xbaH\x18r\x162\x14^[a-z0-9_.-]{1,128}$R\x04type\x12!\n" +
 	"\aversion\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\x12\x1e\n" +
 	"\x05scope\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05scope\x12#\n" +
 	"\bscope_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\ascopeId\x120\n" +
@@ -4837,12 +4837,12 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"b\n" +
 	"\x10ListRunsResponse\x12&\n" +
 	"\x04runs\x18\x01 \x03(\v2\x12.progressor.v1.RunR\x04runs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfa\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf9\x01\n" +
 	"\x10ListStepsRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x125\n" +
-	"\astep_id\x18\x03 \x01(\tB\x1c\xbaH\x19\xd8\x01\x01r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12'\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x124\n" +
+	"\astep_id\x18\x03 \x01(\tB\x1b\xbaH\x18\xd8\x01\x01r\x132\x11^[a-z0-9_]{1,64}$R\x06stepId\x12'\n" +
 	"\tpage_size\x18\x04 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
@@ -4880,12 +4880,12 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"n\n" +
 	"\x15ListOpenWaitsResponse\x12-\n" +
 	"\x05waits\x18\x01 \x03(\v2\x17.progressor.v1.OpenWaitR\x05waits\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xcf\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x03\n" +
 	"\x13CompleteStepRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x122\n" +
-	"\astep_id\x18\x03 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\"\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x121\n" +
+	"\astep_id\x18\x03 \x01(\tB\x18\xbaH\x15r\x132\x11^[a-z0-9_]{1,64}$R\x06stepId\x12\"\n" +
 	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x01R\x05index\x88\x01\x01\x12\x1e\n" +
 	"\x05token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x05token\x12%\n" +
 	"\tworker_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\bworkerId\x120\n" +
@@ -4895,12 +4895,12 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\aoutcome\x12\x05\xbaH\x02\b\x01B\b\n" +
 	"\x06_index\"<\n" +
 	"\x14CompleteStepResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe8\x02\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xe7\x02\n" +
 	"\x11ReportStepRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x122\n" +
-	"\astep_id\x18\x03 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\"\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x121\n" +
+	"\astep_id\x18\x03 \x01(\tB\x18\xbaH\x15r\x132\x11^[a-z0-9_]{1,64}$R\x06stepId\x12\"\n" +
 	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x05index\x88\x01\x01\x12\x1e\n" +
 	"\x05token\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x05token\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.progressor.v1.ProgressR\bprogress\x12=\n" +
@@ -4908,12 +4908,12 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03dueB\b\n" +
 	"\x06_index\"Q\n" +
 	"\x12ReportStepResponse\x12;\n" +
-	"\tdirective\x18\x01 \x01(\v2\x1d.progressor.v1.LeaseDirectiveR\tdirective\"\xa4\x02\n" +
+	"\tdirective\x18\x01 \x01(\v2\x1d.progressor.v1.LeaseDirectiveR\tdirective\"\xa3\x02\n" +
 	"\x0fSkipStepRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x122\n" +
-	"\astep_id\x18\x03 \x01(\tB\x19\xbaH\x16r\x142\x12^[a-z0-9_](1, 64)$R\x06stepId\x12\"\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x121\n" +
+	"\astep_id\x18\x03 \x01(\tB\x18\xbaH\x15r\x132\x11^[a-z0-9_]{1,64}$R\x06stepId\x12\"\n" +
 	"\x05index\x18\x04 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\x05index\x88\x01\x01\x12.\n" +
 	"\x06result\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x06result\x12 \n" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reasonB\b\n" +

@@ -43,6 +43,12 @@ func TestLimits(t *testing.T) {
 	history := func(r *progressorv1.HistoryRange) proto.Message {
 		return &progressorv1.GetProcessRequest{Namespace: "demo", ProcessId: "1", Range: r}
 	}
+	template := func(templateType string) proto.Message {
+		return &progressorv1.GetTemplateRequest{Namespace: "demo", Type: templateType}
+	}
+	skip := func(stepID string) proto.Message {
+		return &progressorv1.SkipStepRequest{Namespace: "demo", RunId: "1", StepId: stepID}
+	}
 	century := 100 * 365 * 24 * time.Hour
 
 	for _, tt := range []struct {
@@ -83,6 +89,13 @@ func TestLimits(t *testing.T) {
 		{"1,001 events", result(&progressorv1.Result{Events: make([]*progressorv1.NewEvent, 1001)}), "result.events", "repeated.max_items"},
 		{"large event", result(&progressorv1.Result{Events: []*progressorv1.NewEvent{{Payload: make([]byte, mebibyte+1)}}}), "result.events[0].payload", "bytes.max_len"},
 		{"timer without a time", setTimer(&progressorv1.SetTimer{}), "result.set_timer.when", "required"},
+		{"longest type of a template", template(strings.Repeat("a", 128)), "", ""},
+		{"all that a type may hold", template("a-0_9.b"), "", ""},
+		{"long type", template(strings.Repeat("a", 129)), "type", "string.pattern"},
+		{"no type", template(""), "type", "string.pattern"},
+		{"longest step", skip(strings.Repeat("a", 64)), "", ""},
+		{"long step", skip(strings.Repeat("a", 65)), "step_id", "string.pattern"},
+		{"step with a dash", skip("a-b"), "step_id", "string.pattern"},
 		{"timer in the past", setTimer(&progressorv1.SetTimer{When: &progressorv1.SetTimer_After{After: durationpb.New(-time.Hour)}}), "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

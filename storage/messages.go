@@ -143,7 +143,7 @@ func (r *riders) completed(c *Completion, quick bool) {
 
 // sendStages follow what has ended the tasks, and what has removed processes; their rows are still there.
 func (r *riders) sendStages(s *Store) []stage {
-	stages := r.rides.stages()
+	stages := r.rides.stages(s)
 	if len(r.send.Namespaces) > 0 {
 		stages = append(stages, targeted(r, s.q.SendMessages, r.send))
 	}

@@ -45,10 +45,15 @@ func (r *rides) add(c *Completion, riders []Rider) {
 }
 
 // stages follow what has ended the tasks, and what has removed processes; their rows are still there.
-func (r *rides) stages() []stage {
+func (r *rides) stages(s *Store) []stage {
 	var stages []stage
 	for _, t := range r.types {
 		all := r.byType[t]
+		if t == jobEventType {
+			if all = s.keptEvents(all); len(all) == 0 {
+				continue
+			}
+		}
 		stages = append(stages, func(ctx context.Context, db DB) error { return all[0].Rider.Write(ctx, db, all) })
 	}
 	return stages

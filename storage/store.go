@@ -72,6 +72,7 @@ type Store struct {
 	listen    *pgx.ConnConfig
 	adopt     atomic.Pointer[func([]Claim)]
 	deliver   atomic.Pointer[func([]process.Key, bool)]
+	eventMode atomic.Pointer[func(string) EventMode]
 	stop      context.CancelFunc
 	stopped   context.Context
 }

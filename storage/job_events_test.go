@@ -1,0 +1,89 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// stepEvents have a result write events as a run does.
+func stepEvents(events ...*storage.JobEvent) func(*storage.Completion) {
+	return func(c *storage.Completion) {
+		for _, e := range events {
+			c.Ends = append(c.Ends, e)
+		}
+	}
+}
+
+// Events that ride with a result are written with it, in their order, and not at all where the attempt is fenced off or the namespace does not
+// keep them.
+func TestJobEventsRide(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	mode := storage.EventsAll
+	b.OnEventMode(func(string) storage.EventMode { return mode })
+	written := func(what, want string) {
+		t.Helper()
+		equal(t, what, ask[string](b, `SELECT coalesce(string_agg(concat_ws(' ', job_id, step_id, index, type, from_status, to_status, attempt, worker_id, actor, message,
+			metadata), '; ' ORDER BY event_id), '') FROM job_events`), want)
+	}
+	index := int32(0)
+	step := &storage.JobEvent{
+		StepID: "pay", Index: &index, Type: "step_status_changed", From: "running", To: "succeeded", Message: "done", Metadata: []byte(`{"n": 1}`), Attempt: 2,
+		WorkerID: "w", Actor: "kim",
+	}
+	run := &storage.JobEvent{Type: "status_changed", From: "running", To: "succeeded", EndsJob: true}
+	b.process("p")
+	late := end(b.claim("p"), storage.Finished, stepEvents(step, run))
+	late.FencingToken++
+	if _, err := b.SaveResult(late); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("a late one: %v", err)
+	}
+	written("of one that is late", "")
+	late.FencingToken--
+	b.save(late)
+	const both = `p pay 0 step_status_changed running succeeded 2 w kim done {"n": 1}; p status_changed running succeeded 0`
+	written("of one that has finished", both)
+	b.save(end(b.claim("p"), storage.Retry, stepEvents(&storage.JobEvent{JobID: "other", Type: "attempt_failed"}), func(c *storage.Completion) {
+		c.RetryAfter = time.Hour
+	}))
+	written("of one that is made again", both+"; other attempt_failed 0")
+
+	b.exec("DELETE FROM job_events")
+	mode = storage.EventsEnds
+	b.save(end(b.claim("p"), storage.Finished, stepEvents(step, run)))
+	written("of ends alone", "p status_changed running succeeded 0")
+	mode = storage.EventsNone
+	b.save(end(b.claim("p"), storage.Removed, stepEvents(run)))
+	written("where none are kept", "p status_changed running succeeded 0")
+}
+
+// Below the oldest transaction that runs no event is missing, and the events of one job come in their order, also where the second transaction
+// had drawn its number before the first.
+func TestJobEventsInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	early, err := b.db.Begin(t.Context())
+	must(t, early, err)
+	defer func() { _ = early.Rollback(context.Background()) }()
+	do := func(sql string) {
+		t.Helper()
+		_, err := early.Exec(t.Context(), sql)
+		must(t, 0, err)
+	}
+	do("SELECT pg_current_xact_id()")
+	b.exec("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'first')")
+	const finished = "SELECT count(*) FROM job_events WHERE xid < pg_snapshot_xmin(pg_current_snapshot())"
+	equal(t, "rows below a transaction that runs", ask[int](b, finished), 0)
+	do("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'second')")
+	must(t, 0, early.Commit(t.Context()))
+	for ask[int](b, finished) < 2 { // other databases of the server have transactions too
+		runtime.Gosched()
+	}
+	equal(t, "the order", ask[string](b, "SELECT string_agg(type, ' ' ORDER BY xid, event_id) FROM job_events"), "first second")
+}

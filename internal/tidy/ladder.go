@@ -21,7 +21,7 @@ const beside = -1
 // imports only what stands on a strictly lower level.
 var rooms = map[string]int{
 	"process": 0, "cron": 0, "migrations": 0, "proto/progressor/v1": 0, "console": 0, "docs": 0, "internal/msgpack": 0,
-	"processor": 1, "explain": 1,
+	"processor": 1, "explain": 1, "flow": 1,
 	"client": 2, "processor/remote": 2, "storage": 2,
 	"wire": 3, "storage/crons": 3, "storage/jobs": 3, "storage/flows": 3, "storage/search": 3,
 	"engine":       4,
@@ -44,7 +44,7 @@ const generatedQueries = "storage/internal/dbsqlc"
 
 // pure packages decide and compute; what they must not touch.
 var (
-	purePackages = []string{"process", "cron", "explain"}
+	purePackages = []string{"process", "cron", "explain", "flow"}
 	impure       = []string{"os", "net", "net/http", "os/exec", "database/sql", "log/slog", "connectrpc.com/connect",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", "github.com/prometheus/client_golang/prometheus"}
 )

@@ -1,0 +1,112 @@
+package flow
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// maxJobTimeout is that of every job.
+const maxJobTimeout = 365 * 24 * time.Hour
+
+func (c *compiler) job(s *Step, job *progressorv1.JobAction) {
+	if s.Source.GetTimeout().AsDuration() > maxJobTimeout {
+		c.add(s.path("timeout"), "is at most 365 days where the step is a job")
+	}
+	c.options(s.path("job.options"), job.GetOptions())
+}
+
+// options refuses what a flow says in its own way: when a step starts, what is the same as another, what becomes of a result.
+func (c *compiler) options(path string, o *progressorv1.JobOptions) {
+	if o.GetRunTime() != nil {
+		c.add(path+".run_time", "is refused in a flow: put a step with a delay before this one")
+	}
+	if o.GetUnique() != nil {
+		c.add(path+".unique", "is refused in a flow, whose step has one job: set dedupe_keys and concurrency_policy of the template")
+	}
+	if o.GetKeepResult() {
+		c.add(path+".keep_result", "is refused in a flow, which keeps the result of each step: leave it out")
+	}
+	if n := o.GetWorkers().GetCount(); n > 1 {
+		c.add(path+".workers.count", "is %d, and a step is done by one worker: leave it out, or use for_each with an item for each worker", n)
+	}
+	c.metadata(path+".metadata", o.GetMetadata())
+}
+
+func (c *compiler) metadata(path string, m *structpb.Struct) {
+	if m == nil {
+		return
+	}
+	if !c.plain(path, structpb.NewStructValue(m), 0) {
+		return
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		c.add(path, "is not JSON: %s", err)
+	} else if len(text) > process.MaxMetadataBytes {
+		c.add(path, "%d bytes of JSON, at most %d", len(text), process.MaxMetadataBytes)
+	}
+}
+
+func (c *compiler) wait(s *Step, w *progressorv1.WaitAction) {
+	s.answer = c.schema(s.path("wait.result_schema"), w.GetResultSchema())
+	succeed := w.GetDueAction() == progressorv1.WaitAction_DUE_ACTION_SUCCEED
+	if w.GetDueAction() != progressorv1.WaitAction_DUE_ACTION_UNSPECIFIED && w.GetDue().AsDuration() == 0 {
+		c.add(s.path("wait.due_action"), "never comes without due: say after how long, as in due: 24h")
+	}
+	if w.GetDueResult() != nil && !c.plain(s.path("wait.due_result"), w.GetDueResult(), 0) {
+		return
+	}
+	switch {
+	case !succeed && w.GetDueResult() != nil:
+		c.add(s.path("wait.due_result"), "is only taken with due_action: SUCCEED")
+	case succeed && s.answer != nil:
+		for _, p := range s.answer.check("due_result", w.GetDueResult()) {
+			where := strings.TrimPrefix(p.Path, "due_result")
+			c.add(s.path("wait.due_result")+where, "does not fit result_schema: %s", p.Message)
+		}
+	}
+}
+
+// run refuses a template that starts itself without end: where nothing on the way may be left out.
+func (c *compiler) run(s *Step, r *progressorv1.RunAction) {
+	if r.GetType() != c.template.Source.GetType() || c.before == nil {
+		return
+	}
+	for i := range c.template.Steps {
+		other := c.template.Steps[i].Source
+		if (i == s.Index || c.before[s.Index].has(i)) && (other.GetCondition() != "" || other.GetForEach() != nil) {
+			return
+		}
+	}
+	c.add(s.path("run.type"), "is this template, which would start itself without end: give the step a condition")
+}
+
+func (c *compiler) compensation(s *Step) {
+	undo := s.Source.GetCompensation()
+	if undo == nil {
+		return
+	}
+	c.options(s.path("compensation.options"), undo.GetOptions())
+	own := func(j *progressorv1.JobAction) (namespace, name string) {
+		if namespace = j.GetNamespace(); namespace == "" {
+			namespace = c.template.Source.GetNamespace()
+		}
+		if name = j.GetName(); name == "" {
+			name = s.ID
+		}
+		return namespace, name
+	}
+	if s.Action != ActionJob {
+		return
+	}
+	namespace, name := own(undo)
+	if n, other := own(s.Source.GetJob()); n == namespace && other == name {
+		c.add(s.path("compensation.name"), "is %s, the job of the step itself, which would be done again: name another one, as in undo_%s", name, s.ID)
+	}
+}

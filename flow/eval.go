@@ -1,0 +1,209 @@
+package flow
+
+import (
+	"time"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/traits"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Condition tells whether a step is done; one without a condition is.
+func (t *Template) Condition(s *Step, scope *Scope) (bool, error) {
+	if s.condition == nil {
+		return true, nil
+	}
+	result, err := s.condition.eval(t.variables(scope))
+	if err != nil {
+		return false, err
+	}
+	switch v := result.(type) {
+	case types.Bool:
+		return bool(v), nil
+	case *structpb.Value:
+		if b, ok := v.GetKind().(*structpb.Value_BoolValue); ok {
+			return b.BoolValue, nil
+		}
+	}
+	return false, s.condition.errorf("is %s; a condition is true or false", typeOf(result))
+}
+
+// Items are the items of a step with for_each, at most MaxItems.
+func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
+	result, err := s.items.eval(t.variables(scope))
+	if err != nil {
+		return nil, err
+	}
+	size := -1
+	switch v := result.(type) {
+	case *structpb.Value:
+		if list, ok := v.GetKind().(*structpb.Value_ListValue); ok {
+			size = len(list.ListValue.GetValues())
+		}
+	case traits.Lister:
+		if n, ok := v.Size().(types.Int); ok {
+			size = int(n)
+		}
+	}
+	switch {
+	case size < 0:
+		return nil, s.items.errorf("is %s; for_each wants a list", typeOf(result))
+	case size > MaxItems:
+		return nil, s.items.errorf("has %d items, at most %d", size, MaxItems)
+	}
+	made, err := jsonValue(result)
+	if err != nil {
+		return nil, s.items.errorf("%s", err)
+	}
+	return made.GetListValue().GetValues(), nil
+}
+
+// Until is when the delay of a step that starts now is over.
+func (t *Template) Until(s *Step, scope *Scope, now time.Time) (time.Time, error) {
+	if s.until == nil {
+		return now.Add(s.Source.GetDelay().GetDuration().AsDuration()), nil
+	}
+	result, err := s.until.eval(t.variables(scope))
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := timestampOf(s.until, result)
+	return timeOf(at), err
+}
+
+// Input is the input of a step, or of the item that the scope has.
+func (t *Template) Input(s *Step, scope *Scope) (*structpb.Value, error) {
+	switch {
+	case s.input != nil:
+		return s.input.eval(t.variables(scope))
+	case s.ForEach():
+		return orNull(scope.Item), nil
+	}
+	return orNull(scope.Payload), nil
+}
+
+// Payload is the payload of the run that a step starts.
+func (t *Template) Payload(s *Step, scope *Scope) (*structpb.Value, error) {
+	if s.runs == nil {
+		return t.Input(s, scope)
+	}
+	return s.runs.eval(t.variables(scope))
+}
+
+// Title is the title of a wait.
+func (t *Template) Title(s *Step, scope *Scope) (string, error) {
+	return s.title.string(t.variables(scope))
+}
+
+// maxAssignees is that of the contract.
+const maxAssignees = 1000
+
+// Assignees are those of a wait; empty: anyone. One that is an expression may be a list, each of whose items is one.
+func (t *Template) Assignees(s *Step, scope *Scope) ([]string, error) {
+	var all []string
+	for _, a := range s.assignees {
+		made, err := a.assigned(t.variables(scope))
+		if err != nil {
+			return nil, err
+		}
+		// Nobody assigned would be everybody.
+		if len(made) == 0 {
+			return nil, a.failed("names nobody, and then anyone could answer")
+		}
+		for _, name := range made {
+			if name == "" {
+				return nil, a.failed("names somebody with an empty name")
+			}
+		}
+		if all = append(all, made...); len(all) > maxAssignees {
+			return nil, a.failed("makes more than 1000 assignees")
+		}
+	}
+	return all, nil
+}
+
+func (v *value) failed(message string) error {
+	text := v.root.constant.GetStringValue()
+	if v.root.expression != nil {
+		text = v.root.expression.text
+	}
+	return &ExpressionError{Path: v.path, Expression: text, Message: message}
+}
+
+func (v *value) assigned(vars variables) ([]string, error) {
+	if v.root.expression == nil {
+		text, err := v.string(vars)
+		return []string{text}, err
+	}
+	result, err := v.root.expression.eval(vars)
+	if err != nil {
+		return nil, err
+	}
+	made, err := jsonValue(result)
+	if err != nil {
+		return nil, v.root.expression.errorf("%s", err)
+	}
+	list, ok := made.GetKind().(*structpb.Value_ListValue)
+	if !ok {
+		list = &structpb.Value_ListValue{ListValue: &structpb.ListValue{Values: []*structpb.Value{made}}}
+	}
+	var names []string
+	for _, item := range list.ListValue.GetValues() {
+		name, ok := item.GetKind().(*structpb.Value_StringValue)
+		if !ok {
+			return nil, v.root.expression.errorf("names somebody who is %s; an assignee is a string", kindOf(item))
+		}
+		names = append(names, name.StringValue)
+	}
+	return names, nil
+}
+
+// HasResult tells whether the template says what the result of a run is. Without it, it is that of the last step that succeeded.
+func (t *Template) HasResult() bool { return t.result != nil }
+
+// Result is the result of a run that succeeded, as the template says it.
+func (t *Template) Result(scope *Scope) (*structpb.Value, error) {
+	if t.result == nil {
+		return null, nil
+	}
+	return t.result.eval(t.variables(scope))
+}
+
+// Default values of the messages, so that the rules about them stand in one place.
+
+// MaxAttempts is how many attempts a run has, the first one counted.
+func (t *Template) MaxAttempts() int32 { return max(t.Source.GetRetryPolicy().GetMaxAttempts(), 1) }
+
+// Repeatable tells whether a run may be started again after it succeeded.
+func (t *Template) Repeatable() bool { return isTrue(t.Source.Repeatable) }
+
+// Schedulable tells whether a cron may start it.
+func (t *Template) Schedulable() bool { return isTrue(t.Source.Schedulable) }
+
+// Enabled tells whether runs of it may be started.
+func (t *Template) Enabled() bool { return isTrue(t.Source.Enabled) }
+
+// Cancelable tells whether its runs may be cancelled.
+func (t *Template) Cancelable() bool {
+	return t.Source.GetCancelPolicy() == nil || isTrue(t.Source.GetCancelPolicy().Supported)
+}
+
+// Concurrency is what becomes of a run that finds another one with its dedupe key; never UNSPECIFIED.
+func (t *Template) Concurrency() progressorv1.ScopePolicy {
+	if p := t.Source.GetConcurrencyPolicy(); p != progressorv1.ScopePolicy_SCOPE_POLICY_UNSPECIFIED {
+		return p
+	}
+	return progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW
+}
+
+// isTrue is a setting that is true by default.
+func isTrue(b *bool) bool { return b == nil || *b }
+
+func orNull(v *structpb.Value) *structpb.Value {
+	if v.GetKind() == nil {
+		return null
+	}
+	return v
+}

@@ -1,0 +1,438 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	celast "cel.dev/cel-go/common/ast"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+const (
+	// maxCost bounds what an expression that is evaluated once may cost, in units of CEL: a filter and a map over 10,000 items cost
+	// about 300,000. It is 0.1 to 0.2 s.
+	maxCost = 1_000_000
+	// maxItemCost is for what is evaluated for each item of a for_each: of 10,000 items one after the other, so about 1 ms for each.
+	maxItemCost = 10_000
+	// maxExpression is that of the contract's fields, for what stands in a value.
+	maxExpression = 16 << 10
+)
+
+// ExpressionError is an expression that has no value in a scope, or none that is of use.
+type ExpressionError struct {
+	Path       string // where it stands in the template
+	Expression string
+	Message    string
+}
+
+func (e *ExpressionError) Error() string {
+	return fmt.Sprintf("%s: %s: %s", e.Path, quote(e.Expression), e.Message)
+}
+
+// quote is how an expression stands in a message.
+func quote(text string) string { return "`" + shortened(text) + "`" }
+
+func shortened(text string) string {
+	const limit = 200
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+// want is what the value of an expression is for.
+type want int
+
+const (
+	wantBool want = iota
+	wantList
+	wantTime
+	wantValue
+)
+
+// whole is the place of what is of no step.
+const whole = -1
+
+// place says where an expression stands, and so what it may name.
+type place struct {
+	step   int
+	item   bool // under for_each
+	target bool // of a cron
+}
+
+// expression is one that was checked.
+type expression struct {
+	path, text string
+	plain      *plainPath // nil: CEL
+	program    func() (cel.Program, error)
+	steps      []int // that it names
+}
+
+// environments are those of CEL for the places of one template. Names with a dot in them are variables of their own, so that run.idd is
+// an error of the template, and not a run that fails.
+type environments struct {
+	template *Template
+	plain    [3]*cel.Env
+	steps    [3]*cel.Env
+}
+
+var baseEnvironments = sync.OnceValues(func() ([3]*cel.Env, error) {
+	options := []cel.EnvOption{
+		cel.EnableIdentifierEscapeSyntax(), cel.CrossTypeNumericComparisons(true),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
+	}
+	run := append(slices.Clone(options),
+		cel.Variable("payload", cel.DynType), cel.Variable("scope", cel.StringType), cel.Variable("scope_id", cel.StringType),
+		cel.Variable("run.id", cel.StringType), cel.Variable("run.attempt", cel.IntType), cel.Variable("run.created_time", cel.TimestampType))
+	item := append(slices.Clone(run), cel.Variable("item", cel.DynType), cel.Variable("index", cel.IntType))
+	target := append(slices.Clone(options),
+		cel.Variable("cron_id", cel.StringType), cel.Variable("fire_time", cel.TimestampType), cel.Variable("attempt", cel.IntType))
+	var envs [3]*cel.Env
+	var errs []error
+	for i, o := range [][]cel.EnvOption{run, item, target} {
+		env, err := cel.NewEnv(o...)
+		envs[i] = env
+		errs = append(errs, err)
+	}
+	return envs, errors.Join(errs...)
+})
+
+// names are what an expression in a place may name.
+func (p place) names() []string {
+	switch {
+	case p.target:
+		return []string{"cron_id", "fire_time", "attempt"}
+	case p.item:
+		return []string{"payload", "scope", "scope_id", "run.id", "run.attempt", "run.created_time", "steps.ID", "item", "index"}
+	}
+	return []string{"payload", "scope", "scope_id", "run.id", "run.attempt", "run.created_time", "steps.ID"}
+}
+
+// of is the environment of a place; steps: with the steps of the template, which take about 3 µs each.
+func (e *environments) of(p place, t *Template, steps bool) (*cel.Env, error) {
+	n := 0
+	switch {
+	case p.target:
+		n = 2
+	case p.item:
+		n = 1
+	}
+	base, err := baseEnvironments()
+	if err != nil || !steps {
+		return base[n], err
+	}
+	if e.steps[n] == nil {
+		var variables []cel.EnvOption
+		for i := range t.Steps {
+			for _, field := range stepFields {
+				kind := cel.DynType
+				if field == "status" {
+					kind = cel.StringType
+				}
+				variables = append(variables, cel.Variable("steps."+t.Steps[i].ID+"."+field, kind))
+			}
+		}
+		if e.steps[n], err = base[n].Extend(variables...); err != nil {
+			return nil, err
+		}
+	}
+	return e.steps[n], nil
+}
+
+var stepFields = []string{"status", "result", "failure"}
+
+// expression checks an expression. What it answers with may be evaluated where there was no problem.
+func (c *compiler) expression(path, text string, at place, w want) *expression {
+	e := &expression{path: path, text: strings.TrimSpace(text)}
+	c.bytes += len(text)
+	switch {
+	case len(text) > maxExpression:
+		c.add(path, "an expression has at most %d bytes, this one has %d", maxExpression, len(text))
+		return e
+	case c.bytes > maxExpressions: // Compile says so
+		return e
+	case text == "" && (w == wantList || w == wantTime): // the contract says so
+		return e
+	case e.text == "":
+		c.add(path, "is an empty expression: write one, as payload.name")
+		return e
+	}
+	if e.plain = parsePlain(e.text, at); e.plain != nil && (e.plain.kind == kindJSON || e.plain.kind == wantKinds[w] || w == wantValue) {
+		if e.plain.step != "" {
+			c.mayRead(e, at, e.plain.step)
+		}
+		return e
+	}
+	e.plain = nil
+	c.check(e, at, w)
+	return e
+}
+
+// check has CEL parse and check an expression.
+func (c *compiler) check(e *expression, at place, w want) {
+	env, err := c.envs.of(at, c.template, false)
+	if err != nil {
+		c.add(e.path, "cannot be checked: %s", err)
+		return
+	}
+	parsed, issues := env.Parse(e.text)
+	if issues.Err() != nil {
+		c.issues(e, at, issues)
+		return
+	}
+	walk := &walker{compiler: c, expression: e, place: at}
+	walk.visit(parsed.NativeRep().Expr())
+	if walk.wrong {
+		return
+	}
+	if walk.steps {
+		if env, err = c.envs.of(at, c.template, true); err != nil {
+			c.add(e.path, "cannot be checked: %s", err)
+			return
+		}
+	}
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		c.issues(e, at, issues)
+		return
+	}
+	if message := misfit(checked.OutputType(), w); message != "" {
+		c.add(e.path, "%s: %s", quote(e.text), message)
+		return
+	}
+	limit := uint64(maxCost)
+	if at.item {
+		limit = maxItemCost
+	}
+	e.program = sync.OnceValues(func() (cel.Program, error) {
+		return env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(limit))
+	})
+}
+
+var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
+
+// issues tells what CEL found wrong, in the words of a template.
+func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
+	const most = 3 // what follows a syntax error is mostly its echo
+	for _, issue := range issues.Errors()[:min(len(issues.Errors()), most)] {
+		message := issue.Message
+		if m := undeclared.FindStringSubmatch(message); m != nil {
+			message = fmt.Sprintf("there is no %s here; there are %s", m[1], strings.Join(at.names(), ", "))
+			if m[1] == "item" || m[1] == "index" {
+				message = fmt.Sprintf("there is no %s here: only what is made for each item of for_each has it", m[1])
+			}
+		}
+		c.add(e.path, "%s: line %d, column %d: %s", quote(e.text), issue.Location.Line(), issue.Location.Column()+1, message)
+	}
+}
+
+// mayRead notes that an expression names a step, where it may.
+func (c *compiler) mayRead(e *expression, at place, id string) bool {
+	i, ok := c.template.byID[id]
+	switch {
+	case !ok:
+		c.add(e.path, "%s: there is no step %.100s; %s", quote(e.text), id, c.known(id))
+		return false
+	case at.step == i:
+		c.add(e.path, "%s: names its own step, which has not ended then", quote(e.text))
+		return false
+	case at.step != whole && c.before != nil && !c.before[at.step].has(i):
+		if c.template.Linear {
+			c.add(e.path, "%s: %s comes later in the line, and has not ended then", quote(e.text), id)
+		} else {
+			c.add(e.path, "%s: %s may not have ended then: add it to depends_on, of this step or of one before", quote(e.text), id)
+		}
+		return false
+	}
+	if !slices.Contains(e.steps, i) {
+		e.steps = append(e.steps, i)
+	}
+	return true
+}
+
+// walker finds what an expression names, before CEL checks it: names of steps are told by more than CEL would.
+type walker struct {
+	*compiler
+	expression *expression
+	place      place
+	steps      bool // it names some
+	wrong      bool
+}
+
+func (w *walker) refuse(format string, args ...any) {
+	w.wrong = true
+	w.add(w.expression.path, "%s: %s", quote(w.expression.text), fmt.Sprintf(format, args...))
+}
+
+func (w *walker) visit(e celast.Expr) {
+	switch e.Kind() {
+	case celast.IdentKind:
+		w.name([]string{strings.TrimPrefix(e.AsIdent(), ".")}, false)
+	case celast.SelectKind:
+		if names := chain(e); names != nil {
+			w.name(names, e.AsSelect().IsTestOnly())
+			return
+		}
+		w.visit(e.AsSelect().Operand())
+	case celast.CallKind:
+		if call := e.AsCall(); call.IsMemberFunction() {
+			w.visit(call.Target())
+		}
+		w.all(e.AsCall().Args())
+	case celast.ListKind:
+		w.all(e.AsList().Elements())
+	case celast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			w.all([]celast.Expr{entry.AsMapEntry().Key(), entry.AsMapEntry().Value()})
+		}
+	case celast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			w.visit(field.AsStructField().Value())
+		}
+	case celast.ComprehensionKind:
+		each := e.AsComprehension()
+		for _, name := range []string{each.IterVar(), each.IterVar2()} {
+			if name == "steps" || name == "run" {
+				w.refuse("%s is a name of the run: give the variable another one", name)
+				return
+			}
+		}
+		w.all([]celast.Expr{each.IterRange(), each.AccuInit(), each.LoopCondition(), each.LoopStep(), each.Result()})
+	}
+}
+
+func (w *walker) all(list []celast.Expr) {
+	for _, e := range list {
+		w.visit(e)
+	}
+}
+
+// chain are the names of a.b.c; nil where it does not begin with a name.
+func chain(e celast.Expr) []string {
+	var names []string
+	for ; e.Kind() == celast.SelectKind; e = e.AsSelect().Operand() {
+		names = append(names, e.AsSelect().FieldName())
+	}
+	if e.Kind() != celast.IdentKind {
+		return nil
+	}
+	names = append(names, strings.TrimPrefix(e.AsIdent(), "."))
+	slices.Reverse(names)
+	return names
+}
+
+// name looks at a name with its fields. has: it stands in has().
+func (w *walker) name(names []string, has bool) {
+	if w.place.target {
+		return // CEL says that it is not there
+	}
+	switch names[0] {
+	case "run":
+		switch {
+		case len(names) < 2:
+			w.refuse("run is no value: write run.id, run.attempt or run.created_time")
+		case has && len(names) == 2:
+			w.refuse("run.%s needs no has: it is always there", names[1])
+		}
+	case "steps":
+		switch {
+		case len(names) < 3:
+			id := "ID"
+			if len(names) == 2 && !has {
+				id = names[1]
+			}
+			w.refuse("steps is no value: write steps.%s.status, steps.%s.result or steps.%s.failure", id, id, id)
+		case !slices.Contains(stepFields, names[2]):
+			w.refuse("a step has status, result and failure, and no %s: its result is steps.%s.result", names[2], names[1])
+		case has && len(names) == 3:
+			w.refuse("steps.%s.%s needs no has, it is null where there is none: write steps.%s.%s != null", names[1], names[2], names[1], names[2])
+		default:
+			w.steps = true
+			w.wrong = !w.mayRead(w.expression, w.place, names[1]) || w.wrong
+		}
+	}
+}
+
+// misfit says why the type of an expression is not the one that is wanted, "" where it may be.
+func misfit(t *cel.Type, w want) string {
+	switch kind := t.Kind(); {
+	case kind == cel.DynKind:
+		return ""
+	case w == wantBool && kind != cel.BoolKind:
+		return fmt.Sprintf("is of type %s; a condition is true or false", t)
+	case w == wantList && kind != cel.ListKind:
+		return fmt.Sprintf("is of type %s; for_each wants a list", t)
+	case w == wantTime && kind == cel.StringKind:
+		return "is of type string: write timestamp(…) around it"
+	case w == wantTime && kind != cel.TimestampKind:
+		return fmt.Sprintf("is of type %s; a delay wants a timestamp, as run.created_time + duration('1h')", t)
+	case w == wantValue:
+		return notJSON(t)
+	}
+	return ""
+}
+
+// notJSON says why a value of a type cannot be JSON.
+func notJSON(t *cel.Type) string {
+	switch t.Kind() {
+	case cel.ListKind:
+		if len(t.Parameters()) > 0 {
+			return notJSON(t.Parameters()[0])
+		}
+	case cel.MapKind:
+		if p := t.Parameters(); len(p) == 2 {
+			if k := p[0].Kind(); k != cel.StringKind && k != cel.DynKind && k != cel.TypeParamKind {
+				return fmt.Sprintf("its keys are of type %s; those of a JSON object are strings: write string(…) around them", p[0])
+			}
+			return notJSON(p[1])
+		}
+	case cel.TypeKind:
+		return "is a type, which JSON does not have: write string(…) around it, or leave type() out"
+	}
+	return ""
+}
+
+// eval answers with a *structpb.Value for a plain path into JSON, else with a value of CEL.
+func (e *expression) eval(v variables) (any, error) {
+	if e.plain != nil {
+		return e.plain.resolve(e, v)
+	}
+	program, err := e.program()
+	if err != nil {
+		return nil, e.errorf("%s", err)
+	}
+	a := &activation{variables: v}
+	result, _, err := program.Eval(a)
+	switch {
+	case a.failed != nil:
+		return nil, a.failed
+	case err != nil:
+		return nil, e.errorf("%s", evalMessage(err))
+	}
+	return result, nil
+}
+
+func (e *expression) errorf(format string, args ...any) error {
+	return &ExpressionError{Path: e.path, Expression: e.text, Message: fmt.Sprintf(format, args...)}
+}
+
+func evalMessage(err error) string {
+	text := err.Error()
+	switch {
+	case strings.HasPrefix(text, "no such key: "):
+		return fmt.Sprintf("there is no field %q", strings.TrimPrefix(text, "no such key: "))
+	case strings.Contains(text, "cost limit exceeded"):
+		return fmt.Sprintf("is too much work: it costs more than %d units, or %d where it is evaluated for each item", maxCost, maxItemCost)
+	case strings.Contains(text, "no such overload"):
+		return text + ": an operator, a function or a field meets a value of another type (numbers of JSON are doubles: 1.0 and not 1; null has no fields)"
+	}
+	return text
+}
+
+// null is what a missing value is.
+var null = structpb.NewNullValue()

@@ -1,0 +1,169 @@
+package flow
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// maxExact is the largest integer of which a double has it and its neighbours: what is beyond is a string, as in protobuf's JSON.
+const maxExact = 1<<53 - 1
+
+// jsonValue is the result of an expression as JSON, by protobuf's mapping.
+func jsonValue(result any) (*structpb.Value, error) {
+	if v, ok := result.(*structpb.Value); ok {
+		return v, nil
+	}
+	return jsonAt(result.(ref.Val), 0)
+}
+
+func jsonAt(v ref.Val, depth int) (*structpb.Value, error) {
+	if depth > process.MaxJSONDepth {
+		return nil, fmt.Errorf("makes objects and lists more than %d deep", process.MaxJSONDepth)
+	}
+	switch v := v.(type) {
+	case types.Null:
+		return null, nil
+	case types.Bool:
+		return structpb.NewBoolValue(bool(v)), nil
+	case types.Double:
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, fmt.Errorf("is %v, a number that JSON does not have", float64(v))
+		}
+		return structpb.NewNumberValue(float64(v)), nil
+	case types.Int:
+		if v > maxExact || v < -maxExact {
+			return structpb.NewStringValue(strconv.FormatInt(int64(v), 10)), nil
+		}
+		return structpb.NewNumberValue(float64(v)), nil
+	case types.Uint:
+		if v > maxExact {
+			return structpb.NewStringValue(strconv.FormatUint(uint64(v), 10)), nil
+		}
+		return structpb.NewNumberValue(float64(v)), nil
+	case types.String, types.Bytes, types.Timestamp, types.Duration:
+		text, err := textOf(v)
+		return structpb.NewStringValue(text), err
+	case traits.Mapper:
+		return objectOf(v, depth)
+	case traits.Lister:
+		return listOf(v, depth)
+	}
+	return nil, fmt.Errorf("is %s, which JSON does not have", typeOf(v))
+}
+
+func objectOf(m traits.Mapper, depth int) (*structpb.Value, error) {
+	if s, ok := m.Value().(*structpb.Struct); ok {
+		return structpb.NewStructValue(s), nil
+	}
+	object := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for i := m.Iterator(); i.HasNext() == types.True; {
+		key := i.Next()
+		name, ok := key.(types.String)
+		if !ok {
+			return nil, fmt.Errorf("has the key %v of type %s; those of a JSON object are strings: write string(…) around it", key.Value(), key.Type().TypeName())
+		}
+		made, err := jsonAt(m.Get(key), depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", joined("", string(name)), err)
+		}
+		object.Fields[string(name)] = made
+	}
+	return structpb.NewStructValue(object), nil
+}
+
+func listOf(l traits.Lister, depth int) (*structpb.Value, error) {
+	if s, ok := l.Value().(*structpb.ListValue); ok {
+		return structpb.NewListValue(s), nil
+	}
+	list := &structpb.ListValue{}
+	for i := l.Iterator(); i.HasNext() == types.True; {
+		made, err := jsonAt(i.Next(), depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", len(list.Values), err)
+		}
+		list.Values = append(list.Values, made)
+	}
+	return structpb.NewListValue(list), nil
+}
+
+// errNullText refuses null within a text: "Dear null" helps nobody.
+var errNullText = errors.New("is null, which has no text: write another one for it, as in ${EXPR != null ? EXPR : 'none'}")
+
+// textOf is the result of an expression within other text.
+func textOf(result any) (string, error) {
+	switch v := result.(type) {
+	case types.String:
+		return string(v), nil
+	case types.Int:
+		return strconv.FormatInt(int64(v), 10), nil // all its digits: this is no number of JSON
+	case types.Uint:
+		return strconv.FormatUint(uint64(v), 10), nil
+	case types.Bytes:
+		return base64.StdEncoding.EncodeToString(v), nil
+	case types.Timestamp:
+		return protoText(timestamppb.New(v.Time))
+	case types.Duration:
+		return protoText(durationpb.New(v.Duration))
+	}
+	made, err := jsonValue(result)
+	if err != nil {
+		return "", err
+	}
+	switch kind := made.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return kind.StringValue, nil
+	case *structpb.Value_NullValue, nil:
+		return "", errNullText
+	}
+	return compact(made)
+}
+
+// protoText is a time or a duration as protobuf's JSON has it.
+func protoText(m proto.Message) (string, error) {
+	text, err := protojson.Marshal(m)
+	return strings.Trim(string(text), `"`), err
+}
+
+// compact is JSON with its keys sorted and without spaces, which protojson puts in by chance.
+func compact(v *structpb.Value) (string, error) {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v.AsInterface()); err != nil {
+		return "", fmt.Errorf("is not JSON: %w", err)
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+// typeOf names the type of a result.
+func typeOf(result any) string {
+	switch v := result.(type) {
+	case *structpb.Value:
+		return kindOf(v)
+	case types.Null:
+		return "null"
+	case ref.Val:
+		return "of type " + v.Type().TypeName()
+	}
+	return fmt.Sprintf("of type %T", result)
+}
+
+// timeOf is what CEL has of a time, without a zone of its own.
+func timeOf(t types.Timestamp) time.Time { return t.Time.UTC() }

@@ -1,0 +1,47 @@
+package flow
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Same tells whether two templates say the same: all but version, times, and whether they are enabled, which EnableTemplate and DisableTemplate
+// change without a version. What is not set is as its default: a template that GetTemplate answered with may be put again.
+func Same(a, b *progressorv1.Template) bool { return proto.Equal(filled(a), filled(b)) }
+
+// filled is a template with its defaults, without what is not of its meaning.
+func filled(t *progressorv1.Template) *progressorv1.Template {
+	t = proto.CloneOf(t)
+	t.Version, t.CreatedTime, t.UpdatedTime, t.Enabled = 0, nil, nil, nil
+	setTrue(&t.Repeatable)
+	setTrue(&t.Schedulable)
+	if t.ConcurrencyPolicy == 0 {
+		t.ConcurrencyPolicy = progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW
+	}
+	if t.StepOrder == 0 {
+		t.StepOrder = progressorv1.StepOrder_STEP_ORDER_LINEAR
+	}
+	for _, s := range t.GetSteps() {
+		setTrue(&s.Cancelable)
+		s.Weight = max(s.Weight, 1)
+		if s.JoinRule == 0 {
+			s.JoinRule = progressorv1.JoinRule_JOIN_RULE_NONE_FAILED
+		}
+		if w := s.GetWait(); w != nil {
+			if w.Kind == 0 {
+				w.Kind = progressorv1.WaitAction_KIND_EXTERNAL
+			}
+			if w.DueAction == 0 && w.GetDue().AsDuration() > 0 {
+				w.DueAction = progressorv1.WaitAction_DUE_ACTION_FAIL
+			}
+		}
+	}
+	return t
+}
+
+func setTrue(b **bool) {
+	if *b == nil {
+		*b = proto.Bool(true)
+	}
+}

@@ -1,0 +1,216 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// schema is a JSON Schema of a template.
+type schema struct{ compiled *jsonschema.Schema }
+
+const (
+	// documentURL is where a schema would be: the base of the references in it.
+	documentURL = "https://schema.invalid/document"
+	dialect     = "https://json-schema.org/draft/2020-12/schema"
+)
+
+// onlyInside refuses what a schema refers to outside of its document: what a template means is the same on each node and at all times.
+type onlyInside struct{}
+
+var errOutside = errors.New("only references inside the document are followed")
+
+func (onlyInside) Load(string) (any, error) { return nil, errOutside }
+
+// schema compiles a schema; nil where there is none, or none that is good.
+func (c *compiler) schema(path string, s *structpb.Struct) *schema {
+	if s == nil || !c.plain(path, structpb.NewStructValue(s), 0) {
+		return nil
+	}
+	if named := s.GetFields()["$schema"].GetStringValue(); named != "" && strings.TrimSuffix(named, "#") != dialect {
+		c.add(joined(path, "$schema"), "%.100q is another dialect: write %q, or leave it out", named, dialect)
+		return nil
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.UseLoader(onlyInside{})
+	document := s.AsMap()
+	err := compiler.AddResource(documentURL, document)
+	var compiled *jsonschema.Schema
+	if err == nil {
+		compiled, err = compiler.Compile(documentURL)
+	}
+	if err == nil {
+		return &schema{compiled}
+	}
+	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		if violated, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
+			for _, p := range flatten(path, document, violated) {
+				c.add(p.Path, "is no JSON Schema 2020-12: %s", p.Message)
+			}
+			return nil
+		}
+	}
+	if outside, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
+		c.add(path, "refers to %s, and %s: put it below $defs and write #/$defs/NAME", outside.URL, errOutside)
+		return nil
+	}
+	c.add(path, "is no JSON Schema 2020-12: %s", strings.ReplaceAll(err.Error(), documentURL, ""))
+	return nil
+}
+
+// CheckPayload tells in which places a payload breaks the schema of the template.
+func (t *Template) CheckPayload(v *structpb.Value) []Problem { return t.payload.check("payload", v) }
+
+// CheckAnswer tells in which places the answer to a wait breaks the schema of the step.
+func (s *Step) CheckAnswer(v *structpb.Value) []Problem { return s.answer.check("result", v) }
+
+// check answers with all that v breaks, as paths from name on.
+func (s *schema) check(name string, v *structpb.Value) []Problem {
+	if s == nil {
+		return nil
+	}
+	instance := v.AsInterface()
+	err := s.compiled.Validate(instance)
+	if err == nil {
+		return nil
+	}
+	violated, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return []Problem{{Path: name, Message: err.Error()}}
+	}
+	return flatten(name, instance, violated)
+}
+
+// flattening makes a list of the tree that the validator answers with.
+type flattening struct {
+	problems
+	name     string
+	instance any
+}
+
+func flatten(name string, instance any, e *jsonschema.ValidationError) []Problem {
+	f := &flattening{name: name, instance: instance}
+	f.visit(e)
+	list := f.all()
+	slices.SortStableFunc(list, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Compact(list)
+}
+
+func (f *flattening) visit(e *jsonschema.ValidationError) {
+	path := f.path(e.InstanceLocation)
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			f.add(joined(path, name), "is required")
+		}
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			f.add(joined(path, name), "is not in the schema, which takes no other fields")
+		}
+	case *kind.DependentRequired:
+		for _, name := range k.Missing {
+			f.add(joined(path, name), "is required where there is %s", k.Prop)
+		}
+	case *kind.PropertyNames:
+		f.add(joined(path, k.Property), "has a name that the schema does not take")
+	case *kind.AnyOf:
+		f.branches(path, e, "must match one of %d schemas: %s")
+	case *kind.OneOf:
+		if len(k.Subschemas) > 1 {
+			f.add(path, "must match one schema of oneOf, and matches number %d and number %d", k.Subschemas[0]+1, k.Subschemas[1]+1)
+			return
+		}
+		f.branches(path, e, "must match exactly one of %d schemas: %s")
+	default:
+		if len(e.Causes) == 0 {
+			f.add(path, "%s", f.words(e.ErrorKind))
+		}
+		for _, cause := range e.Causes {
+			f.visit(cause)
+		}
+	}
+}
+
+// branches tells what each of several schemas wants, where one of them would do.
+func (f *flattening) branches(path string, e *jsonschema.ValidationError, format string) {
+	const most = 5 // schemas that are told of
+	var told []string
+	for i, cause := range e.Causes[:min(len(e.Causes), most)] {
+		var wants []string
+		for _, p := range flatten(f.name, f.instance, cause) {
+			if p.Path != path {
+				p.Message = strings.TrimPrefix(strings.TrimPrefix(p.Path, path), ".") + " " + p.Message
+			}
+			wants = append(wants, p.Message)
+		}
+		told = append(told, fmt.Sprintf("(%d) %s", i+1, strings.Join(wants, ", ")))
+	}
+	if len(e.Causes) > most {
+		told = append(told, "…")
+	}
+	f.add(path, format, len(e.Causes), shortened(strings.Join(told, "; ")))
+}
+
+var english = message.NewPrinter(language.English)
+
+// words are what would be right; of keywords that are rare they are the validator's.
+func (f *flattening) words(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Type:
+		return fmt.Sprintf("must be of type %s, and is of type %s", strings.Join(k.Want, " or "), k.Got)
+	case *kind.Minimum:
+		return fmt.Sprintf("must be at least %s, and is %s", number(k.Want), number(k.Got))
+	case *kind.Maximum:
+		return fmt.Sprintf("must be at most %s, and is %s", number(k.Want), number(k.Got))
+	case *kind.MinLength:
+		return fmt.Sprintf("must have at least %d characters, and has %d", k.Want, k.Got)
+	case *kind.MaxLength:
+		return fmt.Sprintf("must have at most %d characters, and has %d", k.Want, k.Got)
+	case *kind.MinItems:
+		return fmt.Sprintf("must have at least %d items, and has %d", k.Want, k.Got)
+	case *kind.MaxItems:
+		return fmt.Sprintf("must have at most %d items, and has %d", k.Want, k.Got)
+	case *kind.Pattern:
+		return fmt.Sprintf("%s must match the pattern %s", shortened(strconv.Quote(k.Got)), k.Want)
+	case *kind.UniqueItems:
+		return fmt.Sprintf("its items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
+	case *kind.FalseSchema:
+		return "must not be there"
+	}
+	return shortened(k.LocalizedString(english))
+}
+
+func number(r *big.Rat) string {
+	f, _ := r.Float64()
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// path writes the place of a value in the instance.
+func (f *flattening) path(tokens []string) string {
+	path, at := f.name, f.instance
+	for _, token := range tokens {
+		switch v := at.(type) {
+		case []any:
+			path += "[" + token + "]"
+			if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(v) {
+				at = v[i]
+			}
+		case map[string]any:
+			path = joined(path, token)
+			at = v[token]
+		default:
+			path = joined(path, token)
+		}
+	}
+	return path
+}

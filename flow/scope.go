@@ -1,0 +1,157 @@
+package flow
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/interpreter"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Scope is what expressions of a run see.
+type Scope struct {
+	Payload     *structpb.Value
+	Scope       string
+	ScopeID     string
+	RunID       string
+	Attempt     int32
+	CreatedTime time.Time
+
+	// Step answers for a step by its index. It is called only for steps that the expression names, at most once in each evaluation;
+	// its error is the answer of the evaluation, as it is.
+	Step func(index int) (Ended, error)
+
+	// Of an item of for_each.
+	Item  *structpb.Value
+	Index int
+}
+
+// Ended is a step as the expressions of later ones see it.
+type Ended struct {
+	Status  string          // in lower case, as in the tables: succeeded, skipped, failed, …
+	Result  *structpb.Value // nil: null
+	Failure *progressorv1.Failure
+}
+
+// FailureValue is a failure as expressions and templates see it, null where there is none.
+func FailureValue(f *progressorv1.Failure) *structpb.Value {
+	if f == nil {
+		return structpb.NewNullValue()
+	}
+	details := f.GetDetails()
+	if details == nil {
+		details = structpb.NewNullValue()
+	}
+	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"reason": structpb.NewStringValue(f.GetReason()), "message": structpb.NewStringValue(f.GetMessage()),
+		"non_retryable": structpb.NewBoolValue(f.GetNonRetryable()), "details": details,
+	}})
+}
+
+// variables are what an evaluation asks for its names: JSON as *structpb.Value, all else as CEL's values.
+type variables interface {
+	lookup(name string) (any, bool, error)
+}
+
+// runVariables are those of a run, for one evaluation.
+type runVariables struct {
+	*Scope
+	template *Template
+	ended    map[int]Ended
+}
+
+func (t *Template) variables(s *Scope) *runVariables { return &runVariables{Scope: s, template: t} }
+
+func (v *runVariables) lookup(name string) (any, bool, error) {
+	switch name {
+	case "payload":
+		return v.Payload, true, nil
+	case "scope":
+		return types.String(v.Scope.Scope), true, nil
+	case "scope_id":
+		return types.String(v.ScopeID), true, nil
+	case "run.id":
+		return types.String(v.RunID), true, nil
+	case "run.attempt":
+		return types.Int(v.Attempt), true, nil
+	case "run.created_time":
+		return types.Timestamp{Time: v.CreatedTime}, true, nil
+	case "item":
+		return v.Item, true, nil
+	case "index":
+		return types.Int(v.Index), true, nil
+	}
+	rest, ok := strings.CutPrefix(name, "steps.")
+	if !ok {
+		return nil, false, nil
+	}
+	id, field, _ := strings.Cut(rest, ".")
+	i, ok := v.template.byID[id]
+	if !ok {
+		return nil, false, nil
+	}
+	e, err := v.step(i)
+	if err != nil {
+		return nil, true, err
+	}
+	switch field {
+	case "status":
+		return types.String(e.Status), true, nil
+	case "result":
+		return e.Result, true, nil
+	case "failure":
+		return FailureValue(e.Failure), true, nil
+	}
+	return nil, false, nil
+}
+
+func (v *runVariables) step(i int) (Ended, error) {
+	if e, ok := v.ended[i]; ok {
+		return e, nil
+	}
+	if v.Step == nil {
+		return Ended{}, fmt.Errorf("flow: an expression asks for step %s, and the scope has none", v.template.Steps[i].ID)
+	}
+	e, err := v.Step(i)
+	if err != nil {
+		return Ended{}, err
+	}
+	if v.ended == nil {
+		v.ended = map[int]Ended{}
+	}
+	v.ended[i] = e
+	return e, nil
+}
+
+// activation is variables as CEL asks for them.
+type activation struct {
+	variables
+	failed error // of the lookup
+}
+
+func (a *activation) ResolveName(name string) (any, bool) {
+	v, ok, err := a.lookup(strings.TrimPrefix(name, "."))
+	if err != nil {
+		a.failed = err
+		return types.WrapErr(err), true
+	}
+	if json, isJSON := v.(*structpb.Value); isJSON {
+		return celValue(json), true
+	}
+	return v, ok
+}
+
+func (a *activation) Parent() interpreter.Activation { return nil }
+
+// celValue is JSON as CEL has it.
+func celValue(v *structpb.Value) ref.Val {
+	if v.GetKind() == nil {
+		return types.NullValue
+	}
+	return types.DefaultTypeAdapter.NativeToValue(v)
+}

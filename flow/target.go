@@ -1,0 +1,61 @@
+package flow
+
+import (
+	"time"
+
+	"cel.dev/cel-go/common/types"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Target is what a cron starts runs with.
+type Target struct {
+	Source  *progressorv1.StartRunTarget
+	payload *value
+}
+
+// CompileTarget checks what a cron starts runs with. Where there are problems there is no Target.
+func CompileTarget(t *progressorv1.StartRunTarget) (*Target, []Problem) {
+	c := &compiler{template: &Template{}}
+	c.contract(t)
+	c.metadata("metadata", t.GetMetadata())
+	target := &Target{Source: t}
+	if t.GetPayloadTemplate() != nil {
+		target.payload, _ = c.value("payload_template", t.GetPayloadTemplate(), place{step: whole, target: true})
+	}
+	if c.bytes > maxExpressions {
+		c.add("payload_template", "its expressions have %d bytes together, at most %d", c.bytes, maxExpressions)
+	}
+	if problems := c.all(); len(problems) > 0 {
+		return nil, problems
+	}
+	return target, nil
+}
+
+// Fire is a fire of a cron, as the template of its payload sees it.
+type Fire struct {
+	CronID  string
+	Time    time.Time
+	Attempt int32 // from 1
+}
+
+// Payload is the payload of the run that a fire starts; null where the target has none.
+func (t *Target) Payload(f Fire) (*structpb.Value, error) {
+	if t.payload == nil {
+		return null, nil
+	}
+	return t.payload.eval(f)
+}
+
+func (f Fire) lookup(name string) (any, bool, error) {
+	switch name {
+	case "cron_id":
+		return types.String(f.CronID), true, nil
+	case "fire_time":
+		return types.Timestamp{Time: f.Time}, true, nil
+	case "attempt":
+		return types.Int(f.Attempt), true, nil
+	}
+	return nil, false, nil
+}

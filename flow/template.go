@@ -1,0 +1,213 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Template is a template that Compile found good. Nothing of it may be changed: runs share it.
+type Template struct {
+	Source *progressorv1.Template
+	Steps  []Step // as listed
+	Linear bool
+
+	byID    map[string]int
+	result  *value // nil: that of the last step that succeeded
+	payload *schema
+	dedupe  []string
+}
+
+// Action is what a step does.
+type Action int
+
+// The actions.
+const (
+	ActionJob Action = iota + 1
+	ActionProcess
+	ActionWait
+	ActionDelay
+	ActionRun
+)
+
+// Step is a step of a template.
+type Step struct {
+	Index      int
+	ID         string
+	Source     *progressorv1.StepTemplate
+	Action     Action
+	Join       progressorv1.JoinRule // never UNSPECIFIED
+	DependsOn  []int                 // in a line the step before, in a graph as depends_on says
+	Dependants []int                 // the steps that depend on this one, as listed
+	Weight     int64
+	Cancelable bool
+	Reads      []int // the steps that its expressions name, ascending
+
+	condition *expression // nil: always
+	items     *expression // nil: no for_each
+	until     *expression
+	input     *value // nil: the payload, or the item
+	runs      *value // the payload of a run; nil: the input
+	title     *value
+	assignees []*value
+	answer    *schema
+}
+
+// Index is the index of a step by its id.
+func (t *Template) Index(id string) (int, bool) {
+	i, ok := t.byID[id]
+	return i, ok
+}
+
+// ForEach tells whether the step is done for each item of a list.
+func (s *Step) ForEach() bool { return s.items != nil }
+
+// path is where a field of the step stands.
+func (s *Step) path(field string) string { return fmt.Sprintf("steps[%d].%s", s.Index, field) }
+
+// The limits that the annotations of the contract do not state.
+const (
+	// MaxItems bounds the list of a for_each.
+	MaxItems = 10_000
+	maxSteps = 1000
+	// maxExpressions bounds the expressions of a template together, in bytes: CEL's parser takes about 2 µs a byte.
+	maxExpressions = 256 << 10
+)
+
+// compiler makes a Template of its source.
+type compiler struct {
+	problems
+	template *Template
+	before   []set // of each step those that have ended when it starts; nil in a template with a cycle
+	envs     environments
+	guesses  int // at what a name that is no step was meant to be
+	bytes    int // of expressions
+}
+
+// Compile checks a template and makes what decisions need of it. Where there are problems there is no Template.
+func Compile(t *progressorv1.Template) (*Template, []Problem) {
+	c := &compiler{template: &Template{Source: t, byID: map[string]int{}}}
+	if n := len(t.GetSteps()); n > maxSteps {
+		c.add("steps", "are %d, at most %d: start runs of other templates from steps of this one", n, maxSteps)
+		return nil, c.all()
+	}
+	c.contract(t)
+	c.template.Linear = t.GetStepOrder() != progressorv1.StepOrder_STEP_ORDER_GRAPH
+	c.steps()
+	c.link()
+	c.whole()
+	for i := range c.template.Steps {
+		c.step(&c.template.Steps[i])
+	}
+	if c.bytes > maxExpressions {
+		c.add("", "its expressions have %d bytes together, at most %d", c.bytes, maxExpressions)
+	}
+	if problems := c.all(); len(problems) > 0 {
+		return nil, problems
+	}
+	return c.template, nil
+}
+
+// steps takes the steps as listed.
+func (c *compiler) steps() {
+	t := c.template
+	t.Steps = make([]Step, len(t.Source.GetSteps()))
+	for i, source := range t.Source.GetSteps() {
+		s := &t.Steps[i]
+		*s = Step{
+			Index: i, ID: source.GetStepId(), Source: source, Join: source.GetJoinRule(), Weight: int64(max(source.GetWeight(), 1)),
+			Cancelable: source == nil || source.Cancelable == nil || source.GetCancelable(),
+		}
+		if source.GetWeight() == 0 {
+			s.Weight = 1
+		}
+		if s.Join == progressorv1.JoinRule_JOIN_RULE_UNSPECIFIED {
+			s.Join = progressorv1.JoinRule_JOIN_RULE_NONE_FAILED
+		}
+		switch source.GetAction().(type) {
+		case *progressorv1.StepTemplate_Job:
+			s.Action = ActionJob
+		case *progressorv1.StepTemplate_Process:
+			s.Action = ActionProcess
+		case *progressorv1.StepTemplate_Wait:
+			s.Action = ActionWait
+		case *progressorv1.StepTemplate_Delay:
+			s.Action = ActionDelay
+		case *progressorv1.StepTemplate_Run:
+			s.Action = ActionRun
+		}
+		if first, twice := t.byID[s.ID]; twice {
+			c.add(s.path("step_id"), "%s is the id of steps[%d] too: each step needs one of its own", s.ID, first)
+		} else if s.ID != "" {
+			t.byID[s.ID] = i
+		}
+	}
+}
+
+// whole checks what is of no step.
+func (c *compiler) whole() {
+	t, source := c.template, c.template.Source
+	t.payload = c.schema("payload_schema", source.GetPayloadSchema())
+	t.dedupe = c.dedupeKeys(source.GetDedupeKeys())
+	if source.GetResult() != nil {
+		t.result, _ = c.value("result", source.GetResult(), place{step: whole})
+	}
+}
+
+// step checks one step and compiles its expressions.
+func (c *compiler) step(s *Step) {
+	reads := map[int]bool{}
+	note := func(steps []int) {
+		for _, i := range steps {
+			reads[i] = true
+		}
+	}
+	at := place{step: s.Index}
+	if text := s.Source.GetCondition(); text != "" {
+		s.condition = c.expression(s.path("condition"), text, at, wantBool)
+		note(s.condition.steps)
+	}
+	if each := s.Source.GetForEach(); each != nil {
+		s.items = c.expression(s.path("for_each.items"), each.GetItems(), at, wantList)
+		note(s.items.steps)
+		at.item = true
+	}
+	values := func(field string, v *structpb.Value) *value {
+		compiled, steps := c.value(s.path(field), v, at)
+		note(steps)
+		return compiled
+	}
+	if s.Source.GetInput() != nil {
+		s.input = values("input", s.Source.GetInput())
+	}
+	switch action := s.Source.GetAction().(type) {
+	case *progressorv1.StepTemplate_Job:
+		c.job(s, action.Job)
+	case *progressorv1.StepTemplate_Process:
+		c.metadata(s.path("process.metadata"), action.Process.GetMetadata())
+	case *progressorv1.StepTemplate_Wait:
+		s.title = values("wait.title", structpb.NewStringValue(action.Wait.GetTitle()))
+		for i, text := range action.Wait.GetAssignees() {
+			s.assignees = append(s.assignees, values(fmt.Sprintf("wait.assignees[%d]", i), structpb.NewStringValue(text)))
+		}
+		c.wait(s, action.Wait)
+	case *progressorv1.StepTemplate_Delay:
+		if until, ok := action.Delay.GetUntil().(*progressorv1.DelayAction_Time); ok {
+			s.until = c.expression(s.path("delay.time"), until.Time, at, wantTime)
+			note(s.until.steps)
+		}
+	case *progressorv1.StepTemplate_Run:
+		if action.Run.GetPayload() != nil {
+			s.runs = values("run.payload", action.Run.GetPayload())
+		}
+		c.run(s, action.Run)
+	}
+	c.compensation(s)
+	for i := range reads {
+		s.Reads = append(s.Reads, i)
+	}
+	slices.Sort(s.Reads)
+}

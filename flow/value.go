@@ -1,0 +1,339 @@
+package flow
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/types"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// value is a value marked "template", ready to be evaluated.
+type value struct {
+	path string
+	root node
+}
+
+// node is a part of a value: what is the same in every run stands in constant.
+type node struct {
+	constant   *structpb.Value
+	expression *expression // a string that is one ${}
+	parts      []part      // a string with ${} in it
+	list       []node
+	fields     map[string]node
+}
+
+// part of a string: an expression, or text as it is.
+type part struct {
+	text       string
+	expression *expression
+}
+
+// value compiles a value. It answers with the steps that its expressions name, too.
+func (c *compiler) value(path string, v *structpb.Value, at place) (*value, []int) {
+	b := &builder{compiler: c, place: at}
+	if !c.plain(path, v, 0) {
+		return &value{path: path, root: node{constant: null}}, nil
+	}
+	return &value{path: path, root: b.node(path, v)}, b.steps
+}
+
+// builder makes the nodes of one value.
+type builder struct {
+	*compiler
+	place place
+	steps []int
+}
+
+func (b *builder) node(path string, v *structpb.Value) node {
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return b.text(path, v, kind.StringValue)
+	case *structpb.Value_ListValue:
+		n, constant := node{}, true
+		for i, item := range kind.ListValue.GetValues() {
+			below := b.node(fmt.Sprintf("%s[%d]", path, i), item)
+			n.list = append(n.list, below)
+			constant = constant && below.constant == item
+		}
+		if !constant {
+			return n
+		}
+	case *structpb.Value_StructValue:
+		n, constant := node{fields: make(map[string]node, len(kind.StructValue.GetFields()))}, true
+		for _, name := range slices.Sorted(maps.Keys(kind.StructValue.GetFields())) {
+			field := kind.StructValue.GetFields()[name]
+			below := b.node(joined(path, name), field)
+			n.fields[name] = below
+			constant = constant && below.constant == field
+		}
+		if !constant {
+			return n
+		}
+	case nil:
+		return node{constant: null}
+	}
+	return node{constant: v}
+}
+
+// text splits a string at its expressions.
+func (b *builder) text(path string, v *structpb.Value, text string) node {
+	if !strings.Contains(text, "${") {
+		return node{constant: v}
+	}
+	var parts []part
+	var plain strings.Builder
+	for text != "" {
+		start := strings.Index(text, "${")
+		if start < 0 {
+			plain.WriteString(text)
+			break
+		}
+		if start > 0 && text[start-1] == '$' {
+			plain.WriteString(text[:start-1] + "${")
+			text = text[start+2:]
+			continue
+		}
+		plain.WriteString(text[:start])
+		length := closing(text[start+2:])
+		if length < 0 {
+			b.add(path, "%s: has ${ without its }: close it, or write $${ for the text ${", shortened(text[start:]))
+			return node{constant: v}
+		}
+		if plain.Len() > 0 {
+			parts = append(parts, part{text: plain.String()})
+			plain.Reset()
+		}
+		e := b.expression(path, text[start+2:start+2+length], b.place, wantValue)
+		b.steps = append(b.steps, e.steps...)
+		parts = append(parts, part{expression: e})
+		text = text[start+2+length+1:]
+	}
+	if plain.Len() > 0 {
+		parts = append(parts, part{text: plain.String()})
+	}
+	switch {
+	case len(parts) == 1 && parts[0].expression != nil:
+		return node{expression: parts[0].expression}
+	case len(parts) == 1:
+		return node{constant: structpb.NewStringValue(parts[0].text)}
+	}
+	return node{parts: parts}
+}
+
+// closing is where the expression at the beginning of text ends: at the } that is none of its own, of a map or within a string. -1: nowhere.
+func closing(text string) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '{':
+			depth++
+		case '}':
+			if depth == 0 {
+				return i
+			}
+			depth--
+		case '"', '\'':
+			end := quoted(text[i:], isRaw(text[:i]))
+			if end < 0 {
+				return -1
+			}
+			i += end - 1
+		case '`':
+			end := strings.IndexByte(text[i+1:], '`')
+			if end < 0 {
+				return -1
+			}
+			i += end + 1
+		case '/':
+			if !strings.HasPrefix(text[i:], "//") {
+				continue
+			}
+			end := strings.IndexByte(text[i:], '\n')
+			if end < 0 {
+				return -1
+			}
+			i += end
+		}
+	}
+	return -1
+}
+
+// isRaw tells whether a string that begins after before is a raw one: r"…", br'…'.
+func isRaw(before string) bool {
+	prefix := before[len(strings.TrimRight(before, "rRbB")):]
+	return strings.ContainsAny(prefix, "rR")
+}
+
+// quoted is the length of the string of CEL at the beginning of text, -1 where it does not end.
+func quoted(text string, raw bool) int {
+	quote := text[:1]
+	if strings.HasPrefix(text, strings.Repeat(quote, 3)) {
+		quote = text[:3]
+	}
+	for i := len(quote); i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && !raw:
+			i++
+		case strings.HasPrefix(text[i:], quote):
+			return i + len(quote)
+		}
+	}
+	return -1
+}
+
+var plainKey = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]*$`)
+
+// joined is the path of a field in an object.
+func joined(path, field string) string {
+	if !plainKey.MatchString(field) {
+		return fmt.Sprintf("%s[%.100q]", path, field)
+	}
+	if path == "" {
+		return field
+	}
+	return path + "." + field
+}
+
+// plain tells whether a value is JSON that is stored: not deeper than any other, and without NaN.
+func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
+	if depth > process.MaxJSONDepth {
+		c.add(path, "has objects and lists more than %d deep", process.MaxJSONDepth)
+		return false
+	}
+	ok := true
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_NumberValue:
+		if ok = !math.IsNaN(kind.NumberValue) && !math.IsInf(kind.NumberValue, 0); !ok {
+			c.add(path, "is %v, a number that JSON does not have", kind.NumberValue)
+		}
+	case *structpb.Value_ListValue:
+		for i, item := range kind.ListValue.GetValues() {
+			ok = c.plain(fmt.Sprintf("%s[%d]", path, i), item, depth+1) && ok
+		}
+	case *structpb.Value_StructValue:
+		for name, field := range kind.StructValue.GetFields() {
+			ok = c.plain(joined(path, name), field, depth+1) && ok
+		}
+	}
+	return ok
+}
+
+// evaluation is one of a value: what its expressions put into it is bounded together, for each could put the whole payload there.
+type evaluation struct {
+	variables
+	size int
+}
+
+// eval makes the value. Parts of it are shared with the template and the scope: nothing of it may be changed.
+func (v *value) eval(vars variables) (*structpb.Value, error) {
+	if v.root.constant != nil {
+		return v.root.constant, nil
+	}
+	return (&evaluation{variables: vars}).node(&v.root)
+}
+
+func (e *evaluation) node(n *node) (*structpb.Value, error) {
+	switch {
+	case n.constant != nil:
+		return n.constant, nil
+	case n.expression != nil:
+		result, err := n.expression.eval(e)
+		if err != nil {
+			return nil, err
+		}
+		made, err := jsonValue(result)
+		if err != nil {
+			return nil, n.expression.errorf("%s", err)
+		}
+		return made, e.grow(n.expression, proto.Size(made))
+	case n.parts != nil:
+		return e.text(n.parts)
+	case n.fields != nil:
+		object := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(n.fields))}
+		for _, name := range slices.Sorted(maps.Keys(n.fields)) {
+			field := n.fields[name]
+			made, err := e.node(&field)
+			if err != nil {
+				return nil, err
+			}
+			object.Fields[name] = made
+		}
+		return structpb.NewStructValue(object), nil
+	}
+	list := &structpb.ListValue{Values: make([]*structpb.Value, len(n.list))}
+	for i := range n.list {
+		made, err := e.node(&n.list[i])
+		if err != nil {
+			return nil, err
+		}
+		list.Values[i] = made
+	}
+	return structpb.NewListValue(list), nil
+}
+
+func (e *evaluation) text(parts []part) (*structpb.Value, error) {
+	var b strings.Builder
+	for _, p := range parts {
+		if p.expression == nil {
+			b.WriteString(p.text)
+			continue
+		}
+		result, err := p.expression.eval(e)
+		if err != nil {
+			return nil, err
+		}
+		text, err := textOf(result)
+		if err != nil {
+			return nil, p.expression.errorf("%s", err)
+		}
+		if err := e.grow(p.expression, len(text)); err != nil {
+			return nil, err
+		}
+		b.WriteString(text)
+	}
+	return structpb.NewStringValue(b.String()), nil
+}
+
+func (e *evaluation) grow(x *expression, n int) error {
+	if e.size += n; e.size > process.MaxPayloadBytes {
+		return x.errorf("makes the value larger than %d bytes", process.MaxPayloadBytes)
+	}
+	return nil
+}
+
+// string evaluates a value that is written as a string, to a text.
+func (v *value) string(vars variables) (string, error) {
+	if text, ok := v.root.constant.GetKind().(*structpb.Value_StringValue); ok {
+		return text.StringValue, nil
+	}
+	n := v.root
+	if n.expression != nil {
+		n.parts = []part{{expression: n.expression}}
+	}
+	made, err := (&evaluation{variables: vars}).text(n.parts)
+	return made.GetStringValue(), err
+}
+
+// timestampOf is a result that is a time.
+func timestampOf(e *expression, result any) (types.Timestamp, error) {
+	switch result := result.(type) {
+	case types.Timestamp:
+		return result, nil
+	case types.String:
+		return types.Timestamp{}, e.errorf("is a string: write timestamp(…) around it")
+	case *structpb.Value:
+		if _, isText := result.GetKind().(*structpb.Value_StringValue); isText {
+			return types.Timestamp{}, e.errorf("is a string: write timestamp(…) around it")
+		}
+		return types.Timestamp{}, e.errorf("is %s; a delay wants a timestamp", kindOf(result))
+	}
+	return types.Timestamp{}, e.errorf("is %s; a delay wants a timestamp", typeOf(result))
+}

@@ -304,7 +304,7 @@ func TestConstraintIsChecked(t *testing.T) {
 		message    string
 	}{
 		{&progressorv1.Constraint{Name: "c", Match: "job.name == ", MaxRunning: 1}, "constraint.match", "line 1, column 13: Syntax error"},
-		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match", "line 2, column 2: undeclared reference to 'job'"},
+		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match", "line 2, column 5: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
 		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match", "its value is of type string; it must be a condition"},
 		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key", "its value is of type list(string)"},
 		{&progressorv1.Constraint{Name: "a=b", Match: "true", MaxRunning: 1}, "constraint.name", "without ="},

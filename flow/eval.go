@@ -7,6 +7,7 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -29,6 +30,9 @@ func (t *Template) Condition(s *Step, scope *Scope) (bool, error) {
 	}
 	return false, s.condition.errorf("is %s; a condition is true or false", typeOf(result))
 }
+
+// maxItems bounds the items of a step together, in bytes: as much as one message.
+const maxItems = process.MaxMessageBytes
 
 // Items are the items of a step with for_each, at most MaxItems.
 func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
@@ -53,7 +57,7 @@ func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 	case size > MaxItems:
 		return nil, s.items.errorf("has %d items, at most %d", size, MaxItems)
 	}
-	made, err := jsonValue(result)
+	made, err := (&conversion{most: maxItems}).value(result)
 	if err != nil {
 		return nil, s.items.errorf("%s", err)
 	}
@@ -77,7 +81,7 @@ func (t *Template) Until(s *Step, scope *Scope, now time.Time) (time.Time, error
 func (t *Template) Input(s *Step, scope *Scope) (*structpb.Value, error) {
 	switch {
 	case s.input != nil:
-		return s.input.eval(t.variables(scope))
+		return s.input.eval(t, scope)
 	case s.ForEach():
 		return orNull(scope.Item), nil
 	}
@@ -89,7 +93,7 @@ func (t *Template) Payload(s *Step, scope *Scope) (*structpb.Value, error) {
 	if s.runs == nil {
 		return t.Input(s, scope)
 	}
-	return s.runs.eval(t.variables(scope))
+	return s.runs.eval(t, scope)
 }
 
 // Title is the title of a wait.
@@ -141,7 +145,7 @@ func (v *value) assigned(vars variables) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := jsonValue(result)
+	made, err := (&conversion{most: process.MaxPayloadBytes}).value(result)
 	if err != nil {
 		return nil, v.root.expression.errorf("%s", err)
 	}
@@ -168,7 +172,7 @@ func (t *Template) Result(scope *Scope) (*structpb.Value, error) {
 	if t.result == nil {
 		return null, nil
 	}
-	return t.result.eval(t.variables(scope))
+	return t.result.eval(t, scope)
 }
 
 // Default values of the messages, so that the rules about them stand in one place.

@@ -10,7 +10,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	celast "cel.dev/cel-go/common/ast"
-	"google.golang.org/protobuf/types/known/structpb"
 )
 
 const (
@@ -180,6 +179,11 @@ func (c *compiler) check(e *expression, at place, w want) {
 		c.add(e.path, "cannot be checked: %s", err)
 		return
 	}
+	known := source{text: e.text, place: at, want: w}
+	known.place.step = 0
+	if e.program = c.programs[known]; e.program != nil {
+		return
+	}
 	parsed, issues := env.Parse(e.text)
 	if issues.Err() != nil {
 		c.issues(e, at, issues)
@@ -210,8 +214,18 @@ func (c *compiler) check(e *expression, at place, w want) {
 		limit = maxItemCost
 	}
 	e.program = sync.OnceValues(func() (cel.Program, error) {
-		return env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(limit))
+		return env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(work{}), cel.CostLimit(limit))
 	})
+	if !walk.steps {
+		c.programs[known] = e.program
+	}
+}
+
+// source is an expression that names no step: it is compiled once, however often it stands in a template.
+type source struct {
+	text  string
+	place place
+	want  want
 }
 
 var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
@@ -433,6 +447,3 @@ func evalMessage(err error) string {
 	}
 	return text
 }
-
-// null is what a missing value is.
-var null = structpb.NewNullValue()

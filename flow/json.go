@@ -25,17 +25,35 @@ import (
 // maxExact is the largest integer of which a double has it and its neighbours: what is beyond is a string, as in protobuf's JSON.
 const maxExact = 1<<53 - 1
 
-// jsonValue is the result of an expression as JSON, by protobuf's mapping.
-func jsonValue(result any) (*structpb.Value, error) {
-	if v, ok := result.(*structpb.Value); ok {
-		return v, nil
-	}
-	return jsonAt(result.(ref.Val), 0)
+var null = structpb.NewNullValue()
+
+// conversion makes JSON of the results of expressions, by protobuf's mapping. What it makes is bounded: a list can have the payload in it
+// 10,000 times, and cost CEL next to nothing.
+type conversion struct {
+	size, most int // bytes, about
 }
 
-func jsonAt(v ref.Val, depth int) (*structpb.Value, error) {
+// value is the result of an expression as JSON.
+func (c *conversion) value(result any) (*structpb.Value, error) {
+	if v, ok := result.(*structpb.Value); ok {
+		return v, c.grow(proto.Size(v))
+	}
+	return c.at(result.(ref.Val), 0)
+}
+
+func (c *conversion) grow(n int) error {
+	if c.size += n; c.size > c.most {
+		return fmt.Errorf("makes more than %d bytes", c.most)
+	}
+	return nil
+}
+
+func (c *conversion) at(v ref.Val, depth int) (*structpb.Value, error) {
 	if depth > process.MaxJSONDepth {
 		return nil, fmt.Errorf("makes objects and lists more than %d deep", process.MaxJSONDepth)
+	}
+	if err := c.grow(8); err != nil {
+		return nil, err
 	}
 	switch v := v.(type) {
 	case types.Null:
@@ -58,20 +76,17 @@ func jsonAt(v ref.Val, depth int) (*structpb.Value, error) {
 		}
 		return structpb.NewNumberValue(float64(v)), nil
 	case types.String, types.Bytes, types.Timestamp, types.Duration:
-		text, err := textOf(v)
+		text, err := c.text(v)
 		return structpb.NewStringValue(text), err
 	case traits.Mapper:
-		return objectOf(v, depth)
+		return c.object(v, depth)
 	case traits.Lister:
-		return listOf(v, depth)
+		return c.list(v, depth)
 	}
 	return nil, fmt.Errorf("is %s, which JSON does not have", typeOf(v))
 }
 
-func objectOf(m traits.Mapper, depth int) (*structpb.Value, error) {
-	if s, ok := m.Value().(*structpb.Struct); ok {
-		return structpb.NewStructValue(s), nil
-	}
+func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error) {
 	object := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for i := m.Iterator(); i.HasNext() == types.True; {
 		key := i.Next()
@@ -79,7 +94,10 @@ func objectOf(m traits.Mapper, depth int) (*structpb.Value, error) {
 		if !ok {
 			return nil, fmt.Errorf("has the key %v of type %s; those of a JSON object are strings: write string(…) around it", key.Value(), key.Type().TypeName())
 		}
-		made, err := jsonAt(m.Get(key), depth+1)
+		if err := c.grow(len(name)); err != nil {
+			return nil, err
+		}
+		made, err := c.at(m.Get(key), depth+1)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", joined("", string(name)), err)
 		}
@@ -88,13 +106,10 @@ func objectOf(m traits.Mapper, depth int) (*structpb.Value, error) {
 	return structpb.NewStructValue(object), nil
 }
 
-func listOf(l traits.Lister, depth int) (*structpb.Value, error) {
-	if s, ok := l.Value().(*structpb.ListValue); ok {
-		return structpb.NewListValue(s), nil
-	}
+func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 	list := &structpb.ListValue{}
 	for i := l.Iterator(); i.HasNext() == types.True; {
-		made, err := jsonAt(i.Next(), depth+1)
+		made, err := c.at(i.Next(), depth+1)
 		if err != nil {
 			return nil, fmt.Errorf("[%d]: %w", len(list.Values), err)
 		}
@@ -106,8 +121,16 @@ func listOf(l traits.Lister, depth int) (*structpb.Value, error) {
 // errNullText refuses null within a text: "Dear null" helps nobody.
 var errNullText = errors.New("is null, which has no text: write another one for it, as in ${EXPR != null ? EXPR : 'none'}")
 
-// textOf is the result of an expression within other text.
-func textOf(result any) (string, error) {
+// text is the result of an expression within other text.
+func (c *conversion) text(result any) (string, error) {
+	text, err := c.words(result)
+	if err != nil {
+		return "", err
+	}
+	return text, c.grow(len(text))
+}
+
+func (c *conversion) words(result any) (string, error) {
 	switch v := result.(type) {
 	case types.String:
 		return string(v), nil
@@ -122,7 +145,7 @@ func textOf(result any) (string, error) {
 	case types.Duration:
 		return protoText(durationpb.New(v.Duration))
 	}
-	made, err := jsonValue(result)
+	made, err := c.value(result)
 	if err != nil {
 		return "", err
 	}

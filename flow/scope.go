@@ -13,7 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Scope is what expressions of a run see.
+// Scope is what expressions of a run see at one moment. It is for one goroutine; Item and Index may change between two evaluations, and
+// what a value has in it may not.
 type Scope struct {
 	Payload     *structpb.Value
 	Scope       string
@@ -29,6 +30,8 @@ type Scope struct {
 	// Of an item of for_each.
 	Item  *structpb.Value
 	Index int
+
+	native map[*structpb.Value]ref.Val // what expressions asked for before, as CEL has it
 }
 
 // Ended is a step as the expressions of later ones see it.
@@ -56,6 +59,7 @@ func FailureValue(f *progressorv1.Failure) *structpb.Value {
 // variables are what an evaluation asks for its names: JSON as *structpb.Value, all else as CEL's values.
 type variables interface {
 	lookup(name string) (any, bool, error)
+	nativeOf(v *structpb.Value) ref.Val
 }
 
 // runVariables are those of a run, for one evaluation.
@@ -141,17 +145,31 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return types.WrapErr(err), true
 	}
 	if json, isJSON := v.(*structpb.Value); isJSON {
-		return celValue(json), true
+		return a.nativeOf(json), true
 	}
 	return v, ok
 }
 
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-// celValue is JSON as CEL has it.
-func celValue(v *structpb.Value) ref.Val {
-	if v.GetKind() == nil {
-		return types.NullValue
+// native is JSON as CEL has it, with maps and lists of Go: a filter over 10,000 items took 300 ms on the messages of protobuf, which CEL wraps
+// anew each time that it comes across one.
+func native(v *structpb.Value) ref.Val {
+	return types.DefaultTypeAdapter.NativeToValue(v.AsInterface())
+}
+
+// nativeOf keeps what it made but for items, of which each is asked for in one evaluation or two.
+func (s *Scope) nativeOf(v *structpb.Value) ref.Val {
+	if v == s.Item {
+		return native(v)
 	}
-	return types.DefaultTypeAdapter.NativeToValue(v)
+	made, ok := s.native[v]
+	if !ok {
+		if s.native == nil {
+			s.native = map[*structpb.Value]ref.Val{}
+		}
+		made = native(v)
+		s.native[v] = made
+	}
+	return made
 }

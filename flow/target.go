@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -17,7 +18,7 @@ type Target struct {
 
 // CompileTarget checks what a cron starts runs with. Where there are problems there is no Target.
 func CompileTarget(t *progressorv1.StartRunTarget) (*Target, []Problem) {
-	c := &compiler{template: &Template{}}
+	c := newCompiler(nil)
 	c.contract(t)
 	c.metadata("metadata", t.GetMetadata())
 	target := &Target{Source: t}
@@ -42,10 +43,13 @@ type Fire struct {
 
 // Payload is the payload of the run that a fire starts; null where the target has none.
 func (t *Target) Payload(f Fire) (*structpb.Value, error) {
-	if t.payload == nil {
+	switch {
+	case t.payload == nil:
 		return null, nil
+	case t.payload.root.constant != nil:
+		return t.payload.root.constant, nil
 	}
-	return t.payload.eval(f)
+	return evaluate(f).node(&t.payload.root)
 }
 
 func (f Fire) lookup(name string) (any, bool, error) {
@@ -59,3 +63,5 @@ func (f Fire) lookup(name string) (any, bool, error) {
 	}
 	return nil, false, nil
 }
+
+func (f Fire) nativeOf(v *structpb.Value) ref.Val { return native(v) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cel.dev/cel-go/cel"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -83,13 +84,18 @@ type compiler struct {
 	template *Template
 	before   []set // of each step those that have ended when it starts; nil in a template with a cycle
 	envs     environments
+	programs map[source]func() (cel.Program, error)
 	guesses  int // at what a name that is no step was meant to be
 	bytes    int // of expressions
 }
 
+func newCompiler(t *progressorv1.Template) *compiler {
+	return &compiler{template: &Template{Source: t, byID: map[string]int{}}, programs: map[source]func() (cel.Program, error){}}
+}
+
 // Compile checks a template and makes what decisions need of it. Where there are problems there is no Template.
 func Compile(t *progressorv1.Template) (*Template, []Problem) {
-	c := &compiler{template: &Template{Source: t, byID: map[string]int{}}}
+	c := newCompiler(t)
 	if n := len(t.GetSteps()); n > maxSteps {
 		c.add("steps", "are %d, at most %d: start runs of other templates from steps of this one", n, maxSteps)
 		return nil, c.all()

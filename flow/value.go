@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/common/types"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/process"
@@ -226,18 +225,22 @@ func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
 	return ok
 }
 
-// evaluation is one of a value: what its expressions put into it is bounded together, for each could put the whole payload there.
+// evaluation is one of a value. What its expressions put into it is bounded together, for each could put the whole payload there.
 type evaluation struct {
 	variables
-	size int
+	conversion
+}
+
+func evaluate(vars variables) *evaluation {
+	return &evaluation{variables: vars, conversion: conversion{most: process.MaxPayloadBytes}}
 }
 
 // eval makes the value. Parts of it are shared with the template and the scope: nothing of it may be changed.
-func (v *value) eval(vars variables) (*structpb.Value, error) {
+func (v *value) eval(t *Template, s *Scope) (*structpb.Value, error) {
 	if v.root.constant != nil {
 		return v.root.constant, nil
 	}
-	return (&evaluation{variables: vars}).node(&v.root)
+	return evaluate(t.variables(s)).node(&v.root)
 }
 
 func (e *evaluation) node(n *node) (*structpb.Value, error) {
@@ -249,13 +252,13 @@ func (e *evaluation) node(n *node) (*structpb.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		made, err := jsonValue(result)
+		made, err := e.value(result)
 		if err != nil {
 			return nil, n.expression.errorf("%s", err)
 		}
-		return made, e.grow(n.expression, proto.Size(made))
+		return made, nil
 	case n.parts != nil:
-		return e.text(n.parts)
+		return e.parts(n.parts)
 	case n.fields != nil:
 		object := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(n.fields))}
 		for _, name := range slices.Sorted(maps.Keys(n.fields)) {
@@ -279,7 +282,7 @@ func (e *evaluation) node(n *node) (*structpb.Value, error) {
 	return structpb.NewListValue(list), nil
 }
 
-func (e *evaluation) text(parts []part) (*structpb.Value, error) {
+func (e *evaluation) parts(parts []part) (*structpb.Value, error) {
 	var b strings.Builder
 	for _, p := range parts {
 		if p.expression == nil {
@@ -290,23 +293,13 @@ func (e *evaluation) text(parts []part) (*structpb.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := textOf(result)
+		text, err := e.conversion.text(result)
 		if err != nil {
 			return nil, p.expression.errorf("%s", err)
-		}
-		if err := e.grow(p.expression, len(text)); err != nil {
-			return nil, err
 		}
 		b.WriteString(text)
 	}
 	return structpb.NewStringValue(b.String()), nil
-}
-
-func (e *evaluation) grow(x *expression, n int) error {
-	if e.size += n; e.size > process.MaxPayloadBytes {
-		return x.errorf("makes the value larger than %d bytes", process.MaxPayloadBytes)
-	}
-	return nil
 }
 
 // string evaluates a value that is written as a string, to a text.
@@ -318,7 +311,7 @@ func (v *value) string(vars variables) (string, error) {
 	if n.expression != nil {
 		n.parts = []part{{expression: n.expression}}
 	}
-	made, err := (&evaluation{variables: vars}).text(n.parts)
+	made, err := evaluate(vars).parts(n.parts)
 	return made.GetStringValue(), err
 }
 

@@ -60,6 +60,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
+	e.store.OnEventMode(e.eventMode)
 	e.messages = newDeliverer(e)
 	e.store.OnMessages(e.messages.told)
 	if _, err := e.store.RegisterNode(ctx, cfg.Address, cfg.Version); err != nil {

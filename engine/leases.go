@@ -195,6 +195,9 @@ func (e *Engine) release(l *storage.Lease) {
 		return
 	}
 	d := decision{completion: giveBack(&l.Claim, e.kinds[l.Claim.Kind])}
+	if d.completion.Job != nil {
+		d.completion.Job.WorkerID = l.WorkerID
+	}
 	d.completion.StepTimeout, d.completion.Leased = ns.stepTimeout, true
 	_, _ = e.save(ns, &l.Claim, d) // it has logged what went wrong; the lease expires
 }

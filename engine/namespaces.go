@@ -34,6 +34,7 @@ type namespace struct {
 	zombie      process.ZombiePolicy
 	history     process.HistoryMode
 	maxWaiting  int32
+	events      storage.EventMode // of its jobs and runs
 	retention   time.Duration // of processes at their end; 0: for ever
 	places      *places
 	cronPlaces  *cronPlaces
@@ -144,7 +145,7 @@ func closeIdle(p processor.Processor) {
 func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
 		name: row.Namespace, paused: row.Paused, config: row.Config, stepTimeout: process.DefaultStepTimeout, retry: process.DefaultRetryPolicy(),
-		zombie: process.ZombieRetry, history: process.HistoryFull, maxWaiting: process.DefaultMaxWaiting, metrics: e.metrics.namespace(row.Namespace),
+		zombie: process.ZombieRetry, history: process.HistoryFull, maxWaiting: process.DefaultMaxWaiting, events: storage.EventsAll, metrics: e.metrics.namespace(row.Namespace),
 		away: new(atomic.Bool),
 	}
 	maxRunning := process.DefaultMaxRunning
@@ -185,6 +186,12 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	}
 	if m.GetZombiePolicy() == progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR {
 		ns.zombie = process.ZombieError
+	}
+	switch m.GetJobEvents() {
+	case progressorv1.JobEvents_JOB_EVENTS_ENDS:
+		ns.events = storage.EventsEnds
+	case progressorv1.JobEvents_JOB_EVENTS_NONE:
+		ns.events = storage.EventsNone
 	}
 	switch m.GetHistoryMode() {
 	case progressorv1.HistoryMode_HISTORY_MODE_NONE:
@@ -270,6 +277,7 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 	stored := &progressorv1.Namespace{
 		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
 		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(),
+		JobEvents: m.GetJobEvents(),
 	}
 	config, err := protojson.Marshal(stored)
 	if err != nil {
@@ -305,6 +313,14 @@ func (e *Engine) ListNamespaces(ctx context.Context) ([]*progressorv1.Namespace,
 		}
 	}
 	return list, nil
+}
+
+// eventMode tells which events of its jobs a namespace keeps; all where it is not known yet.
+func (e *Engine) eventMode(name string) storage.EventMode {
+	if ns, ok := e.registry.all()[name]; ok {
+		return ns.events
+	}
+	return storage.EventsAll
 }
 
 // IsPaused tells whether a namespace is paused, as this node knows it: at most a second ago. It asks nobody, so that it cannot fail.

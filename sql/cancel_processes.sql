@@ -6,17 +6,23 @@
 -- outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
 -- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks ORDER BY x.ord) AS n FROM (
+  SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
     SELECT t.*, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS job, coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
+           r.task_id IS NOT NULL AS busy, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
+           CASE WHEN r.task_id IS NULL THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
+                WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state,
+            coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
                     AND CASE WHEN p.kind = 'job' THEN r.task_id IS NOT NULL AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
            coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND p.status IN ('INIT', 'SUSPENDED')
                                 ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
       FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]),
-                      unnest(@graces_us::bigint[]), unnest(@overdues::bool[]))
-           AS t(ord, namespace, process_id, reason, grace_us, overdue)
+                      unnest(@graces_us::bigint[]), unnest(@overdues::bool[]), unnest(@actors::text[]), unnest(@modes::int[]))
+           AS t(ord, namespace, process_id, reason, grace_us, overdue, actor, mode)
       LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
-      LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id) x),
+      LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
+      LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
+      LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
+                            AND s.task_type = 'INIT' LIMIT 1) w ON true) x),
 up AS (
   UPDATE processes p SET
          cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
@@ -36,6 +42,16 @@ cn AS (
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
    GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (CASE WHEN m.busy THEN 'available' ELSE m.job_state END, -1), ('cancelled', 1)) AS x(state, n)
+   WHERE m.job AND m.ends AND m.n = 1 GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, actor, message)
+  SELECT i.namespace, i.process_id, CASE WHEN i.asks THEN 'cancel_requested' WHEN i.overdue THEN 'cancel_grace_expired' ELSE 'cancelled' END, i.job_state,
+         CASE WHEN i.asks THEN 'cancel_requested' ELSE 'cancelled' END, coalesce(i.running_attempt, 0), NULLIF(i.actor, ''), NULLIF(i.reason, '')
+    FROM i WHERE i.job AND i.n = 1 AND (i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)),
 -- Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 -- SaveResult.)
 be AS (

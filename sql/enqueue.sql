@@ -31,9 +31,9 @@ WITH i AS MATERIALIZED (
                     unnest(@metadatas::text[]), unnest(@tags::text[]), unnest(@options::text[]), unnest(@idempotency_keys::text[]),
                     unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@priorities::int[]), unnest(@run_times::timestamptz[]),
                     unnest(@timeouts_us::bigint[]), unnest(@unique_keys::text[]), unnest(@unique_ttls_us::bigint[]), unnest(@unique_waitings::bool[]),
-                    unnest(@constraints_versions::bigint[]), unnest(@constraint_keys::text[]), unnest(@lines::text[]))
+                    unnest(@constraints_versions::bigint[]), unnest(@constraint_keys::text[]), unnest(@lines::text[]), unnest(@actors::text[]), unnest(@modes::int[]))
          AS t(ord, namespace, process_id, name, args, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
-              timeout_us, unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys, line)
+              timeout_us, unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys, line, actor, mode)
     LEFT JOIN LATERAL (SELECT q.* FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
@@ -53,7 +53,16 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 -- The row comparison stays a hashed subplan: see PrepareInit.
 c AS MATERIALIZED (
-  SELECT i.*, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM i),
+  SELECT i.*, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
+         CASE WHEN i.run_time > statement_timestamp() THEN 'scheduled' ELSE 'available' END AS state FROM i),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT c.namespace, c.name, c.state, count(*) FROM c WHERE c.created GROUP BY c.namespace, c.name, c.state ORDER BY c.namespace, c.name, c.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, to_status, actor, message)
+  SELECT c.namespace, c.process_id, 'enqueued', c.state, NULLIF(c.actor, ''), CASE WHEN c.line <> '' AND NOT c.stale THEN 'needs ' || c.line END
+    FROM c WHERE c.created AND c.mode = 2),
 jb AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
   SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb,

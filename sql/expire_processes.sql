@@ -23,9 +23,16 @@ WITH x AS MATERIALIZED (
 up AS (
   UPDATE processes p SET removed_time = statement_timestamp()
     FROM x WHERE p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
-  RETURNING p.namespace, p.process_id, p.attention AS status),
+  RETURNING p.namespace, p.process_id, p.attention AS status, p.kind),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, up.status, -count(*) FROM up GROUP BY up.namespace, up.status ORDER BY up.namespace, up.status
-  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT x.namespace, x.name, x.state, -count(*) FROM (
+    SELECT up.namespace, j.name, CASE up.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled' END AS state FROM up
+     CROSS JOIN LATERAL (SELECT j.name FROM jobs j WHERE up.kind = 'job' AND j.namespace = up.namespace AND j.process_id = up.process_id LIMIT 1) j) x
+   GROUP BY x.namespace, x.name, x.state ORDER BY x.namespace, x.name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n)
 SELECT up.namespace, up.process_id FROM up;

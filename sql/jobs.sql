@@ -26,8 +26,9 @@ UPDATE jobs j SET
 -- SaveResult and finds its items as WriteJobs does.
 -- name: CancelRetried :exec
 WITH i AS MATERIALIZED (
-  SELECT s.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token)
+  SELECT s.*, x.mode, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]), unnest(@modes::int[]))
+         AS x(namespace, process_id, task_id, fencing_token, mode)
    CROSS JOIN LATERAL (SELECT s.* FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
                           AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid LIMIT 1) s
    CROSS JOIN LATERAL (SELECT p.cancel_deadline FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p
@@ -43,7 +44,15 @@ cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
    GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
-  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (m.state, -1), ('cancelled', 1)) AS x(state, n)
+   GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status)
+  SELECT i.namespace, i.process_id, 'cancelled', 'cancel_requested', 'cancelled' FROM i WHERE i.mode > 0)
 INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
                    finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
 SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
@@ -56,8 +65,8 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
 WITH i AS MATERIALIZED (
   SELECT t.*, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority, l.idempotency_key,
          coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS again
-    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@clear_successes::bool[]))
-         AS t(ord, namespace, process_id, clear_successes)
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@clear_successes::bool[]), unnest(@actors::text[]), unnest(@modes::int[]))
+         AS t(ord, namespace, process_id, clear_successes, actor, mode)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN LATERAL (
       SELECT k.* FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
@@ -75,7 +84,16 @@ cn AS (
 jb AS (
   UPDATE jobs j SET takeovers = 0, failures = NULL, progress = NULL, worker_id = NULL, result = NULL, result_expires_time = NULL, updated_time = statement_timestamp()
     FROM i WHERE i.again AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id
-  RETURNING j.namespace, j.process_id, j.name, j.constraints_version),
+  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, i.actor, i.mode,
+            CASE i.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' ELSE 'cancelled' END AS state),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.name, x.state, sum(x.n) FROM jb m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
+   GROUP BY m.namespace, m.name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
+  SELECT jb.namespace, jb.process_id, 'retried', jb.state, 'available', NULLIF(jb.actor, '') FROM jb WHERE jb.mode = 2),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line)
   SELECT i.namespace, i.process_id, nextval('task_ids'), 'INIT', CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
@@ -128,7 +146,22 @@ WITH i AS MATERIALIZED (
    CROSS JOIN (SELECT @timeout_us::bigint AS timeout_us, @tags::text AS tags, @options::text AS options, @sets_metadata::bool AS sets_metadata, @metadata::text AS metadata,
                       @sets_priority::bool AS sets_priority, @priority::int AS priority, @sets_run_time::bool AS sets_run_time, @run_time::timestamptz AS run_time) a
    WHERE p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND p.kind = 'job'),
-ok AS MATERIALIZED (SELECT * FROM i WHERE i.status IN ('INIT', 'SUSPENDED')),
+ok AS MATERIALIZED (
+  SELECT i.*, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') THEN w.state
+           WHEN i.run_time <= statement_timestamp() THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS new_state
+    FROM i LEFT JOIN LATERAL (
+      SELECT s.job_name, s.waits_for, s.attempt, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+       WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true
+   WHERE i.status IN ('INIT', 'SUSPENDED')),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM ok m CROSS JOIN LATERAL (VALUES (m.state, -1), (m.new_state, 1)) AS x(state, n)
+   WHERE m.state <> m.new_state GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor, metadata)
+  SELECT ok.namespace, ok.process_id, 'updated', CASE WHEN ok.state <> ok.new_state THEN ok.state END, CASE WHEN ok.state <> ok.new_state THEN ok.new_state END,
+         NULLIF(@actor::text, ''), jsonb_build_object('options', to_jsonb(@fields::text[])) FROM ok WHERE @mode::int = 2),
 jb AS (
   UPDATE jobs j SET timeout = ok.timeout_us * interval '1 microsecond', tags = NULLIF(ok.tags, '')::jsonb, options = NULLIF(ok.options, '')::jsonb,
          updated_time = statement_timestamp(), constraints_version = CASE WHEN j.constraints_version IS NOT NULL THEN -1 END

@@ -3,10 +3,10 @@
 -- that never beats ends sooner: its answer may have been lost on the way.
 -- name: Poll :many
 WITH ready AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
+  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
          least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]))
-         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us)
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]))
+         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode)
   CROSS JOIN LATERAL (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -49,6 +49,10 @@ le AS (
   ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
      leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
      heartbeat_interval = excluded.heartbeat_interval),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
+  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1, @worker_id::text
+    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
@@ -80,7 +84,7 @@ SELECT n.ord::int AS ord, count(*)::int AS n
 -- what SearchTimers passes over.
 -- name: ReleaseTimers :many
 WITH due AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id FROM unnest(@namespaces::text[]) AS n(namespace)
+  SELECT d.namespace, d.process_id, d.task_id, n.mode FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@modes::int[])) AS n(namespace, mode)
   CROSS JOIN LATERAL (
     SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
      WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp() AND s.line IS NULL
@@ -91,7 +95,17 @@ WITH due AS MATERIALIZED (
        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
      ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
 -- Of two timers of one process that are due the one that came first goes.
-one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id FROM due ORDER BY namespace, process_id, task_id)
-UPDATE schedule s SET waits_for = 'place'
-  FROM one WHERE s.namespace = ANY (ARRAY[one.namespace]) AND s.process_id = one.process_id AND s.task_id = one.task_id
-RETURNING s.namespace;
+one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode FROM due ORDER BY namespace, process_id, task_id),
+m AS (
+  UPDATE schedule s SET waits_for = 'place'
+    FROM one WHERE s.namespace = ANY (ARRAY[one.namespace]) AND s.process_id = one.process_id AND s.task_id = one.task_id
+  RETURNING s.namespace, s.process_id, s.job_name, one.mode, CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
+   WHERE m.job_name IS NOT NULL GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status)
+  SELECT m.namespace, m.process_id, 'due', m.state, 'available' FROM m WHERE m.job_name IS NOT NULL AND m.mode = 2)
+SELECT m.namespace FROM m;

@@ -1,5 +1,5 @@
 -- SaveCompleted is SaveResult for a process that comes to its end with its only task, as most jobs and runs do: nothing else waits for it, and
--- no parent is to be told. What it leaves out SaveFinished says.
+-- no parent is to be told. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others.
 -- name: SaveCompleted :many
 WITH f AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
@@ -7,7 +7,8 @@ WITH f AS MATERIALIZED (
     FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id,
                  unnest(@task_ids::bigint[]) AS task_id, unnest(@fencing_tokens::bigint[]) AS fencing_token,
                  unnest(@aux_states::bytea[]) AS aux_state, unnest(@metadatas::text[]) AS metadata,
-                 unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response) AS t
+                 unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response,
+                 unnest(@job_names::text[]) AS job_name, unnest(@worker_ids::text[]) AS worker_id, unnest(@modes::int[]) AS mode) AS t
    CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
@@ -31,6 +32,16 @@ cn AS (
     SELECT f.namespace, 'RUNNING'::process_status AS status, -1 AS n FROM f UNION ALL SELECT f.namespace, 'COMPLETED'::process_status, 1 FROM f) x
    GROUP BY x.namespace, x.status ORDER BY x.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT x.namespace, x.job_name, x.state, sum(x.n) FROM (
+    SELECT f.namespace, f.job_name, 'available' AS state, -1 AS n FROM f WHERE f.job_name <> ''
+    UNION ALL SELECT f.namespace, f.job_name, 'succeeded', 1 FROM f WHERE f.job_name <> '') x
+   GROUP BY x.namespace, x.job_name, x.state ORDER BY x.namespace, x.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
+  SELECT f.namespace, f.process_id, 'succeeded', 'running', 'succeeded', f.attempt, NULLIF(f.worker_id, '') FROM f WHERE f.job_name <> '' AND f.mode > 0),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload

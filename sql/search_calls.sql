@@ -2,9 +2,9 @@
 -- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest. crons: of that only crons.
 -- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, j.job, j.timeout
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]), unnest(@crons::bool[]))
-         AS n(namespace, lim, step_timeout_us, own, crons)
+  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]), unnest(@crons::bool[]), unnest(@modes::int[]))
+         AS n(namespace, lim, step_timeout_us, own, crons, mode)
   CROSS JOIN LATERAL (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -35,6 +35,10 @@ ins AS (
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
+  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1
+    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,

@@ -37,6 +37,14 @@ func (i *item) noted(method, reason string, by []process.Actor) {
 	}
 }
 
+// actor is who gave an item's order, if that is known.
+func (i *item) actor() string {
+	if i.audit == nil {
+		return ""
+	}
+	return i.audit.By.Name
+}
+
 // details is what else a note tells, as JSON; "": nothing.
 func (n *Note) details() string {
 	told := map[string]string{"via": n.By.Via}

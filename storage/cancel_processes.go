@@ -92,7 +92,9 @@ func cancelStages(s *Store, items []*cancelItem) []stage {
 		arg.Reasons = append(arg.Reasons, it.reason)
 		arg.GracesUs = append(arg.GracesUs, it.grace.Microseconds())
 		arg.Overdues = append(arg.Overdues, it.overdue)
+		arg.Actors = append(arg.Actors, it.actor())
 	}
+	arg.Modes = s.eventModes(arg.Namespaces)
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := s.q.CancelProcesses(ctx, db, arg)
 		for _, r := range rows {

@@ -57,6 +57,7 @@ type Completion struct {
 	StepTimeout    time.Duration // of the next task
 	IdempotencyKey string        // of the task
 	Leased         bool          // a worker held the attempt: its lease goes
+	Job            *JobEnd       // of an attempt of a job; nil: the process is none
 }
 
 // NewEvent is an event that an attempt produced.
@@ -118,7 +119,7 @@ type Saved struct {
 // plain tells whether SaveFinished or SaveCompleted may do for it: an attempt that has finished, or its process with it, sets no timer and says
 // nothing to others.
 func (c *Completion) plain() bool {
-	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
+	return (c.Outcome == Finished || c.Outcome == Completed && (c.Job == nil || c.Job.Name != "")) && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
 		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
 }
 

@@ -45,6 +45,7 @@ func TestManyBehindOneKey(t *testing.T) {
 		SELECT namespace, process_id, 'work', '1 minute', 1, jsonb_build_object('c', rtrim(process_id, '0123456789')) FROM processes WHERE kind = 'job'`)
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name, line)
 		SELECT namespace, process_id, nextval('task_ids'), 'INIT', 'constraint', now(), 'work', 'c=' || rtrim(process_id, '0123456789') FROM processes WHERE kind = 'job'`)
+	b.recount()
 	b.exec("ANALYZE schedule, processes, jobs")
 	config, err := storage.HotConfig(b.dsn)
 	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))

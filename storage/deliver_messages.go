@@ -51,6 +51,7 @@ type deliverBatch struct {
 	items    []*deliverItem
 	byTarget map[process.Key][]*deliverItem
 	keys     keysParams // of the targets, in their order
+	modes    []int32    // of their events
 	told     *riders
 }
 
@@ -72,6 +73,7 @@ func deliverStages(s *Store, items []*deliverItem, told *riders) []stage {
 	for _, k := range targets {
 		b.keys.add(k)
 	}
+	b.modes = s.eventModes(b.keys.namespaces)
 	return []stage{b.lockKeys, b.starts, lockStage(s, targets), b.notifies, b.cancels}
 }
 
@@ -87,7 +89,9 @@ func (b *deliverBatch) lockKeys(ctx context.Context, db DB) error {
 }
 
 func (b *deliverBatch) starts(ctx context.Context, db DB) error {
-	rows, err := b.store.q.DeliverStarts(ctx, db, dbsqlc.DeliverStartsParams{Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit})
+	rows, err := b.store.q.DeliverStarts(ctx, db, dbsqlc.DeliverStartsParams{
+		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Modes: b.modes, Lim: deliverLimit,
+	})
 	for _, it := range b.items {
 		it.deliveries, it.more = nil, false
 	}
@@ -107,7 +111,7 @@ func (b *deliverBatch) notifies(ctx context.Context, db DB) error {
 
 func (b *deliverBatch) cancels(ctx context.Context, db DB) error {
 	rows, err := b.store.q.DeliverCancels(ctx, db, dbsqlc.DeliverCancelsParams{
-		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit, GraceUs: process.DefaultCancelGrace.Microseconds(),
+		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Modes: b.modes, Lim: deliverLimit, GraceUs: process.DefaultCancelGrace.Microseconds(),
 	})
 	for _, r := range rows {
 		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)

@@ -34,7 +34,8 @@ type NewJob struct {
 	RequestID      uuid.UUID // process.RequestID of the key; zero: none
 	Fingerprint    []byte
 	Constraints    Constrained
-	Chosen         bool // the engine has chosen the id: that it exists already can only be the work of the same request
+	Actor          string // who asked; "": nobody who was named
+	Chosen         bool   // the engine has chosen the id: that it exists already can only be the work of the same request
 }
 
 // Enqueued says what became of a job that was to be enqueued.
@@ -115,6 +116,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.ConstraintsVersions = append(a.ConstraintsVersions, j.Constraints.Version)
 	a.ConstraintKeys = append(a.ConstraintKeys, j.Constraints.JSON())
 	a.Lines = append(a.Lines, j.Constraints.Line())
+	a.Actors = append(a.Actors, j.Actor)
 	if j.UniqueKey != "" {
 		p.keys.Namespaces = append(p.keys.Namespaces, j.Key.Namespace)
 		p.keys.UniqueKeys = append(p.keys.UniqueKeys, j.UniqueKey)
@@ -135,6 +137,7 @@ func (p *enqueueParams) keyStages(s *Store) []stage {
 }
 
 func (p *enqueueParams) run(ctx context.Context, s *Store, db DB, take func(ord int32, e Enqueued)) error {
+	p.jobs.Modes = s.eventModes(p.jobs.Namespaces)
 	rows, err := s.q.EnqueueJobs(ctx, db, p.jobs)
 	for _, r := range rows {
 		take(r.Ord, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Later: r.Later})

@@ -27,6 +27,9 @@ func (s *Store) eventModeOf(namespace string) EventMode {
 	return EventsAll
 }
 
+// EventModeOf is what a namespace keeps, as statements take it.
+func (s *Store) EventModeOf(namespace string) int32 { return int32(s.eventModeOf(namespace)) }
+
 // eventModes are those of namespaces, as statements take them.
 func (s *Store) eventModes(namespaces []string) []int32 {
 	modes := make([]int32, len(namespaces))
@@ -93,12 +96,43 @@ func (*JobEvent) Write(ctx context.Context, db DB, all []Ride) error {
 	return dbsqlc.New().WriteJobEvents(ctx, db, a)
 }
 
+// JobEnd is what an attempt of a job has to tell of itself: an event, and a count.
+type JobEnd struct {
+	Name     string // of the job; "": it is not known
+	Type     string // of the event, as docs/jobs.md lists them
+	WorkerID string // who held it as a lease; "": a node ran it
+	Message  string
+}
+
+// endJobs are the arguments of EndJobs.
+type endJobs struct{ arg dbsqlc.EndJobsParams }
+
+func (e *endJobs) add(c *Completion) {
+	a := &e.arg
+	a.Namespaces = append(a.Namespaces, c.Key.Namespace)
+	a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
+	a.TaskIds = append(a.TaskIds, c.TaskID)
+	a.FencingTokens = append(a.FencingTokens, c.FencingToken)
+	a.Names = append(a.Names, c.Job.Name)
+	a.Attempts = append(a.Attempts, c.Attempt)
+	a.WorkerIds = append(a.WorkerIds, c.Job.WorkerID)
+	a.Types = append(a.Types, c.Job.Type)
+	a.Messages = append(a.Messages, c.Job.Message)
+}
+
+func (e *endJobs) stages(s *Store) []stage {
+	if len(e.arg.Namespaces) == 0 {
+		return nil
+	}
+	e.arg.Modes = s.eventModes(e.arg.Namespaces)
+	return []stage{func(ctx context.Context, db DB) error { return s.q.EndJobs(ctx, db, e.arg) }}
+}
+
 // keptEvents are those riders of this type whose namespace keeps them.
-func (s *Store) keptEvents(all []Ride) []Ride {
+func keptEvents(all []Ride) []Ride {
 	kept := make([]Ride, 0, len(all))
 	for _, r := range all {
-		mode := s.eventModeOf(r.Key.Namespace)
-		if mode == EventsAll || mode == EventsEnds && r.Rider.(*JobEvent).EndsJob {
+		if r.Mode == EventsAll || r.Mode == EventsEnds && r.Rider.(*JobEvent).EndsJob {
 			kept = append(kept, r)
 		}
 	}

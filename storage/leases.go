@@ -79,6 +79,7 @@ func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit i
 		a.LeasesUs = append(a.LeasesUs, l.Lease.Microseconds())
 		a.MaxLeasesUs = append(a.MaxLeasesUs, l.MaxLease.Microseconds())
 	}
+	a.Modes = s.eventModes(a.Namespaces)
 	rows, err := s.q.Poll(ctx, s.hot, a)
 	if err != nil {
 		return nil, mapped("poll", err)
@@ -118,7 +119,9 @@ func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]i
 
 // ReleaseTimers lets tasks of these namespaces whose time has come wait for a worker. It tells how many there were of each.
 func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[string]int, error) {
-	rows, err := s.q.ReleaseTimers(ctx, s.hot, dbsqlc.ReleaseTimersParams{Namespaces: namespaces, Lim: maxFlushItems})
+	rows, err := s.q.ReleaseTimers(ctx, s.hot, dbsqlc.ReleaseTimersParams{
+		Namespaces: namespaces, Modes: s.eventModes(namespaces), Lim: maxFlushItems,
+	})
 	released := map[string]int{}
 	for _, namespace := range rows {
 		released[namespace]++

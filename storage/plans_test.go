@@ -108,6 +108,7 @@ func hotStatements() map[string]string {
 		"EnsureJobKeys":   text(func(db dbsqlc.DBTX) error { return q.EnsureJobKeys(ctx, db, dbsqlc.EnsureJobKeysParams{}) }),
 		"LockJobKeys":     text(func(db dbsqlc.DBTX) error { return q.LockJobKeys(ctx, db, dbsqlc.LockJobKeysParams{}) }),
 		"EnqueueJobs":     text(func(db dbsqlc.DBTX) error { return second(q.EnqueueJobs(ctx, db, dbsqlc.EnqueueJobsParams{})) }),
+		"EndJobs":         text(func(db dbsqlc.DBTX) error { return q.EndJobs(ctx, db, dbsqlc.EndJobsParams{}) }),
 		"WriteJobEvents":  text(func(db dbsqlc.DBTX) error { return q.WriteJobEvents(ctx, db, dbsqlc.WriteJobEventsParams{}) }),
 		"WriteJobs":       text(func(db dbsqlc.DBTX) error { return q.WriteJobs(ctx, db, dbsqlc.WriteJobsParams{}) }),
 		"CancelRetried":   text(func(db dbsqlc.DBTX) error { return q.CancelRetried(ctx, db, dbsqlc.CancelRetriedParams{}) }),

@@ -99,7 +99,21 @@ func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
 }
 
 func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
-	rows, err := b.store.q.SaveCompleted(ctx, db, dbsqlc.SaveCompletedParams(b.quickParams()))
+	a := b.quickParams()
+	arg := dbsqlc.SaveCompletedParams{
+		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
+		AuxStates: a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
+		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
+		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
+		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
+		JobNames: make([]string, len(b.items)), WorkerIds: make([]string, len(b.items)), Modes: b.store.eventModes(a.Namespaces),
+	}
+	for n, it := range b.items {
+		if job := it.completion.Job; job != nil {
+			arg.JobNames[n], arg.WorkerIds[n] = job.Name, job.WorkerID
+		}
+	}
+	rows, err := b.store.q.SaveCompleted(ctx, db, arg)
 	b.missAll(err)
 	for _, r := range rows {
 		b.took(r.Ord, process.StatusCompleted, r.Now)

@@ -68,7 +68,9 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		// The key's scope is the process, or the namespace where the engine chose the id. Without a key both are zero.
 		arg.Dropped = append(arg.Dropped, process.RequestID(it.key.Namespace, it.key.ProcessID, dropped))
 		arg.OpenDropped = append(arg.OpenDropped, process.RequestID(it.key.Namespace, "", dropped))
+		arg.Actors = append(arg.Actors, it.actor())
 	}
+	arg.Modes = s.eventModes(arg.Namespaces)
 	return []stage{
 		func(ctx context.Context, db DB) error {
 			ords, err := s.q.RemoveProcesses(ctx, db, arg)

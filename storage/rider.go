@@ -23,6 +23,7 @@ type Ride struct {
 	Key          process.Key
 	TaskID       int64
 	FencingToken int64
+	Mode         EventMode // of the namespace
 }
 
 // rides are the riders of a flush, by their type.
@@ -40,7 +41,7 @@ func (r *rides) add(c *Completion, riders []Rider) {
 		if _, known := r.byType[t]; !known {
 			r.types = append(r.types, t)
 		}
-		r.byType[t] = append(r.byType[t], Ride{rider, c.Key, c.TaskID, c.FencingToken})
+		r.byType[t] = append(r.byType[t], Ride{Rider: rider, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
 	}
 }
 
@@ -49,8 +50,11 @@ func (r *rides) stages(s *Store) []stage {
 	var stages []stage
 	for _, t := range r.types {
 		all := r.byType[t]
+		for n := range all {
+			all[n].Mode = s.eventModeOf(all[n].Key.Namespace)
+		}
 		if t == jobEventType {
-			if all = s.keptEvents(all); len(all) == 0 {
+			if all = keptEvents(all); len(all) == 0 {
 				continue
 			}
 		}

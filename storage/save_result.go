@@ -72,7 +72,7 @@ func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 	if len(b.cancel.Namespaces) > 0 {
 		stages = append(stages, b.cancelScheduled)
 	}
-	return append(stages, b.leaseStages()...)
+	return append(append(stages, b.leaseStages()...), b.jobs.stages(s)...)
 }
 
 func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
@@ -104,6 +104,7 @@ type saveBatch struct {
 	count   dbsqlc.CountResultsParams
 	cancel  dbsqlc.CancelScheduledParams
 	leases  dbsqlc.EndLeasesParams
+	jobs    endJobs
 }
 
 func (b *saveBatch) add(ord int32, c *Completion) {
@@ -137,6 +138,9 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 		b.leases.Namespaces = append(b.leases.Namespaces, c.Key.Namespace)
 		b.leases.ProcessIds = append(b.leases.ProcessIds, c.Key.ProcessID)
 		b.leases.FencingTokens = append(b.leases.FencingTokens, c.FencingToken)
+	}
+	if c.Job != nil {
+		b.jobs.add(c)
 	}
 	switch c.Outcome {
 	case Retry:

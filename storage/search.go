@@ -40,7 +40,8 @@ func paramsOf(rooms []Room) roomParams {
 func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) {
 	p := paramsOf(rooms)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
-		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Crons: p.crons, NodeID: s.nodeID.Load(),
+		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Crons: p.crons,
+		Modes: s.eventModes(p.namespaces), NodeID: s.nodeID.Load(),
 	})
 	return rows, mapped("search calls", err)
 }
@@ -71,7 +72,8 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 	err = pipeline(ctx, conn.Conn(), []stage{
 		func(ctx context.Context, db DB) error {
 			rows, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{
-				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, NodeID: s.nodeID.Load(),
+				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns,
+				Modes: s.eventModes(p.namespaces), NodeID: s.nodeID.Load(),
 			})
 			claims = make([]Claim, len(rows))
 			for n := range rows {

@@ -122,7 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	var watched []namedPool
 	for _, p := range pools {
-		pool, err := openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name, p.into == &s.general)
+		pool, err := openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name, p.into == &s.general, p.into == &s.hot)
 		if err != nil {
 			s.closePools()
 			return nil, fmt.Errorf("open pool %s: %w", p.name, err)
@@ -211,14 +211,21 @@ func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 }
 
 // openPool opens a pool. pings: a connection that has not been used for a while is tried before it is: after a restart of the
-// database nobody's read fails for a connection that broke while it rested.
-func openPool(ctx context.Context, dsn string, size int, settings map[string]string, name string, pings bool) (*pgxpool.Pool, error) {
+// database nobody's read fails for a connection that broke while it rested. counts: its transactions count jobs, and each connection takes a
+// number of a lane: no claim waits for another's commit.
+func openPool(ctx context.Context, dsn string, size int, settings map[string]string, name string, pings, counts bool) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("dsn: %w", redact(err))
 	}
 	tune(&cfg.ConnConfig.Config, settings, name)
 	cfg.MaxConns = int32(size) //nolint:gosec // a handful of connections
+	if counts {
+		cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := dbsqlc.New().TakeLane(ctx, conn, laneLocks)
+			return err
+		}
+	}
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		// At rest pings would double the queries of the pollers. A dead connection shows at their next query, which comes again.
 		return pings && p.IdleDuration > 50*time.Millisecond

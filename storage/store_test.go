@@ -96,6 +96,9 @@ func end(c *storage.Claim, outcome storage.Outcome, change ...func(*storage.Comp
 		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
 		FencingToken: c.FencingToken, Outcome: outcome, LastEventID: c.LastEventID, Promote: true, StepTimeout: timeout, IdempotencyKey: c.IdempotencyKey,
 	}
+	if job, err := storage.JobOf(c.Job); err == nil && job != nil {
+		completion.Job = &storage.JobEnd{Name: job.Name, Type: string(outcome)}
+	}
 	for _, f := range change {
 		f(completion)
 	}

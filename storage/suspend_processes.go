@@ -66,12 +66,14 @@ func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
 }
 
 func suspendStages(s *Store, items []*suspendItem) []stage {
-	return orderStages(items, s.q.SuspendProcesses)
+	return orderStages(s, items, s.q.SuspendProcesses)
 }
 
 func resumeStages(s *Store, items []*suspendItem) []stage {
-	return orderStages(items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
-		return s.q.ResumeProcesses(ctx, db, dbsqlc.ResumeProcessesParams{Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds})
+	return orderStages(s, items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
+		return s.q.ResumeProcesses(ctx, db, dbsqlc.ResumeProcessesParams{
+			Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds, Actors: arg.Actors, Modes: arg.Modes,
+		})
 	})
 }
 
@@ -83,7 +85,7 @@ type orderRow interface {
 	}
 }
 
-func orderStages[Row orderRow](items []*suspendItem, run func(context.Context, DB, dbsqlc.SuspendProcessesParams) ([]Row, error)) []stage {
+func orderStages[Row orderRow](s *Store, items []*suspendItem, run func(context.Context, DB, dbsqlc.SuspendProcessesParams) ([]Row, error)) []stage {
 	if len(items) == 0 {
 		return nil
 	}
@@ -93,7 +95,9 @@ func orderStages[Row orderRow](items []*suspendItem, run func(context.Context, D
 		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
 		arg.Reasons = append(arg.Reasons, it.reason)
+		arg.Actors = append(arg.Actors, it.actor())
 	}
+	arg.Modes = s.eventModes(arg.Namespaces)
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := run(ctx, db, arg)
 		for _, row := range rows {

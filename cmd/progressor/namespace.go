@@ -35,6 +35,7 @@ type namespacePutCmd struct {
 	MaxRunning   *int32            `placeholder:"N" help:"Tasks at a time on one node. Default: 1000."`
 	MaxWaiting   *int32            `placeholder:"N" help:"Calls waiting in one process. Default: 1000."`
 	HistoryMode  string            `placeholder:"full|none|last" help:"The history that a processor is shown. Default: full."`
+	JobEvents    string            `placeholder:"all|ends|none" help:"Events of jobs and runs that are kept. Default: all."`
 	ZombiePolicy string            `placeholder:"retry|error" help:"What becomes of a task whose node died. Default: retry."`
 	MaxAttempts  *int32            `placeholder:"N" help:"Attempts of a timer or notification that fails. Default: 3."`
 	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
@@ -95,6 +96,13 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 			return fmt.Errorf("--history-mode: %w", err)
 		}
 		ns.HistoryMode = progressorv1.HistoryMode(progressorv1.HistoryMode_value[name])
+	}
+	if c.JobEvents != "" {
+		name, err := enumName(ns.GetJobEvents().Descriptor(), c.JobEvents)
+		if err != nil {
+			return fmt.Errorf("--job-events: %w", err)
+		}
+		ns.JobEvents = progressorv1.JobEvents(progressorv1.JobEvents_value[name])
 	}
 	if c.ZombiePolicy != "" {
 		name, err := enumName(ns.GetZombiePolicy().Descriptor(), c.ZombiePolicy)
@@ -274,6 +282,7 @@ func printNamespace(a *app, ns *progressorv1.Namespace) error {
 		field{"max running", number(ns.GetMaxRunning())},
 		field{"max waiting", number(ns.GetMaxWaiting())},
 		field{"history mode", shortEnum(ns.GetHistoryMode())},
+		field{"job events", shortEnum(ns.GetJobEvents())},
 		field{"zombie policy", shortEnum(ns.GetZombiePolicy())},
 		field{"retention", showDuration(ns.GetRetention().AsDuration())},
 		field{"retry after", showDuration(retry.GetInitialInterval().AsDuration())},

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -25,12 +26,18 @@ func decide(e engine.End, c *storage.Completion) {
 			}
 		}()
 	}
+	c.Job = &storage.JobEnd{Type: EventReleased, WorkerID: e.WorkerID}
+	if row != nil {
+		c.Job.Name = row.Name
+	}
 	if e.GivenBack {
 		c.Ends = append(c.Ends, jobs.Again{})
 		return
 	}
 	if err != nil { // the row of the job cannot be read: a fault of this program, and no reason to try again
-		failed(c, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
+		failure := &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
+		tell(e, c, failure)
+		failed(c, failure)
 		return
 	}
 	end := &jobs.End{Attempt: c.Attempt, WorkerID: e.WorkerID}
@@ -77,7 +84,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 			end.TTL = ttl.AsDuration()
 		}
 	}
-	c.Outcome, c.Response = storage.Completed, nil
+	c.Outcome, c.Response, c.Job.Type = storage.Completed, nil, EventSucceeded
 	c.Timer, c.UnsetTimers, c.NamedTimers, c.UnsetNames = nil, false, nil, nil
 }
 
@@ -93,6 +100,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 	if e.Lost {
 		failure = &progressorv1.Failure{Reason: process.ReasonLeaseLost, Message: lostMessage(e)}
 	}
+	tell(e, c, failure)
 	before, _ := wire.JobFailures(row.Failures) // what cannot be read counts as nothing
 	used := int32(1)
 	for _, f := range before {
@@ -127,19 +135,48 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 	end.Failure = failed(c, failure)
 }
 
+// The types of events that the end of an attempt has.
+const (
+	EventSucceeded    = "succeeded"
+	EventFailed       = "attempt_failed"
+	EventTimeout      = "timeout"
+	EventLeaseLost    = "lease_lost"
+	EventReleased     = "released"
+	EventAcknowledged = "cancel_acknowledged"
+)
+
+// tell has an attempt that failed tell why.
+func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
+	switch {
+	case e.Lost:
+		c.Job.Type = EventLeaseLost
+	case e.Acknowledged:
+		c.Job.Type = EventAcknowledged
+	case failure.GetReason() == process.ReasonTimeout:
+		c.Job.Type = EventTimeout
+	default:
+		c.Job.Type = EventFailed
+	}
+	c.Job.Message = short(strings.TrimPrefix(failure.GetReason()+": "+failure.GetMessage(), ": "))
+}
+
 // failed ends a job for good.
 func failed(c *storage.Completion, failure *progressorv1.Failure) []byte {
 	text, _ := wire.FailureJSON(failure) // see fail
 	c.Outcome, c.Failure, c.Rejection, c.Response = storage.Failed, text, nil, nil
-	c.Detail = cmp.Or(failure.GetMessage(), failure.GetReason())
-	if len(c.Detail) > maxDetail {
-		c.Detail = wire.Plain(c.Detail[:maxDetail])
-	}
+	c.Detail = short(cmp.Or(failure.GetMessage(), failure.GetReason()))
 	return text
 }
 
-// maxDetail bounds what lists show of why a job failed.
+// maxDetail bounds what lists and events show of why a job failed.
 const maxDetail = 4096
+
+func short(text string) string {
+	if len(text) > maxDetail {
+		return wire.Plain(text[:maxDetail])
+	}
+	return text
+}
 
 // rejected is the failure that a processor's no stands for: a job that is refused is not tried again.
 func rejected(r *progressorv1.Rejection) *progressorv1.Failure {

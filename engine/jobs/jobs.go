@@ -40,12 +40,13 @@ func (q *Jobs) Kind() engine.Kind {
 	}
 }
 
-// Enqueue makes a job, or gives the one that holds its unique or its idempotency key.
-func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
+// Enqueue makes a job, or gives the one that holds its unique or its idempotency key. by: who asked, if that is known.
+func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by ...process.Actor) (*progressorv1.EnqueueResponse, error) {
 	j, err := q.NewJob("", r)
 	if err != nil {
 		return nil, err
 	}
+	j.Actor = nameOf(by)
 	done, err := q.engine.Enqueue(ctx, j)
 	if err != nil {
 		return nil, err
@@ -58,8 +59,16 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*pr
 	return &progressorv1.EnqueueResponse{Job: job, Enqueued: done.Outcome == storage.JobEnqueued}, nil
 }
 
+// nameOf is who asked; "": nobody who is known.
+func nameOf(by []process.Actor) string {
+	if len(by) == 0 {
+		return ""
+	}
+	return by[0].Name
+}
+
 // EnqueueBatch makes jobs, all of them or none. It answers with ids and names alone: what else there is to know the caller has just said.
-func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
+func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest, by ...process.Actor) (*progressorv1.EnqueueBatchResponse, error) {
 	all := make([]*storage.NewJob, len(r.GetJobs()))
 	ids := map[process.Key]int{}
 	for n, e := range r.GetJobs() {
@@ -70,6 +79,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 		if first, twice := ids[j.Key]; twice {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("jobs[%d].job_id", n), Message: fmt.Sprintf("%q is the id of jobs[%d] too", j.Key.ProcessID, first)}
 		}
+		j.Actor = nameOf(by)
 		ids[j.Key], all[n] = n, j
 	}
 	done, err := q.engine.EnqueueBatch(ctx, all)
@@ -239,12 +249,12 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 	return q.Get(ctx, key, 0)
 }
 
-// Retry runs a job again that is at its end.
-func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool) (*progressorv1.Job, error) {
+// Retry runs a job again that is at its end. by: who asked, if that is known.
+func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor) (*progressorv1.Job, error) {
 	if _, err := q.row(ctx, key, 0); err != nil {
 		return nil, err
 	}
-	if err := jobs.Retry(ctx, q.store, key, clearSuccesses); err != nil {
+	if err := jobs.Retry(ctx, q.store, key, clearSuccesses, by...); err != nil {
 		return nil, err
 	}
 	q.engine.Retried()

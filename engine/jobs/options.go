@@ -112,8 +112,8 @@ var updatable = []protoreflect.Name{
 	"lease_duration", "heartbeat_interval",
 }
 
-// Update changes options of a job that is not at its end.
-func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.Job, error) {
+// Update changes options of a job that is not at its end. by: who asked, if that is known.
+func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by ...process.Actor) (*progressorv1.Job, error) {
 	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
 	if len(r.GetUpdateMask().GetPaths()) == 0 {
 		return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("must name what changes: some of %v", updatable)}
@@ -145,7 +145,7 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	u := jobs.Update{Key: key, Timeout: s.timeout, Tags: s.tags, Options: s.options}
+	u := jobs.Update{Key: key, Actor: nameOf(by), Fields: slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths())), Timeout: s.timeout, Tags: s.tags, Options: s.options}
 	if named["metadata"] {
 		u.Metadata = &s.metadata
 	}

@@ -27,7 +27,7 @@ func (s *jobService) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest
 	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
 		return nil, err
 	}
-	return s.jobs.Enqueue(ctx, r)
+	return s.jobs.Enqueue(ctx, r, actorOf(ctx))
 }
 
 // EnqueueBatch makes jobs, all of them or none.
@@ -37,7 +37,7 @@ func (s *jobService) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBa
 			return nil, err
 		}
 	}
-	return s.jobs.EnqueueBatch(ctx, r)
+	return s.jobs.EnqueueBatch(ctx, r, actorOf(ctx))
 }
 
 // GetJob reads a job, and waits for its end.
@@ -65,7 +65,7 @@ func (s *jobService) FetchResult(ctx context.Context, r *progressorv1.FetchResul
 
 // UpdateJob changes options of a job.
 func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
-	job, err := s.jobs.Update(ctx, r)
+	job, err := s.jobs.Update(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.Delet
 
 // RetryJob runs a job again that is at its end.
 func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
-	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses())
+	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses(), actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -159,12 +159,14 @@ type Turn struct {
 	ctx context.Context //nolint:containedctx // of the transaction, whose methods these are
 	db  storage.DB
 	q   *dbsqlc.Queries
+
+	mode int32 // which events the namespace keeps
 }
 
 // TakeTurn runs a turn. found false: the namespace has never had constraints.
 func TakeTurn(ctx context.Context, s *storage.Store, namespace string, turn func(*Turn) error) (found bool, err error) {
 	err = s.Taking(ctx, "constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
-		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New()}
+		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		err := t.begin()
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -220,7 +222,7 @@ func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name str
 
 func change(ctx context.Context, s *storage.Store, namespace string, after func(*Turn) error, write func(context.Context, storage.DB, *dbsqlc.Queries) error) error {
 	return s.Taking(ctx, "change constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
-		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New()}
+		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		if _, err := t.q.ChangeConstraints(ctx, db, namespace); err != nil {
 			return err
 		}
@@ -236,7 +238,7 @@ func change(ctx context.Context, s *storage.Store, namespace string, after func(
 
 // Due lets jobs whose time has come wait in their lines, at most limit. It tells which lines these are.
 func (t *Turn) Due(limit int32) ([]string, error) {
-	return t.q.DueInLine(t.ctx, t.db, dbsqlc.DueInLineParams{Namespace: t.Namespace, Lim: limit})
+	return t.q.DueInLine(t.ctx, t.db, dbsqlc.DueInLineParams{Namespace: t.Namespace, Mode: t.mode, Lim: limit})
 }
 
 // DueBuckets gives lines whose bucket has a start to give again.

@@ -71,6 +71,7 @@ func (Again) Write(ctx context.Context, db storage.DB, all []storage.Ride) error
 		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
 		a.TaskIds = append(a.TaskIds, r.TaskID)
 		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
+		a.Modes = append(a.Modes, int32(r.Mode))
 	}
 	return dbsqlc.New().CancelRetried(ctx, db, a)
 }
@@ -109,6 +110,8 @@ func FetchResult(ctx context.Context, s *storage.Store, key process.Key) (result
 // Update is what UpdateJob stores. What is nil or zero of the things that wait with the job stays.
 type Update struct {
 	Key      process.Key
+	Actor    string   // who asked; "": nobody who was named
+	Fields   []string // of its options that change, for its events
 	Timeout  time.Duration
 	Tags     []byte
 	Options  []byte

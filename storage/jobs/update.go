@@ -16,6 +16,7 @@ import (
 func Change(ctx context.Context, s *storage.Store, u Update) error {
 	a := dbsqlc.UpdateJobParams{
 		Namespace: u.Key.Namespace, ProcessID: u.Key.ProcessID, TimeoutUs: u.Timeout.Microseconds(), Tags: string(u.Tags), Options: string(u.Options),
+		Actor: u.Actor, Fields: u.Fields, Mode: s.EventModeOf(u.Key.Namespace),
 	}
 	if u.Metadata != nil {
 		a.SetsMetadata, a.Metadata = true, string(*u.Metadata)
@@ -42,11 +43,16 @@ func Change(ctx context.Context, s *storage.Store, u Update) error {
 	})
 }
 
-// Retry lets a job that is at its end run again.
-func Retry(ctx context.Context, s *storage.Store, key process.Key, clearSuccesses bool) error {
+// Retry lets a job that is at its end run again. by: who asked.
+func Retry(ctx context.Context, s *storage.Store, key process.Key, clearSuccesses bool, by ...process.Actor) error {
+	actor := ""
+	if len(by) > 0 {
+		actor = by[0].Name
+	}
 	return s.Locked(ctx, "retry job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
 		rows, err := dbsqlc.New().RetryJobs(ctx, db, dbsqlc.RetryJobsParams{
 			Ords: []int32{0}, Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}, ClearSuccesses: []bool{clearSuccesses},
+			Actors: []string{actor}, Modes: []int32{s.EventModeOf(key.Namespace)},
 		})
 		if err != nil {
 			return err

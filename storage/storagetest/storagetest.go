@@ -169,6 +169,12 @@ func Recount(t testing.TB, db storage.DB) {
 	for _, sql := range []string{
 		`DELETE FROM status_counts`,
 		`INSERT INTO status_counts (namespace, status, n) SELECT namespace, coalesce(attention, 'RUNNING'), count(*) FROM processes WHERE removed_time IS NULL GROUP BY 1, 2`,
+		`DELETE FROM job_counts`,
+		`INSERT INTO job_counts (namespace, name, state, n)
+		 SELECT j.namespace, j.name, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
+		   ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END, count(*)
+		   FROM jobs j JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id AND p.removed_time IS NULL AND p.kind = 'job'
+		   LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id GROUP BY 1, 2, 3`,
 	} {
 		if _, err := db.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("storagetest: count the processes: %v", err)

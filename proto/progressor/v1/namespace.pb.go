@@ -74,6 +74,58 @@ func (ZombiePolicy) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{0}
 }
 
+type JobEvents int32
+
+const (
+	JobEvents_JOB_EVENTS_UNSPECIFIED JobEvents = 0 // ALL
+	JobEvents_JOB_EVENTS_ALL         JobEvents = 1
+	JobEvents_JOB_EVENTS_ENDS        JobEvents = 2 // those with which a job or a run comes to its end
+	JobEvents_JOB_EVENTS_NONE        JobEvents = 3
+)
+
+// Enum value maps for JobEvents.
+var (
+	JobEvents_name = map[int32]string{
+		0: "JOB_EVENTS_UNSPECIFIED",
+		1: "JOB_EVENTS_ALL",
+		2: "JOB_EVENTS_ENDS",
+		3: "JOB_EVENTS_NONE",
+	}
+	JobEvents_value = map[string]int32{
+		"JOB_EVENTS_UNSPECIFIED": 0,
+		"JOB_EVENTS_ALL":         1,
+		"JOB_EVENTS_ENDS":        2,
+		"JOB_EVENTS_NONE":        3,
+	}
+)
+
+func (x JobEvents) Enum() *JobEvents {
+	p := new(JobEvents)
+	*p = x
+	return p
+}
+
+func (x JobEvents) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobEvents) Descriptor() protoreflect.EnumDescriptor {
+	return file_progressor_v1_namespace_proto_enumTypes[1].Descriptor()
+}
+
+func (JobEvents) Type() protoreflect.EnumType {
+	return &file_progressor_v1_namespace_proto_enumTypes[1]
+}
+
+func (x JobEvents) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobEvents.Descriptor instead.
+func (JobEvents) EnumDescriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
+}
+
 type HistoryMode int32
 
 const (
@@ -110,11 +162,11 @@ func (x HistoryMode) String() string {
 }
 
 func (HistoryMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[1].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[2].Descriptor()
 }
 
 func (HistoryMode) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[1]
+	return &file_progressor_v1_namespace_proto_enumTypes[2]
 }
 
 func (x HistoryMode) Number() protoreflect.EnumNumber {
@@ -123,7 +175,7 @@ func (x HistoryMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryMode.Descriptor instead.
 func (HistoryMode) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
 }
 
 type ConnectProcessor_Encoding int32
@@ -162,11 +214,11 @@ func (x ConnectProcessor_Encoding) String() string {
 }
 
 func (ConnectProcessor_Encoding) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[2].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[3].Descriptor()
 }
 
 func (ConnectProcessor_Encoding) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[2]
+	return &file_progressor_v1_namespace_proto_enumTypes[3]
 }
 
 func (x ConnectProcessor_Encoding) Number() protoreflect.EnumNumber {
@@ -211,11 +263,11 @@ func (x ConnectProcessor_Protocol) String() string {
 }
 
 func (ConnectProcessor_Protocol) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[3].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[4].Descriptor()
 }
 
 func (ConnectProcessor_Protocol) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[3]
+	return &file_progressor_v1_namespace_proto_enumTypes[4]
 }
 
 func (x ConnectProcessor_Protocol) Number() protoreflect.EnumNumber {
@@ -242,9 +294,11 @@ type Namespace struct {
 	// of processes at their end; 0: for ever
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	// calls waiting in one process, without the one that runs; past it RESOURCE_EXHAUSTED; default 1000
-	MaxWaiting    int32                  `protobuf:"varint,9,opt,name=max_waiting,json=maxWaiting,proto3" json:"max_waiting,omitempty"`
-	Paused        bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
-	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
+	MaxWaiting  int32                  `protobuf:"varint,9,opt,name=max_waiting,json=maxWaiting,proto3" json:"max_waiting,omitempty"`
+	Paused      bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
+	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
+	// which events of its jobs and runs are kept
+	JobEvents     JobEvents `protobuf:"varint,12,opt,name=job_events,json=jobEvents,proto3,enum=progressor.v1.JobEvents" json:"job_events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,6 +408,13 @@ func (x *Namespace) GetCreatedTime() *timestamppb.Timestamp {
 		return x.CreatedTime
 	}
 	return nil
+}
+
+func (x *Namespace) GetJobEvents() JobEvents {
+	if x != nil {
+		return x.JobEvents
+	}
+	return JobEvents_JOB_EVENTS_UNSPECIFIED
 }
 
 type ProcessorConfig struct {
@@ -1138,7 +1199,7 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x05\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x05\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -1155,7 +1216,9 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"maxWaiting\x12\x16\n" +
 	"\x06paused\x18\n" +
 	" \x01(\bR\x06paused\x12=\n" +
-	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\"\xd3\x01\n" +
+	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x12A\n" +
+	"\n" +
+	"job_events\x18\f \x01(\x0e2\x18.progressor.v1.JobEventsB\b\xbaH\x05\x82\x01\x02\x10\x01R\tjobEvents\"\xd3\x01\n" +
 	"\x0fProcessorConfig\x12;\n" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
@@ -1220,7 +1283,12 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\fZombiePolicy\x12\x1d\n" +
 	"\x19ZOMBIE_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ZOMBIE_POLICY_RETRY\x10\x01\x12\x17\n" +
-	"\x13ZOMBIE_POLICY_ERROR\x10\x02*p\n" +
+	"\x13ZOMBIE_POLICY_ERROR\x10\x02*e\n" +
+	"\tJobEvents\x12\x1a\n" +
+	"\x16JOB_EVENTS_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eJOB_EVENTS_ALL\x10\x01\x12\x13\n" +
+	"\x0fJOB_EVENTS_ENDS\x10\x02\x12\x13\n" +
+	"\x0fJOB_EVENTS_NONE\x10\x03*p\n" +
 	"\vHistoryMode\x12\x1c\n" +
 	"\x18HISTORY_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11HISTORY_MODE_FULL\x10\x01\x12\x15\n" +
@@ -1246,71 +1314,73 @@ func file_progressor_v1_namespace_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_namespace_proto_rawDescData
 }
 
-var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_progressor_v1_namespace_proto_goTypes = []any{
 	(ZombiePolicy)(0),               // 0: progressor.v1.ZombiePolicy
-	(HistoryMode)(0),                // 1: progressor.v1.HistoryMode
-	(ConnectProcessor_Encoding)(0),  // 2: progressor.v1.ConnectProcessor.Encoding
-	(ConnectProcessor_Protocol)(0),  // 3: progressor.v1.ConnectProcessor.Protocol
-	(*Namespace)(nil),               // 4: progressor.v1.Namespace
-	(*ProcessorConfig)(nil),         // 5: progressor.v1.ProcessorConfig
-	(*ConnectProcessor)(nil),        // 6: progressor.v1.ConnectProcessor
-	(*PullProcessor)(nil),           // 7: progressor.v1.PullProcessor
-	(*BuiltinProcessor)(nil),        // 8: progressor.v1.BuiltinProcessor
-	(*RetryPolicy)(nil),             // 9: progressor.v1.RetryPolicy
-	(*PutNamespaceRequest)(nil),     // 10: progressor.v1.PutNamespaceRequest
-	(*PutNamespaceResponse)(nil),    // 11: progressor.v1.PutNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 12: progressor.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 13: progressor.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 14: progressor.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 15: progressor.v1.ListNamespacesResponse
-	(*PauseNamespaceRequest)(nil),   // 16: progressor.v1.PauseNamespaceRequest
-	(*PauseNamespaceResponse)(nil),  // 17: progressor.v1.PauseNamespaceResponse
-	(*ResumeNamespaceRequest)(nil),  // 18: progressor.v1.ResumeNamespaceRequest
-	(*ResumeNamespaceResponse)(nil), // 19: progressor.v1.ResumeNamespaceResponse
-	nil,                             // 20: progressor.v1.ConnectProcessor.HeadersEntry
-	(*durationpb.Duration)(nil),     // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
+	(JobEvents)(0),                  // 1: progressor.v1.JobEvents
+	(HistoryMode)(0),                // 2: progressor.v1.HistoryMode
+	(ConnectProcessor_Encoding)(0),  // 3: progressor.v1.ConnectProcessor.Encoding
+	(ConnectProcessor_Protocol)(0),  // 4: progressor.v1.ConnectProcessor.Protocol
+	(*Namespace)(nil),               // 5: progressor.v1.Namespace
+	(*ProcessorConfig)(nil),         // 6: progressor.v1.ProcessorConfig
+	(*ConnectProcessor)(nil),        // 7: progressor.v1.ConnectProcessor
+	(*PullProcessor)(nil),           // 8: progressor.v1.PullProcessor
+	(*BuiltinProcessor)(nil),        // 9: progressor.v1.BuiltinProcessor
+	(*RetryPolicy)(nil),             // 10: progressor.v1.RetryPolicy
+	(*PutNamespaceRequest)(nil),     // 11: progressor.v1.PutNamespaceRequest
+	(*PutNamespaceResponse)(nil),    // 12: progressor.v1.PutNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 13: progressor.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 14: progressor.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 15: progressor.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 16: progressor.v1.ListNamespacesResponse
+	(*PauseNamespaceRequest)(nil),   // 17: progressor.v1.PauseNamespaceRequest
+	(*PauseNamespaceResponse)(nil),  // 18: progressor.v1.PauseNamespaceResponse
+	(*ResumeNamespaceRequest)(nil),  // 19: progressor.v1.ResumeNamespaceRequest
+	(*ResumeNamespaceResponse)(nil), // 20: progressor.v1.ResumeNamespaceResponse
+	nil,                             // 21: progressor.v1.ConnectProcessor.HeadersEntry
+	(*durationpb.Duration)(nil),     // 22: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 23: google.protobuf.Timestamp
 }
 var file_progressor_v1_namespace_proto_depIdxs = []int32{
-	5,  // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
-	9,  // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
-	21, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
+	6,  // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
+	10, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
+	22, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
 	0,  // 3: progressor.v1.Namespace.zombie_policy:type_name -> progressor.v1.ZombiePolicy
-	1,  // 4: progressor.v1.Namespace.history_mode:type_name -> progressor.v1.HistoryMode
-	21, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
-	22, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
-	6,  // 7: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
-	7,  // 8: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
-	8,  // 9: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
-	2,  // 10: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
-	3,  // 11: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
-	20, // 12: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
-	21, // 13: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
-	21, // 14: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
-	21, // 15: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
-	4,  // 16: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
-	4,  // 17: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	4,  // 18: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	4,  // 19: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
-	4,  // 20: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	4,  // 21: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	10, // 22: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
-	12, // 23: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
-	14, // 24: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
-	16, // 25: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
-	18, // 26: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
-	11, // 27: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
-	13, // 28: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
-	15, // 29: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
-	17, // 30: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
-	19, // 31: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
-	27, // [27:32] is the sub-list for method output_type
-	22, // [22:27] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	2,  // 4: progressor.v1.Namespace.history_mode:type_name -> progressor.v1.HistoryMode
+	22, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
+	23, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
+	1,  // 7: progressor.v1.Namespace.job_events:type_name -> progressor.v1.JobEvents
+	7,  // 8: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
+	8,  // 9: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
+	9,  // 10: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
+	3,  // 11: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
+	4,  // 12: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
+	21, // 13: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
+	22, // 14: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
+	22, // 15: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
+	22, // 16: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
+	5,  // 17: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
+	5,  // 18: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	5,  // 19: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	5,  // 20: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
+	5,  // 21: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	5,  // 22: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	11, // 23: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
+	13, // 24: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
+	15, // 25: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
+	17, // 26: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
+	19, // 27: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
+	12, // 28: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
+	14, // 29: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
+	16, // 30: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
+	18, // 31: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
+	20, // 32: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
+	28, // [28:33] is the sub-list for method output_type
+	23, // [23:28] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_namespace_proto_init() }
@@ -1329,7 +1399,7 @@ func file_progressor_v1_namespace_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_namespace_proto_rawDesc), len(file_progressor_v1_namespace_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -211,31 +211,42 @@ const dueInLine = `-- name: DueInLine :many
 WITH due AS MATERIALIZED (
   SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
    WHERE s.namespace COLLATE "POSIX" = $1::text AND s.waits_for = 'time' AND s.line IS NOT NULL AND s.scheduled_time <= statement_timestamp() AND p.status = 'INIT'
-   ORDER BY s.scheduled_time LIMIT $2::int FOR NO KEY UPDATE OF s, p SKIP LOCKED)
-UPDATE schedule s SET waits_for = 'constraint'
-  FROM due WHERE s.namespace = ANY (ARRAY[due.namespace]) AND s.process_id = due.process_id AND s.task_id = due.task_id
-RETURNING s.line::text
+   ORDER BY s.scheduled_time LIMIT $2::int FOR NO KEY UPDATE OF s, p SKIP LOCKED),
+m AS (
+  UPDATE schedule s SET waits_for = 'constraint'
+    FROM due WHERE s.namespace = ANY (ARRAY[due.namespace]) AND s.process_id = due.process_id AND s.task_id = due.task_id
+  RETURNING s.namespace, s.process_id, s.job_name, s.line, CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
+   GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, message)
+  SELECT m.namespace, m.process_id, 'due', m.state, 'available', CASE WHEN m.line <> '' THEN 'needs ' || m.line END FROM m WHERE $3::int = 2)
+SELECT m.line::text AS line FROM m
 `
 
 type DueInLineParams struct {
 	Namespace string
 	Lim       int32
+	Mode      int32
 }
 
 // DueInLine lets jobs that need keys wait in their line once their time has come.
 func (q *Queries) DueInLine(ctx context.Context, db DBTX, arg DueInLineParams) ([]string, error) {
-	rows, err := db.Query(ctx, dueInLine, arg.Namespace, arg.Lim)
+	rows, err := db.Query(ctx, dueInLine, arg.Namespace, arg.Lim, arg.Mode)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var items []string
 	for rows.Next() {
-		var s_line string
-		if err := rows.Scan(&s_line); err != nil {
+		var line string
+		if err := rows.Scan(&line); err != nil {
 			return nil, err
 		}
-		items = append(items, s_line)
+		items = append(items, line)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

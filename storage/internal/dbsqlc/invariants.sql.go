@@ -42,6 +42,8 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'retry_is_sound', (SELECT count(*) FROM waiting WHERE attempt > 0)
   UNION ALL SELECT 'one_timer_a_name', (SELECT count(*) FROM waiting WHERE timer_name IS NOT NULL)
   UNION ALL SELECT 'counts_agree', (SELECT count(*) FROM status_counts)
+  UNION ALL SELECT 'jobs_agree', (SELECT count(*) FROM job_counts)
+  UNION ALL SELECT 'events_agree', (SELECT count(*) FROM job_events)
   UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)
   UNION ALL SELECT 'job_has_row', (SELECT count(*) FROM jobs) + (SELECT count(*) FROM processes WHERE kind = 'job')
   UNION ALL SELECT 'keys_are_held', (SELECT count(*) FROM jobs WHERE constraint_keys IS NOT NULL)
@@ -343,6 +345,33 @@ SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: ther
    AND NOT EXISTS (SELECT 1 FROM schedule x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
    AND NOT EXISTS (SELECT 1 FROM answers x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
 UNION ALL
+SELECT 'jobs_agree', namespace, '', format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted))
+  FROM (SELECT j.namespace, j.name, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
+                 ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END AS state, 1 AS there, 0 AS counted
+          FROM jobs j JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id AND p.removed_time IS NULL AND p.kind = 'job'
+          LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id
+        UNION ALL SELECT namespace, name, state, 0, n FROM job_counts) x
+ GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
+UNION ALL
+SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %s to %s; before it is %s, behind it %s', e.event_id, e.type,
+       coalesce(e.from_status, 'nothing'), coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'), coalesce(e.behind, 'nothing'))
+  FROM (
+    SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, v.place, v.last_to, v.places, CASE WHEN v.place > 1 AND v.type <> 'enqueued' THEN v.last_to ELSE v.from_status END AS before, CASE WHEN v.places = v.place THEN coalesce(x.state, 'nothing') ELSE coalesce(v.to_status, 'nothing') END AS behind
+      FROM (SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to, count(*) OVER (PARTITION BY v.namespace, v.job_id) AS places
+              FROM job_events v WHERE v.step_id IS NULL AND (v.from_status IS NOT NULL OR v.to_status IS NOT NULL)
+            WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id)) v
+      LEFT JOIN (
+        SELECT p.namespace, p.process_id, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
+                 ELSE CASE WHEN r.task_id IS NOT NULL THEN CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END
+                           WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END AS state
+          FROM processes p LEFT JOIN schedule s ON s.namespace = p.namespace AND s.process_id = p.process_id
+          LEFT JOIN running r ON r.namespace = p.namespace AND r.process_id = p.process_id
+         WHERE p.kind = 'job' AND p.removed_time IS NULL) x ON x.namespace = v.namespace AND x.process_id = v.job_id
+     WHERE v.type NOT LIKE '%status_changed'
+       AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = v.namespace AND n.config ? 'jobEvents')
+       AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
+ WHERE e.before IS DISTINCT FROM e.from_status OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
+UNION ALL
 SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
        format('kind %L, row of jobs %s, line %L', p.kind, coalesce(j.name, 'missing'), s.job_name)
   FROM (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid FROM processes WHERE kind = 'job' AND removed_time IS NULL) p FULL JOIN jobs j ON j.namespace = p.namespace AND j.process_id = p.process_id
@@ -413,6 +442,9 @@ type FindViolationsRow struct {
 // retry_is_sound: a task that waits for another attempt tells which was the last.
 // one_timer_a_name: a process has at most one pending timer of each name.
 // request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.
+// jobs_agree: what the lanes have counted is how many jobs of a name stand in a state. It is about a namespace, and names no process.
+// events_agree: the events of a job follow from each other, and lead to where it stands; of namespaces that keep all of them. What its retention
+// has dropped is not asked for, and a run's are its own.
 // job_has_row: a process of kind job has a row in jobs, no other has, and its waiting task stands in the line of its name.
 // keys_are_held: a job that needs keys of constraints holds each of them while it waits for a place and while it runs.
 // line_is_of_job: what waits for a key is the INIT task of a job, in a line.

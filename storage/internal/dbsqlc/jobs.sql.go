@@ -15,8 +15,9 @@ import (
 
 const cancelRetried = `-- name: CancelRetried :exec
 WITH i AS MATERIALIZED (
-  SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token)
+  SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid, x.mode, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::int[]))
+         AS x(namespace, process_id, task_id, fencing_token, mode)
    CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
                           AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid LIMIT 1) s
    CROSS JOIN LATERAL (SELECT p.cancel_deadline FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p
@@ -32,7 +33,15 @@ cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
    GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
-  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (m.state, -1), ('cancelled', 1)) AS x(state, n)
+   GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status)
+  SELECT i.namespace, i.process_id, 'cancelled', 'cancel_requested', 'cancelled' FROM i WHERE i.mode > 0)
 INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
                    finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
 SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
@@ -44,6 +53,7 @@ type CancelRetriedParams struct {
 	ProcessIds    []string
 	TaskIds       []int64
 	FencingTokens []int64
+	Modes         []int32
 }
 
 // CancelRetried makes jobs CANCELLED whose attempt was to be made again, or was given back, although their cancel had been requested. It follows
@@ -54,6 +64,7 @@ func (q *Queries) CancelRetried(ctx context.Context, db DBTX, arg CancelRetriedP
 		arg.ProcessIds,
 		arg.TaskIds,
 		arg.FencingTokens,
+		arg.Modes,
 	)
 	return err
 }
@@ -237,10 +248,10 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 
 const retryJobs = `-- name: RetryJobs :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.clear_successes, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority, l.idempotency_key,
+  SELECT t.ord, t.namespace, t.process_id, t.clear_successes, t.actor, t.mode, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority, l.idempotency_key,
          coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS again
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bool[]))
-         AS t(ord, namespace, process_id, clear_successes)
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bool[]), unnest($5::text[]), unnest($6::int[]))
+         AS t(ord, namespace, process_id, clear_successes, actor, mode)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN LATERAL (
       SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.status, k.attempt, k.priority, k.fencing_token, k.cancelled_by, k.scheduled_time, k.running_time, k.finished_time, k.retry_interval, k.timer_name, k.idempotency_key, k.args, k.context, k.response, k.failure, k.rejection FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
@@ -258,7 +269,16 @@ cn AS (
 jb AS (
   UPDATE jobs j SET takeovers = 0, failures = NULL, progress = NULL, worker_id = NULL, result = NULL, result_expires_time = NULL, updated_time = statement_timestamp()
     FROM i WHERE i.again AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id
-  RETURNING j.namespace, j.process_id, j.name, j.constraints_version),
+  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, i.actor, i.mode,
+            CASE i.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' ELSE 'cancelled' END AS state),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.name, x.state, sum(x.n) FROM jb m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
+   GROUP BY m.namespace, m.name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
+  SELECT jb.namespace, jb.process_id, 'retried', jb.state, 'available', NULLIF(jb.actor, '') FROM jb WHERE jb.mode = 2),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line)
   SELECT i.namespace, i.process_id, nextval('task_ids'), 'INIT', CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
@@ -274,6 +294,8 @@ type RetryJobsParams struct {
 	Namespaces     []string
 	ProcessIds     []string
 	ClearSuccesses []bool
+	Actors         []string
+	Modes          []int32
 }
 
 type RetryJobsRow struct {
@@ -291,6 +313,8 @@ func (q *Queries) RetryJobs(ctx context.Context, db DBTX, arg RetryJobsParams) (
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.ClearSuccesses,
+		arg.Actors,
+		arg.Modes,
 	)
 	if err != nil {
 		return nil, err
@@ -316,7 +340,22 @@ WITH i AS MATERIALIZED (
    CROSS JOIN (SELECT $1::bigint AS timeout_us, $2::text AS tags, $3::text AS options, $4::bool AS sets_metadata, $5::text AS metadata,
                       $6::bool AS sets_priority, $7::int AS priority, $8::bool AS sets_run_time, $9::timestamptz AS run_time) a
    WHERE p.namespace = $10::text AND p.process_id = $11::text AND p.removed_time IS NULL AND p.kind = 'job'),
-ok AS MATERIALIZED (SELECT namespace, process_id, status, timeout_us, tags, options, sets_metadata, metadata, sets_priority, priority, sets_run_time, run_time FROM i WHERE i.status IN ('INIT', 'SUSPENDED')),
+ok AS MATERIALIZED (
+  SELECT i.namespace, i.process_id, i.status, i.timeout_us, i.tags, i.options, i.sets_metadata, i.metadata, i.sets_priority, i.priority, i.sets_run_time, i.run_time, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') THEN w.state
+           WHEN i.run_time <= statement_timestamp() THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS new_state
+    FROM i LEFT JOIN LATERAL (
+      SELECT s.job_name, s.waits_for, s.attempt, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+       WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true
+   WHERE i.status IN ('INIT', 'SUSPENDED')),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM ok m CROSS JOIN LATERAL (VALUES (m.state, -1), (m.new_state, 1)) AS x(state, n)
+   WHERE m.state <> m.new_state GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor, metadata)
+  SELECT ok.namespace, ok.process_id, 'updated', CASE WHEN ok.state <> ok.new_state THEN ok.state END, CASE WHEN ok.state <> ok.new_state THEN ok.new_state END,
+         NULLIF($12::text, ''), jsonb_build_object('options', to_jsonb($13::text[])) FROM ok WHERE $14::int = 2),
 jb AS (
   UPDATE jobs j SET timeout = ok.timeout_us * interval '1 microsecond', tags = NULLIF(ok.tags, '')::jsonb, options = NULLIF(ok.options, '')::jsonb,
          updated_time = statement_timestamp(), constraints_version = CASE WHEN j.constraints_version IS NOT NULL THEN -1 END
@@ -348,6 +387,9 @@ type UpdateJobParams struct {
 	RunTime      time.Time
 	Namespace    string
 	ProcessID    string
+	Actor        string
+	Fields       []string
+	Mode         int32
 }
 
 type UpdateJobRow struct {
@@ -370,6 +412,9 @@ func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (
 		arg.RunTime,
 		arg.Namespace,
 		arg.ProcessID,
+		arg.Actor,
+		arg.Fields,
+		arg.Mode,
 	)
 	var i UpdateJobRow
 	err := row.Scan(&i.Status, &i.Changed)

@@ -12,13 +12,13 @@ import (
 
 const deliverCancels = `-- name: DeliverCancels :many
 WITH w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, m.message_id, m.more
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
+  SELECT k.namespace, k.process_id, k.mode, m.message_id, m.more
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[])) AS k(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT v.message_id, bool_and(v.kind = 'cancel') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
-            count(*) OVER () = $3::int OR NOT bool_and(v.kind = 'cancel') OVER () AS more
+            count(*) OVER () = $4::int OR NOT bool_and(v.kind = 'cancel') OVER () AS more
        FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
-              ORDER BY s.namespace, s.process_id, s.message_id LIMIT $3::int) v) m
+              ORDER BY s.namespace, s.process_id, s.message_id LIMIT $4::int) v) m
    WHERE m.leading AND NOT EXISTS (
      SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
         AND p.xmax <> pg_current_xact_id()::xid AND p.xmin <> pg_current_xact_id()::xid)),
@@ -26,20 +26,24 @@ m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid),
 a AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.ctid, x.status, x.cancel_deadline, x.busy, x.is_job, x.open, x.first, x.more, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
+  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.ctid, x.status, x.cancel_deadline, x.busy, x.attempt, x.job_name, x.state, x.is_job, x.open, x.first, x.more, x.mode, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
          (SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id) AS own_grace
     FROM (
-      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL AS busy, coalesce(p.kind = 'job', false) AS is_job,
+      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL AS busy, coalesce(r.attempt, 0) AS attempt, q.job_name, coalesce(q.state, 'running') AS state, coalesce(p.kind = 'job', false) AS is_job,
              coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED', false) AS open,
              row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
-             ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
+             ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more,
+             CASE WHEN ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.mode = 2)) IS TRUE THEN 2
+                  WHEN ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.mode = 1)) IS TRUE THEN 1 ELSE 0 END AS mode
         FROM m
         LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
-        LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id) x),
+        LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id
+        LEFT JOIN LATERAL (SELECT s.job_name, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+                            WHERE p.kind = 'job' AND s.namespace = m.namespace AND s.process_id = m.process_id AND s.task_type = 'INIT' LIMIT 1) q ON true) x),
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
          cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(a.reason, '') ELSE p.cancel_reason END,
-         cancel_deadline = CASE WHEN a.asks THEN statement_timestamp() + coalesce(a.own_grace, ($4::bigint) * interval '1 microsecond') END,
+         cancel_deadline = CASE WHEN a.asks THEN statement_timestamp() + coalesce(a.own_grace, ($5::bigint) * interval '1 microsecond') END,
          status = CASE WHEN a.ends THEN 'CANCELLED' ELSE p.status END,
          previous_status = CASE WHEN a.ends THEN p.status ELSE p.previous_status END,
          status_changed_time = CASE WHEN a.ends THEN statement_timestamp() ELSE p.status_changed_time END,
@@ -63,6 +67,15 @@ ct AS (
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM a WHERE asks AND NOT is_job),
 ds AS (
   DELETE FROM schedule s USING a WHERE a.ends AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM a m CROSS JOIN LATERAL (VALUES (m.state, -1), ('cancelled', 1)) AS x(state, n)
+   WHERE m.ends GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
+  SELECT a.namespace, a.process_id, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END, a.state, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END,
+         a.attempt, NULLIF(a.reason, '') FROM a WHERE a.ends AND a.mode > 0 OR a.asks AND a.is_job AND a.mode = 2),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
@@ -90,6 +103,7 @@ SELECT a.namespace, a.process_id, a.kind::text AS kind,
 type DeliverCancelsParams struct {
 	Namespaces []string
 	ProcessIds []string
+	Modes      []int32
 	Lim        int32
 	GraceUs    int64
 }
@@ -112,6 +126,7 @@ func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancel
 	rows, err := db.Query(ctx, deliverCancels,
 		arg.Namespaces,
 		arg.ProcessIds,
+		arg.Modes,
 		arg.Lim,
 		arg.GraceUs,
 	)
@@ -235,16 +250,16 @@ func (q *Queries) DeliverNotifies(ctx context.Context, db DBTX, arg DeliverNotif
 
 const deliverStarts = `-- name: DeliverStarts :many
 WITH v AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, m.message_id, m.n = $1::int AS more,
+  SELECT k.namespace, k.process_id, k.mode, m.message_id, m.n = $1::int AS more,
          m.unique_key IS NOT NULL AND first_value(k.process_id) OVER (PARTITION BY k.namespace, m.unique_key ORDER BY m.message_id) <> k.process_id AS behind
-    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS k(namespace, process_id)
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::int[])) AS k(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT v.message_id, v.unique_key, bool_and(v.kind = 'start') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading, count(*) OVER () AS n
        FROM (SELECT s.message_id, s.kind, s.job->>'uniqueKey' AS unique_key FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
               ORDER BY s.namespace, s.process_id, s.message_id LIMIT $1::int) v) m
    WHERE m.leading
      AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0)),
-w AS MATERIALIZED (SELECT v.namespace, v.process_id, v.message_id, v.more FROM v WHERE NOT v.behind),
+w AS MATERIALIZED (SELECT v.namespace, v.process_id, v.message_id, v.more, v.mode FROM v WHERE NOT v.behind),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid),
@@ -253,7 +268,8 @@ a AS MATERIALIZED (
          EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = m.namespace) AS known,
          coalesce(m.start_time > statement_timestamp(), false) AS later, h.process_id AS holder,
          m.job IS NOT NULL AND coalesce((SELECT x.version FROM constraint_sets x WHERE x.namespace = m.namespace), 0) <> coalesce((m.job->>'constraintsVersion')::bigint, 0) AS stale,
-         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
+         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more,
+         ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.mode = 2)) IS TRUE AS told
     FROM m
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
@@ -273,7 +289,17 @@ cn AS (
   SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
-  SELECT a.namespace, a.process_id, a.message_id, a.kind, a.held, a.sender_namespace, a.sender_process_id, a.sender_task_id, a.created_time, a.start_time, a.reason, a.args, a.metadata, a.notify_parent_args, a.child, a.job, a.ctid, a.new_task_id, a.first, a.known, a.later, a.holder, a.stale, a.more, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created FROM a),
+  SELECT a.namespace, a.process_id, a.message_id, a.kind, a.held, a.sender_namespace, a.sender_process_id, a.sender_task_id, a.created_time, a.start_time, a.reason, a.args, a.metadata, a.notify_parent_args, a.child, a.job, a.ctid, a.new_task_id, a.first, a.known, a.later, a.holder, a.stale, a.more, a.told, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
+         CASE WHEN a.later THEN 'scheduled' ELSE 'available' END AS state FROM a),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT c.namespace, c.job->>'name', c.state, count(*) FROM c WHERE c.created AND c.job IS NOT NULL
+   GROUP BY c.namespace, c.job->>'name', c.state ORDER BY c.namespace, c.job->>'name', c.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, to_status, message)
+  SELECT c.namespace, c.process_id, 'enqueued', c.state, CASE WHEN c.sender_process_id IS NOT NULL THEN 'by process ' || c.sender_namespace || '/' || c.sender_process_id ELSE 'from SQL' END
+    FROM c WHERE c.created AND c.job IS NOT NULL AND c.told),
 jb AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
   SELECT namespace, process_id, job->>'name', (job->>'timeoutUs')::bigint * interval '1 microsecond', job->'tags', job->'options',
@@ -309,6 +335,7 @@ type DeliverStartsParams struct {
 	Lim        int32
 	Namespaces []string
 	ProcessIds []string
+	Modes      []int32
 }
 
 type DeliverStartsRow struct {
@@ -328,7 +355,12 @@ type DeliverStartsRow struct {
 // processes only the first one is taken here. Where the keys of its constraints are not known, or of another version, it waits to be evaluated.
 // outcome: delivered, exists (also: another job holds the unique key), not_found (there is no such namespace). more: there may be more of them.
 func (q *Queries) DeliverStarts(ctx context.Context, db DBTX, arg DeliverStartsParams) ([]DeliverStartsRow, error) {
-	rows, err := db.Query(ctx, deliverStarts, arg.Lim, arg.Namespaces, arg.ProcessIds)
+	rows, err := db.Query(ctx, deliverStarts,
+		arg.Lim,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Modes,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -67,10 +67,10 @@ func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableP
 
 const poll = `-- name: Poll :many
 WITH ready AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
          least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
-    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]))
-         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us)
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]))
+         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode)
   CROSS JOIN LATERAL (
     SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.kind, a.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -80,7 +80,7 @@ WITH ready AS MATERIALIZED (
        WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
          AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT $7::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
+       ORDER BY s.priority, s.task_id LIMIT $8::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
     UNION ALL
     SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.kind, b.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -89,18 +89,18 @@ WITH ready AS MATERIALIZED (
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
          AND p.status = 'INIT' AND s.task_type = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT $7::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
+       ORDER BY s.priority, s.task_id LIMIT $8::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (
     SELECT j.timeout, jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', (SELECT c.version FROM constraint_sets c WHERE c.namespace = j.namespace)) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
            (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
       FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
-   ORDER BY d.priority, d.task_id LIMIT $7::int),
+   ORDER BY d.priority, d.task_id LIMIT $8::int),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $8::bigint,
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $9::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
@@ -113,6 +113,10 @@ le AS (
   ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
      leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
      heartbeat_interval = excluded.heartbeat_interval),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
+  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1, $1::text
+    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
@@ -134,6 +138,7 @@ type PollParams struct {
 	StepTimeoutsUs []int64
 	LeasesUs       []int64
 	MaxLeasesUs    []int64
+	Modes          []int32
 	Lim            int32
 	NodeID         int64
 }
@@ -184,6 +189,7 @@ func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow,
 		arg.StepTimeoutsUs,
 		arg.LeasesUs,
 		arg.MaxLeasesUs,
+		arg.Modes,
 		arg.Lim,
 		arg.NodeID,
 	)
@@ -240,7 +246,7 @@ func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow,
 
 const releaseTimers = `-- name: ReleaseTimers :many
 WITH due AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id FROM unnest($1::text[]) AS n(namespace)
+  SELECT d.namespace, d.process_id, d.task_id, n.mode FROM ROWS FROM (unnest($1::text[]), unnest($2::int[])) AS n(namespace, mode)
   CROSS JOIN LATERAL (
     SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
      WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp() AND s.line IS NULL
@@ -249,15 +255,26 @@ WITH due AS MATERIALIZED (
        AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for::text = 'place')
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
-     ORDER BY s.scheduled_time LIMIT $2::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
-one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id FROM due ORDER BY namespace, process_id, task_id)
-UPDATE schedule s SET waits_for = 'place'
-  FROM one WHERE s.namespace = ANY (ARRAY[one.namespace]) AND s.process_id = one.process_id AND s.task_id = one.task_id
-RETURNING s.namespace
+     ORDER BY s.scheduled_time LIMIT $3::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
+one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode FROM due ORDER BY namespace, process_id, task_id),
+m AS (
+  UPDATE schedule s SET waits_for = 'place'
+    FROM one WHERE s.namespace = ANY (ARRAY[one.namespace]) AND s.process_id = one.process_id AND s.task_id = one.task_id
+  RETURNING s.namespace, s.process_id, s.job_name, one.mode, CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
+   WHERE m.job_name IS NOT NULL GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status)
+  SELECT m.namespace, m.process_id, 'due', m.state, 'available' FROM m WHERE m.job_name IS NOT NULL AND m.mode = 2)
+SELECT m.namespace FROM m
 `
 
 type ReleaseTimersParams struct {
 	Namespaces []string
+	Modes      []int32
 	Lim        int32
 }
 
@@ -265,7 +282,7 @@ type ReleaseTimersParams struct {
 // what SearchTimers passes over.
 // Of two timers of one process that are due the one that came first goes.
 func (q *Queries) ReleaseTimers(ctx context.Context, db DBTX, arg ReleaseTimersParams) ([]string, error) {
-	rows, err := db.Query(ctx, releaseTimers, arg.Namespaces, arg.Lim)
+	rows, err := db.Query(ctx, releaseTimers, arg.Namespaces, arg.Modes, arg.Lim)
 	if err != nil {
 		return nil, err
 	}

@@ -106,20 +106,38 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 
 const removeProcesses = `-- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, r.task_id, r.task_type, r.fencing_token AS running_token
+  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt, j.name AS job_name,
+         CASE WHEN p.status IN ('COMPLETED', 'ERROR', 'CANCELLED') THEN CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled' END
+              WHEN r.task_id IS NULL THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
+              WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                    unnest($5::bytea[]), unnest($6::text[]), unnest($7::uuid[]), unnest($8::uuid[]))
-         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped)
+                    unnest($5::bytea[]), unnest($6::text[]), unnest($7::uuid[]), unnest($8::uuid[]), unnest($9::text[]),
+                    unnest($10::int[]))
+         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped, actor, mode)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
+    LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
+    LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
+                          AND s.task_type = 'INIT' LIMIT 1) w ON true
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (
   UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
-  RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS status),
+  RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS status, p.process_id, i.job_name, i.job_state, i.running_attempt, i.actor, i.mode),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, up.status, -count(*) FROM up GROUP BY up.namespace, up.status ORDER BY up.namespace, up.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT x.namespace, x.job_name, x.state, -count(*) FROM (
+    SELECT up.namespace, up.job_name, CASE WHEN up.job_state IN ('running', 'cancel_requested') THEN 'available' ELSE up.job_state END AS state FROM up
+     WHERE up.job_name IS NOT NULL) x
+   GROUP BY x.namespace, x.job_name, x.state ORDER BY x.namespace, x.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, attempt, actor)
+  SELECT up.namespace, up.process_id, 'removed', up.job_state, coalesce(up.running_attempt, 0), NULLIF(up.actor, '') FROM up
+   WHERE up.job_name IS NOT NULL AND (up.mode = 2 OR up.mode = 1 AND up.job_state NOT IN ('succeeded', 'failed', 'cancelled'))),
 dr AS (
   DELETE FROM running r USING i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id),
 ds AS (
@@ -146,6 +164,8 @@ type RemoveProcessesParams struct {
 	Rejections    []string
 	Dropped       []uuid.UUID
 	OpenDropped   []uuid.UUID
+	Actors        []string
+	Modes         []int32
 }
 
 // RemoveProcesses makes processes go, with what runs and waits in them; their histories follow in batches (PurgeHistory,
@@ -162,6 +182,8 @@ func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProces
 		arg.Rejections,
 		arg.Dropped,
 		arg.OpenDropped,
+		arg.Actors,
+		arg.Modes,
 	)
 	if err != nil {
 		return nil, err

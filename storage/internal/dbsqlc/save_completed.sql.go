@@ -12,12 +12,13 @@ import (
 
 const saveCompleted = `-- name: SaveCompleted :many
 WITH f AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.aux_state, t.metadata, t.event_count, t.response, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
+  SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.aux_state, t.metadata, t.event_count, t.response, t.job_name, t.worker_id, t.mode, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
          r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid
     FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
                  unnest($4::bigint[]) AS task_id, unnest($5::bigint[]) AS fencing_token,
                  unnest($6::bytea[]) AS aux_state, unnest($7::text[]) AS metadata,
-                 unnest($8::int[]) AS event_count, unnest($9::bytea[]) AS response) AS t
+                 unnest($8::int[]) AS event_count, unnest($9::bytea[]) AS response,
+                 unnest($10::text[]) AS job_name, unnest($11::text[]) AS worker_id, unnest($12::int[]) AS mode) AS t
    CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
@@ -41,14 +42,24 @@ cn AS (
     SELECT f.namespace, 'RUNNING'::process_status AS status, -1 AS n FROM f UNION ALL SELECT f.namespace, 'COMPLETED'::process_status, 1 FROM f) x
    GROUP BY x.namespace, x.status ORDER BY x.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT x.namespace, x.job_name, x.state, sum(x.n) FROM (
+    SELECT f.namespace, f.job_name, 'available' AS state, -1 AS n FROM f WHERE f.job_name <> ''
+    UNION ALL SELECT f.namespace, f.job_name, 'succeeded', 1 FROM f WHERE f.job_name <> '') x
+   GROUP BY x.namespace, x.job_name, x.state ORDER BY x.namespace, x.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
+  SELECT f.namespace, f.process_id, 'succeeded', 'running', 'succeeded', f.attempt, NULLIF(f.worker_id, '') FROM f WHERE f.job_name <> '' AND f.mode > 0),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM (SELECT unnest($10::int[]) AS ord, unnest($11::text[]) AS namespace,
-                 unnest($12::text[]) AS process_id, unnest($13::bigint[]) AS event_id,
-                 unnest($14::bigint[]) AS task_id, unnest($15::int[]) AS attempt,
-                 unnest($16::timestamptz[]) AS ts, unnest($17::text[]) AS metadata,
-                 unnest($18::bytea[]) AS payload) AS e
+    FROM (SELECT unnest($13::int[]) AS ord, unnest($14::text[]) AS namespace,
+                 unnest($15::text[]) AS process_id, unnest($16::bigint[]) AS event_id,
+                 unnest($17::bigint[]) AS task_id, unnest($18::int[]) AS attempt,
+                 unnest($19::timestamptz[]) AS ts, unnest($20::text[]) AS metadata,
+                 unnest($21::bytea[]) AS payload) AS e
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
@@ -71,6 +82,9 @@ type SaveCompletedParams struct {
 	Metadatas       []string
 	EventCounts     []int32
 	Responses       [][]byte
+	JobNames        []string
+	WorkerIds       []string
+	Modes           []int32
 	EventOrds       []int32
 	EventNamespaces []string
 	EventProcessIds []string
@@ -88,7 +102,7 @@ type SaveCompletedRow struct {
 }
 
 // SaveCompleted is SaveResult for a process that comes to its end with its only task, as most jobs and runs do: nothing else waits for it, and
-// no parent is to be told. What it leaves out SaveFinished says.
+// no parent is to be told. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others.
 func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedParams) ([]SaveCompletedRow, error) {
 	rows, err := db.Query(ctx, saveCompleted,
 		arg.Ords,
@@ -100,6 +114,9 @@ func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedP
 		arg.Metadatas,
 		arg.EventCounts,
 		arg.Responses,
+		arg.JobNames,
+		arg.WorkerIds,
+		arg.Modes,
 		arg.EventOrds,
 		arg.EventNamespaces,
 		arg.EventProcessIds,

@@ -34,9 +34,9 @@ func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (
 
 const searchCalls = `-- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, j.job, j.timeout
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::bool[]))
-         AS n(namespace, lim, step_timeout_us, own, crons)
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::bool[]), unnest($6::int[]))
+         AS n(namespace, lim, step_timeout_us, own, crons, mode)
   CROSS JOIN LATERAL (
     SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.kind, a.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -63,10 +63,14 @@ WITH ready AS MATERIALIZED (
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $6::bigint,
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $7::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
+  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1
+    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
@@ -85,6 +89,7 @@ type SearchCallsParams struct {
 	StepTimeoutsUs []int64
 	Owns           []bool
 	Crons          []bool
+	Modes          []int32
 	NodeID         int64
 }
 
@@ -127,6 +132,7 @@ func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParam
 		arg.StepTimeoutsUs,
 		arg.Owns,
 		arg.Crons,
+		arg.Modes,
 		arg.NodeID,
 	)
 	if err != nil {

@@ -57,9 +57,9 @@ func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) (
 
 const searchTimers = `-- name: SearchTimers :many
 WITH ready AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, j.job, j.timeout
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]))
-         AS n(namespace, lim, step_timeout_us, own)
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::int[]))
+         AS n(namespace, lim, step_timeout_us, own, mode)
   CROSS JOIN LATERAL (
     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
            s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
@@ -79,10 +79,21 @@ WITH ready AS MATERIALIZED (
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $5::bigint,
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $6::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT r.namespace, r.job_name, x.state, sum(x.n) FROM ready r
+   CROSS JOIN LATERAL (VALUES (CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END, -1), ('available', 1)) AS x(state, n)
+   WHERE r.job_name IS NOT NULL AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
+   GROUP BY r.namespace, r.job_name, x.state ORDER BY r.namespace, r.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
+  SELECT r.namespace, r.process_id, 'started', CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END, 'running', r.attempt + 1
+    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
@@ -100,6 +111,7 @@ type SearchTimersParams struct {
 	Limits         []int32
 	StepTimeoutsUs []int64
 	Owns           []bool
+	Modes          []int32
 	NodeID         int64
 }
 
@@ -143,6 +155,7 @@ func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersPar
 		arg.Limits,
 		arg.StepTimeoutsUs,
 		arg.Owns,
+		arg.Modes,
 		arg.NodeID,
 	)
 	if err != nil {

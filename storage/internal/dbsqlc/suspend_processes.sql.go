@@ -13,8 +13,9 @@ import (
 
 const resumeProcesses = `-- name: ResumeProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED', false) AS resumes, c.task_id AS next_task_id
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[])) AS t(ord, namespace, process_id)
+  SELECT t.ord, t.namespace, t.process_id, t.actor, t.mode, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED', false) AS resumes, c.task_id AS next_task_id, w.job_name, w.state
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::int[]))
+         AS t(ord, namespace, process_id, actor, mode)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (
@@ -22,17 +23,28 @@ WITH i AS MATERIALIZED (
          AND p.status = 'SUSPENDED' AND r.task_id IS NULL AND s.timer_name IS NULL AND s.scheduled_time <= statement_timestamp()
          AND p.previous_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' ELSE 'RUNNING' END::process_status
          AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
-       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true),
+       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
+    LEFT JOIN LATERAL (SELECT s.job_name, CASE WHEN s.scheduled_time <= statement_timestamp() THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state
+                         FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true),
 up AS (
   UPDATE processes p SET status = i.previous_status, previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = NULL, attention_time = NULL, detail = NULL
     FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.resumes
-  RETURNING p.namespace, 'SUSPENDED'::process_status AS old_status, 'RUNNING'::process_status AS new_status),
+  RETURNING p.namespace, 'SUSPENDED'::process_status AS old_status, 'RUNNING'::process_status AS new_status, p.process_id, p.kind, i.job_name, i.state, i.actor, i.mode),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
    GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM up m CROSS JOIN LATERAL (VALUES ('available', -1), (m.state, 1)) AS x(state, n)
+   WHERE m.state <> 'available' GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
+  SELECT up.namespace, up.process_id, 'resumed', CASE WHEN up.state <> 'available' THEN 'available' END, CASE WHEN up.state <> 'available' THEN up.state END,
+         NULLIF(up.actor, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
 wk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
                                          WHEN s.line IS NOT NULL THEN 'constraint' WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for
@@ -46,6 +58,8 @@ type ResumeProcessesParams struct {
 	Ords       []int32
 	Namespaces []string
 	ProcessIds []string
+	Actors     []string
+	Modes      []int32
 }
 
 type ResumeProcessesRow struct {
@@ -58,7 +72,13 @@ type ResumeProcessesRow struct {
 // the oldest of the other tasks for a place, unless one runs, and the rest behind it. It runs after LockProcesses.
 // outcome: changed, same (it runs already), not_found, status.
 func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProcessesParams) ([]ResumeProcessesRow, error) {
-	rows, err := db.Query(ctx, resumeProcesses, arg.Ords, arg.Namespaces, arg.ProcessIds)
+	rows, err := db.Query(ctx, resumeProcesses,
+		arg.Ords,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Actors,
+		arg.Modes,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -79,20 +99,31 @@ func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProces
 
 const suspendProcesses = `-- name: SuspendProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.reason, p.status
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]))
-         AS t(ord, namespace, process_id, reason)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)),
+  SELECT t.ord, t.namespace, t.process_id, t.reason, t.actor, t.mode, p.status, w.job_name, w.state
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::int[]))
+         AS t(ord, namespace, process_id, reason, actor, mode)
+    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN LATERAL (SELECT s.job_name, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+                        WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true),
 up AS (
   UPDATE processes p SET status = 'SUSPENDED', previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = 'SUSPENDED', attention_time = statement_timestamp(), detail = NULLIF(i.reason, '')
     FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING')
-  RETURNING p.namespace, 'RUNNING'::process_status AS old_status, p.status AS new_status),
+  RETURNING p.namespace, 'RUNNING'::process_status AS old_status, p.status AS new_status, p.process_id, p.kind, i.job_name, i.state, i.reason, i.actor, i.mode),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
    GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM up m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
+   WHERE m.state <> 'available' GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor, message)
+  SELECT up.namespace, up.process_id, 'suspended', CASE WHEN up.state <> 'available' THEN up.state END, CASE WHEN up.state <> 'available' THEN 'available' END,
+         NULLIF(up.actor, ''), NULLIF(up.reason, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
 ho AS (
   UPDATE schedule s SET waits_for = 'operator'
     FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING'))
@@ -107,6 +138,8 @@ type SuspendProcessesParams struct {
 	Namespaces []string
 	ProcessIds []string
 	Reasons    []string
+	Actors     []string
+	Modes      []int32
 }
 
 type SuspendProcessesRow struct {
@@ -125,6 +158,8 @@ func (q *Queries) SuspendProcesses(ctx context.Context, db DBTX, arg SuspendProc
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.Reasons,
+		arg.Actors,
+		arg.Modes,
 	)
 	if err != nil {
 		return nil, err

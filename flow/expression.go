@@ -75,9 +75,7 @@ type expression struct {
 // environments are those of CEL for the places of one template. Names with a dot in them are variables of their own, so that run.idd is
 // an error of the template, and not a run that fails.
 type environments struct {
-	template *Template
-	plain    [3]*cel.Env
-	steps    [3]*cel.Env
+	steps [3]*cel.Env // with the steps of the template
 }
 
 var baseEnvironments = sync.OnceValues(func() ([3]*cel.Env, error) {

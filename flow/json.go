@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// maxExact is the largest integer of which a double has it and its neighbours: what is beyond is a string, as in protobuf's JSON.
+// maxExact is the largest integer of which a double has each one up to it: what is beyond is a string, as in protobuf's JSON.
 const maxExact = 1<<53 - 1
 
 var null = structpb.NewNullValue()
@@ -189,4 +189,4 @@ func typeOf(result any) string {
 }
 
 // timeOf is what CEL has of a time, without a zone of its own.
-func timeOf(t types.Timestamp) time.Time { return t.Time.UTC() }
+func timeOf(t types.Timestamp) time.Time { return t.UTC() }

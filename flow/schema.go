@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strconv"
@@ -122,7 +123,7 @@ func (f *flattening) visit(e *jsonschema.ValidationError) {
 			f.add(joined(path, name), "is required where there is %s", k.Prop)
 		}
 	case *kind.PropertyNames:
-		f.add(joined(path, k.Property), "has a name that the schema does not take")
+		f.add(joined(f.owner(f.name, f.instance, len(e.InstanceLocation), k.Property), k.Property), "has a name that the schema does not take")
 	case *kind.AnyOf:
 		f.branches(path, e, "must match one of %d schemas: %s")
 	case *kind.OneOf:
@@ -193,6 +194,32 @@ func (f *flattening) words(k jsonschema.ErrorKind) string {
 func number(r *big.Rat) string {
 	f, _ := r.Float64()
 	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// owner is the path of the object with a property, so many levels down; of several the first by its name. The validator (6.0.3) tells of a
+// propertyNames a location that it has used for other values since.
+func (f *flattening) owner(path string, v any, depth int, property string) string {
+	if depth < 0 {
+		return ""
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if _, ok := v[property]; ok && depth == 0 {
+			return path
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if found := f.owner(joined(path, name), v[name], depth-1, property); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for i := range v {
+			if found := f.owner(fmt.Sprintf("%s[%d]", path, i), v[i], depth-1, property); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // path writes the place of a value in the instance.

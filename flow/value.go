@@ -293,7 +293,7 @@ func (e *evaluation) parts(parts []part) (*structpb.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := e.conversion.text(result)
+		text, err := e.text(result)
 		if err != nil {
 			return nil, p.expression.errorf("%s", err)
 		}

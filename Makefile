@@ -1,4 +1,4 @@
-# Everything that one does with this repository. `make help` lists it. No target needs anything but Go, bash and git:
+# Everything that one does with this repository. `make help` lists it. No target but those of the console needs anything but Go, bash and git:
 # PostgreSQL's binaries are installed where they are missing, and the tools are built from tools/go.mod.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | \
-	  while IFS=$$'\t' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
+	  while IFS=$$'\t' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
 
 .PHONY: run
 run: postgres build ## Start everything on this machine: private PostgreSQL, engine, demo (ARGS='--listen ADDR --data-dir DIR')
@@ -50,8 +50,16 @@ generate: ## Rebuild the generated code: protobuf, Connect, OpenAPI, sqlc
 	@for code in storage/internal/dbsqlc/*.sql.go; do name=$${code##*/}; \
 	  test -f sql/$${name%.go} || rm -v $$code; done
 
+.PHONY: console
+console: ## Rebuild the web console and its clients (needs Node; what is built is committed)
+	@./console/build.sh
+
+.PHONY: test-console
+test-console: postgres build ## Test the web console in Chromium (needs Node; ARGS=--test-name-pattern=TEXT)
+	@./console/test.sh $(ARGS)
+
 .PHONY: verify
-verify: verify-format lint verify-generated verify-tidy verify-vulnerabilities ## Check all that needs no running server
+verify: verify-format lint verify-generated verify-console verify-tidy verify-vulnerabilities ## Check all that needs no running server
 	@echo "verify: ok"
 
 .PHONY: lint
@@ -94,6 +102,10 @@ verify-generated: generate
 	@changed=$$(git status --porcelain -- $(GENERATED)); \
 	  test -z "$$changed" || { echo "generated code differs from what is committed (make generate, then commit):"; \
 	  echo "$$changed"; git --no-pager diff --stat -- $(GENERATED); exit 1; }
+
+.PHONY: verify-console
+verify-console:
+	@./console/verify.sh
 
 .PHONY: verify-tidy
 verify-tidy:

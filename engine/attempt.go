@@ -74,6 +74,8 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	response, history, err := e.attempt(own.in(ctx), ns, c, known)
 	if !errors.Is(err, errNotAdmitted) {
 		ns.metrics.processed(c.TaskType, began)
+		now := time.Now()
+		e.minute.processed(now, now.Sub(began))
 	}
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	if interrupted || errors.Is(err, errGivenBack) {

@@ -21,11 +21,16 @@ func (e *Engine) CountProcesses(ctx context.Context, namespace string) (map[stri
 	if err != nil {
 		return nil, err
 	}
+	return namedCounts(counted), nil
+}
+
+// namedCounts has the counts under the statuses' names in lower case, as the API does.
+func namedCounts(counted map[process.Status]int64) map[string]int64 {
 	counts := map[string]int64{}
 	for _, status := range process.Statuses() {
 		if status != process.StatusInit {
 			counts[strings.ToLower(string(status))] = counted[status]
 		}
 	}
-	return counts, nil
+	return counts
 }

@@ -26,6 +26,7 @@ type Engine struct {
 	waiters  *waiters
 	watchers *watchers
 	minute   *minute
+	trend    *trend
 	attempts *attempts
 	calls    *callPoller
 	timers   *timerPoller
@@ -58,6 +59,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
+	e.trend = newTrend(e)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
 	e.store.OnEventMode(e.eventMode)
@@ -89,7 +91,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			takers.Go(func() error { return k.Run(taking) })
 		}
 	}
-	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run} {
+	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run, e.trend.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {

@@ -3,9 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -90,55 +88,4 @@ func (e *Engine) DrainNode(ctx context.Context, nodeID string, by process.Actor)
 		e.beginDrain()
 	}
 	return wire.Node(&row), nil
-}
-
-// maxWaitingCounted is how far an overview counts the tasks that wait, of each kind in each namespace.
-const maxWaitingCounted = 10_000
-
-// GetOverview sums up a namespace (of all, where it is ""), and the nodes.
-func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
-	counts, err := e.CountProcesses(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	names, err := e.namesOf(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	waiting, err := e.store.WaitingByWhat(ctx, names, maxWaitingCounted)
-	if err != nil {
-		return nil, err
-	}
-	runnable := names
-	if namespace == "" {
-		all := e.registry.all()
-		runnable = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return all[name].paused }) // what is paused is not meant to run
-	}
-	depths, err := e.store.QueueDepths(ctx, runnable, depthLimit)
-	if err != nil {
-		return nil, err
-	}
-	load, err := e.store.NodesLoad(ctx, e.cfg.ZombieAfter)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := e.ListNodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	oldest := time.Duration(0)
-	for _, d := range depths {
-		oldest = max(oldest, d.Oldest)
-	}
-	overview := &progressorv1.GetOverviewResponse{
-		CountByStatus: counts, TasksPerSecond: load.TasksPerSecond, Nodes: nodes,
-		WaitingByWhat: map[string]int64{
-			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator, "constraint": waiting.Bound,
-		},
-		OldestRunnableAge: durationpb.New(oldest),
-	}
-	if load.TimerLatenessP99 > 0 {
-		overview.TimerLatenessP99 = durationpb.New(load.TimerLatenessP99)
-	}
-	return overview, nil
 }

@@ -247,6 +247,12 @@ func TestGetOverview(t *testing.T) {
 	if len(o.GetNodes()) != 1 || o.GetNodes()[0].GetRunning() != 1 || o.GetOldestRunnableAge().AsDuration() <= 0 {
 		t.Errorf("%v", o)
 	}
+	if ns := o.GetNamespaces(); len(ns) != 1 || ns[0].GetNamespace() != "ns" || !ns[0].GetPaused() || ns[0].GetRunnable() != 1 || ns[0].GetCountByStatus()["error"] != 1 {
+		t.Errorf("by namespace: %v", ns)
+	}
+	if o.GetProcessingP99().AsDuration() < o.GetProcessingP50().AsDuration() || o.GetProcessingP50().AsDuration() <= 0 {
+		t.Errorf("processing: %s, %s", o.GetProcessingP50().AsDuration(), o.GetProcessingP99().AsDuration())
+	}
 	if all, err := a.GetOverview(t.Context(), ""); err != nil || all.GetOldestRunnableAge().AsDuration() != 0 || all.GetWaitingByWhat()["place"] != 1 {
 		t.Errorf("%v, %v", all, err) // what is paused is not meant to run
 	}

@@ -10,7 +10,7 @@ import (
 
 const (
 	minuteSeconds = 60
-	// lateBuckets are the bounds of lateness: 1 ms, and each √2 times the one before, up to 13 minutes.
+	// lateBuckets are the bounds of durations: 1 ms, and each √2 times the one before, up to 13 minutes.
 	lateBuckets = 40
 )
 
@@ -24,7 +24,34 @@ type minute struct {
 type second struct {
 	number int64 // since began
 	tasks  int64
-	late   [lateBuckets]int64
+	late   buckets // of timers
+	took   buckets // of processors
+}
+
+// buckets count durations, each by the first bound that is not below it.
+type buckets [lateBuckets]int64
+
+func (b *buckets) add(d time.Duration) {
+	bucket := 0
+	if d > time.Millisecond {
+		bucket = min(int(math.Ceil(2*math.Log2(float64(d)/float64(time.Millisecond)))), lateBuckets-1)
+	}
+	b[bucket]++
+}
+
+// percentile is the bound that so many of a hundred are not above; -1: there is none.
+func (b *buckets) percentile(percent int64) time.Duration {
+	var all int64
+	for _, count := range b {
+		all += count
+	}
+	rest := all - all*(100-percent)/100
+	for n := 0; n < lateBuckets && rest > 0; n++ {
+		if rest -= b[n]; rest <= 0 {
+			return time.Duration(float64(time.Millisecond) * math.Pow(2, float64(n)/2))
+		}
+	}
+	return -1
 }
 
 func newMinute(began time.Time) *minute { return &minute{began: began} }
@@ -48,42 +75,50 @@ func (m *minute) stored(now time.Time) {
 
 // timer counts a timer that was claimed so late.
 func (m *minute) timer(now time.Time, late time.Duration) {
-	bucket := 0
-	if late > time.Millisecond {
-		bucket = min(int(math.Ceil(2*math.Log2(float64(late)/float64(time.Millisecond)))), lateBuckets-1)
-	}
 	m.mu.Lock()
-	m.at(now).late[bucket]++
+	m.at(now).late.add(late)
 	m.mu.Unlock()
 }
 
-// pulse sums the minute up.
+// processed counts a task that its processor took so long for.
+func (m *minute) processed(now time.Time, took time.Duration) {
+	m.mu.Lock()
+	m.at(now).took.add(took)
+	m.mu.Unlock()
+}
+
+// sum adds up what the ring has of the last minute. The caller holds the lock.
+func (m *minute) sum(now time.Time) second {
+	all := second{number: int64(now.Sub(m.began) / time.Second)}
+	for n := range m.ring {
+		s := &m.ring[n]
+		if all.number-s.number >= minuteSeconds {
+			continue
+		}
+		all.tasks += s.tasks
+		for b := range lateBuckets {
+			all.late[b] += s.late[b]
+			all.took[b] += s.took[b]
+		}
+	}
+	return all
+}
+
+// pulse sums the minute up for the other nodes.
 func (m *minute) pulse(now time.Time, draining bool) storage.Pulse {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	number := int64(now.Sub(m.began) / time.Second)
-	var tasks, timers int64
-	var late [lateBuckets]int64
-	for n := range m.ring {
-		s := &m.ring[n]
-		if number-s.number >= minuteSeconds {
-			continue
-		}
-		tasks += s.tasks
-		for b, count := range s.late {
-			late[b] += count
-			timers += count
-		}
-	}
+	all := m.sum(now)
 	age := min(max(now.Sub(m.began).Seconds(), 1), minuteSeconds)
-	p := storage.Pulse{Draining: draining, TasksPerSecond: float64(tasks) / age, TimerLateness: -1}
-	rest := timers - timers/100 // that many are not later
-	for b := 0; b < lateBuckets && rest > 0; b++ {
-		if rest -= late[b]; rest <= 0 {
-			p.TimerLateness = time.Duration(float64(time.Millisecond) * math.Pow(2, float64(b)/2))
-		}
-	}
-	return p
+	return storage.Pulse{Draining: draining, TasksPerSecond: float64(all.tasks) / age, TimerLateness: all.late.percentile(99)}
+}
+
+// processing is how long processors took, half of the tasks and 99 % of them at the most; -1: there was no task.
+func (m *minute) processing(now time.Time) (p50, p99 time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.sum(now)
+	return all.took.percentile(50), all.took.percentile(99)
 }
 
 // timerLate notes how late a timer was claimed.

@@ -35,6 +35,15 @@ func TestMinute(t *testing.T) {
 	if p := m.pulse(at(80), false); p.TasksPerSecond != 0 || p.TimerLateness < 10*time.Minute {
 		t.Errorf("what is beyond the last bound: %+v", p)
 	}
+	for n := range 100 {
+		m.processed(at(200), time.Duration(n+1)*10*time.Millisecond)
+	}
+	if p50, p99 := m.processing(at(201)); p50 < 500*time.Millisecond || p50 > 710*time.Millisecond || p99 < 990*time.Millisecond || p99 > 1400*time.Millisecond {
+		t.Errorf("tasks of 10 ms to 1 s: %s, %s", p50, p99)
+	}
+	if p50, p99 := m.processing(at(260)); p50 != -1 || p99 != -1 {
+		t.Errorf("a minute after them: %s, %s", p50, p99)
+	}
 	if p := m.pulse(at(1000), false); p.TasksPerSecond != 0 || p.TimerLateness >= 0 {
 		t.Errorf("long after %+v", p)
 	}

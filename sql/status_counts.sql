@@ -29,3 +29,8 @@ ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + exclud
 -- CountProcesses tells how many processes a namespace ('': the database) has in each status.
 -- name: CountProcesses :many
 SELECT c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE @namespace::text IN (c.namespace, '') GROUP BY c.status ORDER BY c.status;
+
+-- CountNamespaces tells how many processes each namespace has in each status.
+-- name: CountNamespaces :many
+SELECT c.namespace, c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE c.namespace = ANY (@namespaces::text[])
+ GROUP BY c.namespace, c.status ORDER BY c.namespace, c.status;

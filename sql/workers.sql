@@ -47,3 +47,9 @@ SELECT l.namespace, l.process_id, l.fencing_token, l.salt FROM leases l
 DELETE FROM workers w WHERE (w.namespace, w.worker_id) IN (
   SELECT x.namespace, x.worker_id FROM workers x WHERE x.last_seen_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
    LIMIT @lim::int FOR UPDATE SKIP LOCKED);
+
+-- CountWorkers tells how many workers of each namespace were seen in so long a time. The table holds those of one day.
+-- name: CountWorkers :many
+SELECT w.namespace, count(*) AS n FROM workers w
+ WHERE w.namespace = ANY (@namespaces::text[]) AND w.last_seen_time >= statement_timestamp() - (@seen_us::bigint) * interval '1 microsecond'
+ GROUP BY w.namespace ORDER BY w.namespace;

@@ -149,3 +149,16 @@ func (s *Store) NodesLoad(ctx context.Context, zombieAfter time.Duration) (Load,
 	row, err := s.q.NodesLoad(ctx, s.kept, zombieAfter.Microseconds())
 	return row, mapped("load of the nodes", err)
 }
+
+// CountWorkers tells how many workers of each of the namespaces were seen within so long a time.
+func (s *Store) CountWorkers(ctx context.Context, namespaces []string, seen time.Duration) (map[string]int64, error) {
+	rows, err := s.q.CountWorkers(ctx, s.general, dbsqlc.CountWorkersParams{Namespaces: namespaces, SeenUs: seen.Microseconds()})
+	if err != nil {
+		return nil, mapped("count workers", err)
+	}
+	counts := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Namespace] = r.N
+	}
+	return counts, nil
+}

@@ -34,3 +34,19 @@ func (s *Store) CountProcesses(ctx context.Context, namespace string) (map[proce
 	}
 	return counts, nil
 }
+
+// CountNamespaces tells how many processes each of the namespaces has in each status, as CountProcesses does.
+func (s *Store) CountNamespaces(ctx context.Context, namespaces []string) (map[string]map[process.Status]int64, error) {
+	rows, err := s.q.CountNamespaces(ctx, s.general, namespaces)
+	if err != nil {
+		return nil, mapped("count processes of namespaces", err)
+	}
+	counts := map[string]map[process.Status]int64{}
+	for _, r := range rows {
+		if counts[r.Namespace] == nil {
+			counts[r.Namespace] = map[process.Status]int64{}
+		}
+		counts[r.Namespace][r.Status] = r.N
+	}
+	return counts, nil
+}

@@ -31,6 +31,7 @@ type devCmd struct {
 	configFlag
 	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
 	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
+	Console  string      `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
 	DataDir  string      `default:".progressor" placeholder:"DIR" setting:"" help:"Where everything is kept between runs. Default: ${default}."`
 	DB       poolFlags   `embed:"" prefix:"db."`
 	Engine   engineFlags `embed:"" prefix:"engine."`
@@ -96,10 +97,10 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 	defer cancel(nil)
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
-		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug, file: a.settings,
+		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		prepare: putDemoNamespaces,
 		ready: func() {
-			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version()))
+			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console)))
 		},
 	}
 	if err := n.run(engineCtx); err != nil {
@@ -185,14 +186,22 @@ func invocation() string {
 }
 
 // banner says where everything is, with commands to paste.
-func banner(address, dir string, postgres int) string {
+func banner(address, dir string, postgres int, mode rpc.Console) string {
 	url, flag := "http://"+address, ""
 	if address != "127.0.0.1:8080" {
 		flag = " --address " + url
 	}
+	shown := url + "/"
+	switch mode {
+	case rpc.ConsoleReadOnly:
+		shown += "  (read-only)"
+	case rpc.ConsoleOff:
+		shown = "off (--console full)"
+	}
 	text := `
 Progressor ${version} runs. Ctrl-C stops it; the data stays.
 
+  console     ${console}
   API         ${url}  (Connect, gRPC, gRPC-Web, JSON)
   metrics     ${url}/metrics
   database    psql "$(cat ${dir}/dsn)"  (PostgreSQL ${postgres}; the DSN is in ${dir}/dsn)
@@ -209,6 +218,6 @@ To try, in another terminal:
 
 `
 	return strings.NewReplacer(
-		"${program}", invocation(), "${version}", buildVersion(), "${url}", url, "${dir}", dir, "${flag}", flag, "${postgres}", fmt.Sprint(postgres),
+		"${program}", invocation(), "${version}", buildVersion(), "${console}", shown, "${url}", url, "${dir}", dir, "${flag}", flag, "${postgres}", fmt.Sprint(postgres),
 	).Replace(text)
 }

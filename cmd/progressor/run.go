@@ -44,6 +44,7 @@ type node struct {
 	pool     poolFlags
 	engine   engineFlags
 	debug    debugFlags
+	console  rpc.Console
 
 	file    *settings                                   // whose namespaces and crons are put
 	prepare func(context.Context, *engine.Engine) error // before that; nil: nothing
@@ -81,6 +82,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
+		Console: n.console,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })

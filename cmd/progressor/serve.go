@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -34,7 +35,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n := &node{
-		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, debug: c.Debug, file: a.settings,
+		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		ready: func() { log.Info("ready", "version", buildVersion(), "url", "http://"+listener.Addr().String()) },
 	}
 	return a.untilSignal(log, func(ctx context.Context) error {

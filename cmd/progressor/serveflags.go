@@ -22,6 +22,7 @@ type configFlag struct {
 type serveSettings struct {
 	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
 	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
+	Console  string      `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
 	DB       dbFlags     `embed:"" prefix:"db."`
 	Engine   engineFlags `embed:"" prefix:"engine."`
 	Log      logFlags    `embed:"" prefix:"log."`

@@ -44,6 +44,7 @@ type Config struct {
 	Registerer prometheus.Registerer // of the handler's own metrics; nil: none
 	Gatherer   prometheus.Gatherer   // of /metrics; nil: no such page
 	Version    string                // of the program
+	Console    Console               // "": ConsoleFull
 }
 
 // services are the services that the handler serves.
@@ -58,6 +59,7 @@ var services = []string{
 //	/readyz   200 while the engine takes requests, else 503 and why
 //	/metrics  Prometheus text or OpenMetrics
 //	/openapi.yaml  the API, for HTTP tools
+//	/         the web console, to who asks for HTML
 //
 // gRPC health (its status is that of /readyz) and gRPC reflection, v1 and v1alpha. It panics where the contract that is
 // compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
@@ -103,6 +105,9 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if cfg.Console == "" {
+		cfg.Console = ConsoleFull
+	}
 	valid, err := newValidation(services...)
 	if err != nil {
 		return nil, err
@@ -118,7 +123,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		connect.WithCodec(packed{}),
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
-		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted}),
+		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted, newShared()}),
 	)
 	mux := http.NewServeMux()
 	mount := func(path string, h http.Handler) { mux.Handle(path, limitBody(packErrors(h))) }
@@ -133,12 +138,14 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
-	mountPages(mux, cfg, ready)
-	return mux, nil
+	if err := mountPages(mux, cfg, ready); err != nil {
+		return nil, err
+	}
+	return guardBrowsers(cfg.Console, mux), nil
 }
 
 // mountPages serves what probes, scrapers and newcomers ask for.
-func mountPages(mux *http.ServeMux, cfg Config, ready func() error) {
+func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
@@ -157,7 +164,7 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(docs.OpenAPI) // who does not wait for the page does not need it
 	})
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+	return mountConsole(mux, cfg.Console, cfg.Version, func(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusOK, "progressor "+cfg.Version+`
 
 An RPC is a POST of JSON or MessagePack, or any Connect, gRPC or gRPC-Web client:

@@ -18,6 +18,7 @@ type interceptor struct {
 	valid   *validation
 	log     *slog.Logger
 	metrics *metrics
+	shared  *shared
 }
 
 // WrapUnary stands around the requests of one answer.
@@ -37,7 +38,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err := i.valid.check(request.Any()); err != nil {
 			return nil, err
 		}
-		return next(ctx, request)
+		return i.shared.unary(ctx, request, next)
 	}
 }
 

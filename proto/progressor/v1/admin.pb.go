@@ -512,8 +512,13 @@ type GetOverviewResponse struct {
 	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,4,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
 	TasksPerSecond    float64                `protobuf:"fixed64,5,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"` // of the last minute
 	Nodes             []*Node                `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	Namespaces        []*NamespaceOverview   `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // by name
+	Samples           []*OverviewSample      `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`       // of the last hour, every ten seconds, since the node that answers runs; oldest first
+	// How long processors took for a task, in the last minute, on the node that answers. Absent: there was none.
+	ProcessingP50 *durationpb.Duration `protobuf:"bytes,9,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
+	ProcessingP99 *durationpb.Duration `protobuf:"bytes,10,opt,name=processing_p99,json=processingP99,proto3" json:"processing_p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetOverviewResponse) Reset() {
@@ -588,6 +593,211 @@ func (x *GetOverviewResponse) GetNodes() []*Node {
 	return nil
 }
 
+func (x *GetOverviewResponse) GetNamespaces() []*NamespaceOverview {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetSamples() []*OverviewSample {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetProcessingP50() *durationpb.Duration {
+	if x != nil {
+		return x.ProcessingP50
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetProcessingP99() *durationpb.Duration {
+	if x != nil {
+		return x.ProcessingP99
+	}
+	return nil
+}
+
+type NamespaceOverview struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Namespace         string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Paused            bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	CountByStatus     map[string]int64       `protobuf:"bytes,3,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Runnable          int64                  `protobuf:"varint,4,opt,name=runnable,proto3" json:"runnable,omitempty"` // tasks that could run now and do not, counted to 10,000
+	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,5,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
+	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"` // seen in the last half minute
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *NamespaceOverview) Reset() {
+	*x = NamespaceOverview{}
+	mi := &file_progressor_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceOverview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceOverview) ProtoMessage() {}
+
+func (x *NamespaceOverview) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceOverview.ProtoReflect.Descriptor instead.
+func (*NamespaceOverview) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *NamespaceOverview) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *NamespaceOverview) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *NamespaceOverview) GetCountByStatus() map[string]int64 {
+	if x != nil {
+		return x.CountByStatus
+	}
+	return nil
+}
+
+func (x *NamespaceOverview) GetRunnable() int64 {
+	if x != nil {
+		return x.Runnable
+	}
+	return 0
+}
+
+func (x *NamespaceOverview) GetOldestRunnableAge() *durationpb.Duration {
+	if x != nil {
+		return x.OldestRunnableAge
+	}
+	return nil
+}
+
+func (x *NamespaceOverview) GetWorkers() int64 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+// What the overview of all namespaces showed at a time.
+type OverviewSample struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Time              *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	TasksPerSecond    float64                `protobuf:"fixed64,2,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"`
+	Runnable          int64                  `protobuf:"varint,3,opt,name=runnable,proto3" json:"runnable,omitempty"` // as those of NamespaceOverview, of all that are not paused
+	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,4,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
+	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,5,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
+	ProcessingP50     *durationpb.Duration   `protobuf:"bytes,6,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
+	ProcessingP99     *durationpb.Duration   `protobuf:"bytes,7,opt,name=processing_p99,json=processingP99,proto3" json:"processing_p99,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *OverviewSample) Reset() {
+	*x = OverviewSample{}
+	mi := &file_progressor_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewSample) ProtoMessage() {}
+
+func (x *OverviewSample) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewSample.ProtoReflect.Descriptor instead.
+func (*OverviewSample) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *OverviewSample) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *OverviewSample) GetTasksPerSecond() float64 {
+	if x != nil {
+		return x.TasksPerSecond
+	}
+	return 0
+}
+
+func (x *OverviewSample) GetRunnable() int64 {
+	if x != nil {
+		return x.Runnable
+	}
+	return 0
+}
+
+func (x *OverviewSample) GetOldestRunnableAge() *durationpb.Duration {
+	if x != nil {
+		return x.OldestRunnableAge
+	}
+	return nil
+}
+
+func (x *OverviewSample) GetTimerLatenessP99() *durationpb.Duration {
+	if x != nil {
+		return x.TimerLatenessP99
+	}
+	return nil
+}
+
+func (x *OverviewSample) GetProcessingP50() *durationpb.Duration {
+	if x != nil {
+		return x.ProcessingP50
+	}
+	return nil
+}
+
+func (x *OverviewSample) GetProcessingP99() *durationpb.Duration {
+	if x != nil {
+		return x.ProcessingP99
+	}
+	return nil
+}
+
 type ListErrorsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -599,7 +809,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[7]
+	mi := &file_progressor_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +821,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[7]
+	mi := &file_progressor_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +834,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListErrorsRequest) GetNamespace() string {
@@ -658,7 +868,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[8]
+	mi := &file_progressor_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +880,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[8]
+	mi := &file_progressor_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +893,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListErrorsResponse) GetGroups() []*ErrorGroup {
@@ -715,7 +925,7 @@ type ErrorGroup struct {
 
 func (x *ErrorGroup) Reset() {
 	*x = ErrorGroup{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[9]
+	mi := &file_progressor_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +937,7 @@ func (x *ErrorGroup) String() string {
 func (*ErrorGroup) ProtoMessage() {}
 
 func (x *ErrorGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[9]
+	mi := &file_progressor_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +950,7 @@ func (x *ErrorGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorGroup.ProtoReflect.Descriptor instead.
 func (*ErrorGroup) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ErrorGroup) GetFingerprint() string {
@@ -807,7 +1017,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[10]
+	mi := &file_progressor_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +1029,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[10]
+	mi := &file_progressor_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +1042,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Node) GetNodeId() string {
@@ -892,7 +1102,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[11]
+	mi := &file_progressor_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1114,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[11]
+	mi := &file_progressor_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1127,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 type ListNodesResponse struct {
@@ -929,7 +1139,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[12]
+	mi := &file_progressor_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1151,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[12]
+	mi := &file_progressor_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1164,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -973,7 +1183,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[13]
+	mi := &file_progressor_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1195,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[13]
+	mi := &file_progressor_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1208,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrainNodeRequest) GetNodeId() string {
@@ -1017,7 +1227,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[14]
+	mi := &file_progressor_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1239,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[14]
+	mi := &file_progressor_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1252,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -1068,7 +1278,7 @@ type AuditEntry struct {
 
 func (x *AuditEntry) Reset() {
 	*x = AuditEntry{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[15]
+	mi := &file_progressor_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1290,7 @@ func (x *AuditEntry) String() string {
 func (*AuditEntry) ProtoMessage() {}
 
 func (x *AuditEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[15]
+	mi := &file_progressor_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1303,7 @@ func (x *AuditEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
 func (*AuditEntry) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AuditEntry) GetAuditId() int64 {
@@ -1164,7 +1374,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[16]
+	mi := &file_progressor_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1386,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[16]
+	mi := &file_progressor_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1399,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListAuditRequest) GetNamespace() string {
@@ -1230,7 +1440,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[17]
+	mi := &file_progressor_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1452,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[17]
+	mi := &file_progressor_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1465,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAuditResponse) GetEntries() []*AuditEntry {
@@ -1301,7 +1511,7 @@ type Bulk struct {
 
 func (x *Bulk) Reset() {
 	*x = Bulk{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[18]
+	mi := &file_progressor_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1523,7 @@ func (x *Bulk) String() string {
 func (*Bulk) ProtoMessage() {}
 
 func (x *Bulk) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[18]
+	mi := &file_progressor_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1536,7 @@ func (x *Bulk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bulk.ProtoReflect.Descriptor instead.
 func (*Bulk) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Bulk) GetNamespace() string {
@@ -1486,7 +1696,7 @@ type BulkFailure struct {
 
 func (x *BulkFailure) Reset() {
 	*x = BulkFailure{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[19]
+	mi := &file_progressor_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1708,7 @@ func (x *BulkFailure) String() string {
 func (*BulkFailure) ProtoMessage() {}
 
 func (x *BulkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[19]
+	mi := &file_progressor_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1721,7 @@ func (x *BulkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkFailure.ProtoReflect.Descriptor instead.
 func (*BulkFailure) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BulkFailure) GetProcessId() string {
@@ -1545,7 +1755,7 @@ type StartBulkRequest struct {
 
 func (x *StartBulkRequest) Reset() {
 	*x = StartBulkRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[20]
+	mi := &file_progressor_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1767,7 @@ func (x *StartBulkRequest) String() string {
 func (*StartBulkRequest) ProtoMessage() {}
 
 func (x *StartBulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[20]
+	mi := &file_progressor_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1780,7 @@ func (x *StartBulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkRequest.ProtoReflect.Descriptor instead.
 func (*StartBulkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StartBulkRequest) GetNamespace() string {
@@ -1631,7 +1841,7 @@ type StartBulkResponse struct {
 
 func (x *StartBulkResponse) Reset() {
 	*x = StartBulkResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[21]
+	mi := &file_progressor_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1853,7 @@ func (x *StartBulkResponse) String() string {
 func (*StartBulkResponse) ProtoMessage() {}
 
 func (x *StartBulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[21]
+	mi := &file_progressor_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1866,7 @@ func (x *StartBulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartBulkResponse.ProtoReflect.Descriptor instead.
 func (*StartBulkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StartBulkResponse) GetBulk() *Bulk {
@@ -1676,7 +1886,7 @@ type GetBulkRequest struct {
 
 func (x *GetBulkRequest) Reset() {
 	*x = GetBulkRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[22]
+	mi := &file_progressor_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1898,7 @@ func (x *GetBulkRequest) String() string {
 func (*GetBulkRequest) ProtoMessage() {}
 
 func (x *GetBulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[22]
+	mi := &file_progressor_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1911,7 @@ func (x *GetBulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkRequest.ProtoReflect.Descriptor instead.
 func (*GetBulkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetBulkRequest) GetNamespace() string {
@@ -1727,7 +1937,7 @@ type GetBulkResponse struct {
 
 func (x *GetBulkResponse) Reset() {
 	*x = GetBulkResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[23]
+	mi := &file_progressor_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1949,7 @@ func (x *GetBulkResponse) String() string {
 func (*GetBulkResponse) ProtoMessage() {}
 
 func (x *GetBulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[23]
+	mi := &file_progressor_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1962,7 @@ func (x *GetBulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBulkResponse.ProtoReflect.Descriptor instead.
 func (*GetBulkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetBulkResponse) GetBulk() *Bulk {
@@ -1773,7 +1983,7 @@ type ListBulksRequest struct {
 
 func (x *ListBulksRequest) Reset() {
 	*x = ListBulksRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[24]
+	mi := &file_progressor_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1995,7 @@ func (x *ListBulksRequest) String() string {
 func (*ListBulksRequest) ProtoMessage() {}
 
 func (x *ListBulksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[24]
+	mi := &file_progressor_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2008,7 @@ func (x *ListBulksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulksRequest.ProtoReflect.Descriptor instead.
 func (*ListBulksRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListBulksRequest) GetNamespace() string {
@@ -1832,7 +2042,7 @@ type ListBulksResponse struct {
 
 func (x *ListBulksResponse) Reset() {
 	*x = ListBulksResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[25]
+	mi := &file_progressor_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2054,7 @@ func (x *ListBulksResponse) String() string {
 func (*ListBulksResponse) ProtoMessage() {}
 
 func (x *ListBulksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[25]
+	mi := &file_progressor_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2067,7 @@ func (x *ListBulksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBulksResponse.ProtoReflect.Descriptor instead.
 func (*ListBulksResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListBulksResponse) GetBulks() []*Bulk {
@@ -1884,7 +2094,7 @@ type CancelBulkRequest struct {
 
 func (x *CancelBulkRequest) Reset() {
 	*x = CancelBulkRequest{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[26]
+	mi := &file_progressor_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2106,7 @@ func (x *CancelBulkRequest) String() string {
 func (*CancelBulkRequest) ProtoMessage() {}
 
 func (x *CancelBulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[26]
+	mi := &file_progressor_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2119,7 @@ func (x *CancelBulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBulkRequest.ProtoReflect.Descriptor instead.
 func (*CancelBulkRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelBulkRequest) GetNamespace() string {
@@ -1935,7 +2145,7 @@ type CancelBulkResponse struct {
 
 func (x *CancelBulkResponse) Reset() {
 	*x = CancelBulkResponse{}
-	mi := &file_progressor_v1_admin_proto_msgTypes[27]
+	mi := &file_progressor_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2157,7 @@ func (x *CancelBulkResponse) String() string {
 func (*CancelBulkResponse) ProtoMessage() {}
 
 func (x *CancelBulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_admin_proto_msgTypes[27]
+	mi := &file_progressor_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2170,7 @@ func (x *CancelBulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBulkResponse.ProtoReflect.Descriptor instead.
 func (*CancelBulkResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelBulkResponse) GetBulk() *Bulk {
@@ -2007,20 +2217,45 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"S\n" +
 	"\x12GetOverviewRequest\x12=\n" +
-	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xc0\x04\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xbf\x06\n" +
 	"\x13GetOverviewResponse\x12]\n" +
 	"\x0fcount_by_status\x18\x01 \x03(\v25.progressor.v1.GetOverviewResponse.CountByStatusEntryR\rcountByStatus\x12]\n" +
 	"\x0fwaiting_by_what\x18\x02 \x03(\v25.progressor.v1.GetOverviewResponse.WaitingByWhatEntryR\rwaitingByWhat\x12I\n" +
 	"\x13oldest_runnable_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x11oldestRunnableAge\x12G\n" +
 	"\x12timer_lateness_p99\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x10timerLatenessP99\x12(\n" +
 	"\x10tasks_per_second\x18\x05 \x01(\x01R\x0etasksPerSecond\x12)\n" +
-	"\x05nodes\x18\x06 \x03(\v2\x13.progressor.v1.NodeR\x05nodes\x1a@\n" +
+	"\x05nodes\x18\x06 \x03(\v2\x13.progressor.v1.NodeR\x05nodes\x12@\n" +
+	"\n" +
+	"namespaces\x18\a \x03(\v2 .progressor.v1.NamespaceOverviewR\n" +
+	"namespaces\x127\n" +
+	"\asamples\x18\b \x03(\v2\x1d.progressor.v1.OverviewSampleR\asamples\x12@\n" +
+	"\x0eprocessing_p50\x18\t \x01(\v2\x19.google.protobuf.DurationR\rprocessingP50\x12@\n" +
+	"\x0eprocessing_p99\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\rprocessingP99\x1a@\n" +
 	"\x12CountByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a@\n" +
 	"\x12WaitingByWhatEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa4\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xe9\x02\n" +
+	"\x11NamespaceOverview\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\x12[\n" +
+	"\x0fcount_by_status\x18\x03 \x03(\v23.progressor.v1.NamespaceOverview.CountByStatusEntryR\rcountByStatus\x12\x1a\n" +
+	"\brunnable\x18\x04 \x01(\x03R\brunnable\x12I\n" +
+	"\x13oldest_runnable_age\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x11oldestRunnableAge\x12\x18\n" +
+	"\aworkers\x18\x06 \x01(\x03R\aworkers\x1a@\n" +
+	"\x12CountByStatusEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9e\x03\n" +
+	"\x0eOverviewSample\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12(\n" +
+	"\x10tasks_per_second\x18\x02 \x01(\x01R\x0etasksPerSecond\x12\x1a\n" +
+	"\brunnable\x18\x03 \x01(\x03R\brunnable\x12I\n" +
+	"\x13oldest_runnable_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x11oldestRunnableAge\x12G\n" +
+	"\x12timer_lateness_p99\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x10timerLatenessP99\x12@\n" +
+	"\x0eprocessing_p50\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rprocessingP50\x12@\n" +
+	"\x0eprocessing_p99\x18\a \x01(\v2\x19.google.protobuf.DurationR\rprocessingP99\"\xa4\x01\n" +
 	"\x11ListErrorsRequest\x12=\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -2180,7 +2415,7 @@ func file_progressor_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_progressor_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_progressor_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_progressor_v1_admin_proto_goTypes = []any{
 	(WaitsFor)(0),                  // 0: progressor.v1.WaitsFor
 	(BulkVerb)(0),                  // 1: progressor.v1.BulkVerb
@@ -2191,99 +2426,113 @@ var file_progressor_v1_admin_proto_goTypes = []any{
 	(*CountProcessesResponse)(nil), // 6: progressor.v1.CountProcessesResponse
 	(*GetOverviewRequest)(nil),     // 7: progressor.v1.GetOverviewRequest
 	(*GetOverviewResponse)(nil),    // 8: progressor.v1.GetOverviewResponse
-	(*ListErrorsRequest)(nil),      // 9: progressor.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),     // 10: progressor.v1.ListErrorsResponse
-	(*ErrorGroup)(nil),             // 11: progressor.v1.ErrorGroup
-	(*Node)(nil),                   // 12: progressor.v1.Node
-	(*ListNodesRequest)(nil),       // 13: progressor.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 14: progressor.v1.ListNodesResponse
-	(*DrainNodeRequest)(nil),       // 15: progressor.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),      // 16: progressor.v1.DrainNodeResponse
-	(*AuditEntry)(nil),             // 17: progressor.v1.AuditEntry
-	(*ListAuditRequest)(nil),       // 18: progressor.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 19: progressor.v1.ListAuditResponse
-	(*Bulk)(nil),                   // 20: progressor.v1.Bulk
-	(*BulkFailure)(nil),            // 21: progressor.v1.BulkFailure
-	(*StartBulkRequest)(nil),       // 22: progressor.v1.StartBulkRequest
-	(*StartBulkResponse)(nil),      // 23: progressor.v1.StartBulkResponse
-	(*GetBulkRequest)(nil),         // 24: progressor.v1.GetBulkRequest
-	(*GetBulkResponse)(nil),        // 25: progressor.v1.GetBulkResponse
-	(*ListBulksRequest)(nil),       // 26: progressor.v1.ListBulksRequest
-	(*ListBulksResponse)(nil),      // 27: progressor.v1.ListBulksResponse
-	(*CancelBulkRequest)(nil),      // 28: progressor.v1.CancelBulkRequest
-	(*CancelBulkResponse)(nil),     // 29: progressor.v1.CancelBulkResponse
-	nil,                            // 30: progressor.v1.ExplainProcessResponse.TimeByWhatEntry
-	nil,                            // 31: progressor.v1.CountProcessesResponse.CountByStatusEntry
-	nil,                            // 32: progressor.v1.GetOverviewResponse.CountByStatusEntry
-	nil,                            // 33: progressor.v1.GetOverviewResponse.WaitingByWhatEntry
-	(*timestamppb.Timestamp)(nil),  // 34: google.protobuf.Timestamp
-	(*Process)(nil),                // 35: progressor.v1.Process
-	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 37: google.protobuf.Struct
-	(ProcessStatus)(0),             // 38: progressor.v1.ProcessStatus
+	(*NamespaceOverview)(nil),      // 9: progressor.v1.NamespaceOverview
+	(*OverviewSample)(nil),         // 10: progressor.v1.OverviewSample
+	(*ListErrorsRequest)(nil),      // 11: progressor.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),     // 12: progressor.v1.ListErrorsResponse
+	(*ErrorGroup)(nil),             // 13: progressor.v1.ErrorGroup
+	(*Node)(nil),                   // 14: progressor.v1.Node
+	(*ListNodesRequest)(nil),       // 15: progressor.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 16: progressor.v1.ListNodesResponse
+	(*DrainNodeRequest)(nil),       // 17: progressor.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),      // 18: progressor.v1.DrainNodeResponse
+	(*AuditEntry)(nil),             // 19: progressor.v1.AuditEntry
+	(*ListAuditRequest)(nil),       // 20: progressor.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 21: progressor.v1.ListAuditResponse
+	(*Bulk)(nil),                   // 22: progressor.v1.Bulk
+	(*BulkFailure)(nil),            // 23: progressor.v1.BulkFailure
+	(*StartBulkRequest)(nil),       // 24: progressor.v1.StartBulkRequest
+	(*StartBulkResponse)(nil),      // 25: progressor.v1.StartBulkResponse
+	(*GetBulkRequest)(nil),         // 26: progressor.v1.GetBulkRequest
+	(*GetBulkResponse)(nil),        // 27: progressor.v1.GetBulkResponse
+	(*ListBulksRequest)(nil),       // 28: progressor.v1.ListBulksRequest
+	(*ListBulksResponse)(nil),      // 29: progressor.v1.ListBulksResponse
+	(*CancelBulkRequest)(nil),      // 30: progressor.v1.CancelBulkRequest
+	(*CancelBulkResponse)(nil),     // 31: progressor.v1.CancelBulkResponse
+	nil,                            // 32: progressor.v1.ExplainProcessResponse.TimeByWhatEntry
+	nil,                            // 33: progressor.v1.CountProcessesResponse.CountByStatusEntry
+	nil,                            // 34: progressor.v1.GetOverviewResponse.CountByStatusEntry
+	nil,                            // 35: progressor.v1.GetOverviewResponse.WaitingByWhatEntry
+	nil,                            // 36: progressor.v1.NamespaceOverview.CountByStatusEntry
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(*Process)(nil),                // 38: progressor.v1.Process
+	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 40: google.protobuf.Struct
+	(ProcessStatus)(0),             // 41: progressor.v1.ProcessStatus
 }
 var file_progressor_v1_admin_proto_depIdxs = []int32{
-	34, // 0: progressor.v1.Span.from_time:type_name -> google.protobuf.Timestamp
-	34, // 1: progressor.v1.Span.to_time:type_name -> google.protobuf.Timestamp
-	35, // 2: progressor.v1.ExplainProcessResponse.process:type_name -> progressor.v1.Process
+	37, // 0: progressor.v1.Span.from_time:type_name -> google.protobuf.Timestamp
+	37, // 1: progressor.v1.Span.to_time:type_name -> google.protobuf.Timestamp
+	38, // 2: progressor.v1.ExplainProcessResponse.process:type_name -> progressor.v1.Process
 	2,  // 3: progressor.v1.ExplainProcessResponse.spans:type_name -> progressor.v1.Span
-	30, // 4: progressor.v1.ExplainProcessResponse.time_by_what:type_name -> progressor.v1.ExplainProcessResponse.TimeByWhatEntry
+	32, // 4: progressor.v1.ExplainProcessResponse.time_by_what:type_name -> progressor.v1.ExplainProcessResponse.TimeByWhatEntry
 	0,  // 5: progressor.v1.ExplainProcessResponse.waits_for:type_name -> progressor.v1.WaitsFor
-	34, // 6: progressor.v1.ExplainProcessResponse.next_time:type_name -> google.protobuf.Timestamp
-	31, // 7: progressor.v1.CountProcessesResponse.count_by_status:type_name -> progressor.v1.CountProcessesResponse.CountByStatusEntry
-	32, // 8: progressor.v1.GetOverviewResponse.count_by_status:type_name -> progressor.v1.GetOverviewResponse.CountByStatusEntry
-	33, // 9: progressor.v1.GetOverviewResponse.waiting_by_what:type_name -> progressor.v1.GetOverviewResponse.WaitingByWhatEntry
-	36, // 10: progressor.v1.GetOverviewResponse.oldest_runnable_age:type_name -> google.protobuf.Duration
-	36, // 11: progressor.v1.GetOverviewResponse.timer_lateness_p99:type_name -> google.protobuf.Duration
-	12, // 12: progressor.v1.GetOverviewResponse.nodes:type_name -> progressor.v1.Node
-	11, // 13: progressor.v1.ListErrorsResponse.groups:type_name -> progressor.v1.ErrorGroup
-	34, // 14: progressor.v1.ErrorGroup.first_time:type_name -> google.protobuf.Timestamp
-	34, // 15: progressor.v1.ErrorGroup.last_time:type_name -> google.protobuf.Timestamp
-	34, // 16: progressor.v1.Node.started_time:type_name -> google.protobuf.Timestamp
-	34, // 17: progressor.v1.Node.beat_time:type_name -> google.protobuf.Timestamp
-	12, // 18: progressor.v1.ListNodesResponse.nodes:type_name -> progressor.v1.Node
-	12, // 19: progressor.v1.DrainNodeResponse.node:type_name -> progressor.v1.Node
-	34, // 20: progressor.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	37, // 21: progressor.v1.AuditEntry.details:type_name -> google.protobuf.Struct
-	17, // 22: progressor.v1.ListAuditResponse.entries:type_name -> progressor.v1.AuditEntry
-	1,  // 23: progressor.v1.Bulk.verb:type_name -> progressor.v1.BulkVerb
-	21, // 24: progressor.v1.Bulk.failures:type_name -> progressor.v1.BulkFailure
-	38, // 25: progressor.v1.Bulk.status:type_name -> progressor.v1.ProcessStatus
-	34, // 26: progressor.v1.Bulk.created_time:type_name -> google.protobuf.Timestamp
-	34, // 27: progressor.v1.Bulk.finished_time:type_name -> google.protobuf.Timestamp
-	1,  // 28: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
-	20, // 29: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	20, // 30: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	20, // 31: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
-	20, // 32: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
-	36, // 33: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
-	3,  // 34: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
-	5,  // 35: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
-	7,  // 36: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
-	9,  // 37: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
-	13, // 38: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
-	15, // 39: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
-	18, // 40: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
-	22, // 41: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
-	24, // 42: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
-	26, // 43: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
-	28, // 44: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
-	4,  // 45: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
-	6,  // 46: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
-	8,  // 47: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
-	10, // 48: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
-	14, // 49: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
-	16, // 50: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
-	19, // 51: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
-	23, // 52: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
-	25, // 53: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
-	27, // 54: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
-	29, // 55: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
-	45, // [45:56] is the sub-list for method output_type
-	34, // [34:45] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	37, // 6: progressor.v1.ExplainProcessResponse.next_time:type_name -> google.protobuf.Timestamp
+	33, // 7: progressor.v1.CountProcessesResponse.count_by_status:type_name -> progressor.v1.CountProcessesResponse.CountByStatusEntry
+	34, // 8: progressor.v1.GetOverviewResponse.count_by_status:type_name -> progressor.v1.GetOverviewResponse.CountByStatusEntry
+	35, // 9: progressor.v1.GetOverviewResponse.waiting_by_what:type_name -> progressor.v1.GetOverviewResponse.WaitingByWhatEntry
+	39, // 10: progressor.v1.GetOverviewResponse.oldest_runnable_age:type_name -> google.protobuf.Duration
+	39, // 11: progressor.v1.GetOverviewResponse.timer_lateness_p99:type_name -> google.protobuf.Duration
+	14, // 12: progressor.v1.GetOverviewResponse.nodes:type_name -> progressor.v1.Node
+	9,  // 13: progressor.v1.GetOverviewResponse.namespaces:type_name -> progressor.v1.NamespaceOverview
+	10, // 14: progressor.v1.GetOverviewResponse.samples:type_name -> progressor.v1.OverviewSample
+	39, // 15: progressor.v1.GetOverviewResponse.processing_p50:type_name -> google.protobuf.Duration
+	39, // 16: progressor.v1.GetOverviewResponse.processing_p99:type_name -> google.protobuf.Duration
+	36, // 17: progressor.v1.NamespaceOverview.count_by_status:type_name -> progressor.v1.NamespaceOverview.CountByStatusEntry
+	39, // 18: progressor.v1.NamespaceOverview.oldest_runnable_age:type_name -> google.protobuf.Duration
+	37, // 19: progressor.v1.OverviewSample.time:type_name -> google.protobuf.Timestamp
+	39, // 20: progressor.v1.OverviewSample.oldest_runnable_age:type_name -> google.protobuf.Duration
+	39, // 21: progressor.v1.OverviewSample.timer_lateness_p99:type_name -> google.protobuf.Duration
+	39, // 22: progressor.v1.OverviewSample.processing_p50:type_name -> google.protobuf.Duration
+	39, // 23: progressor.v1.OverviewSample.processing_p99:type_name -> google.protobuf.Duration
+	13, // 24: progressor.v1.ListErrorsResponse.groups:type_name -> progressor.v1.ErrorGroup
+	37, // 25: progressor.v1.ErrorGroup.first_time:type_name -> google.protobuf.Timestamp
+	37, // 26: progressor.v1.ErrorGroup.last_time:type_name -> google.protobuf.Timestamp
+	37, // 27: progressor.v1.Node.started_time:type_name -> google.protobuf.Timestamp
+	37, // 28: progressor.v1.Node.beat_time:type_name -> google.protobuf.Timestamp
+	14, // 29: progressor.v1.ListNodesResponse.nodes:type_name -> progressor.v1.Node
+	14, // 30: progressor.v1.DrainNodeResponse.node:type_name -> progressor.v1.Node
+	37, // 31: progressor.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	40, // 32: progressor.v1.AuditEntry.details:type_name -> google.protobuf.Struct
+	19, // 33: progressor.v1.ListAuditResponse.entries:type_name -> progressor.v1.AuditEntry
+	1,  // 34: progressor.v1.Bulk.verb:type_name -> progressor.v1.BulkVerb
+	23, // 35: progressor.v1.Bulk.failures:type_name -> progressor.v1.BulkFailure
+	41, // 36: progressor.v1.Bulk.status:type_name -> progressor.v1.ProcessStatus
+	37, // 37: progressor.v1.Bulk.created_time:type_name -> google.protobuf.Timestamp
+	37, // 38: progressor.v1.Bulk.finished_time:type_name -> google.protobuf.Timestamp
+	1,  // 39: progressor.v1.StartBulkRequest.verb:type_name -> progressor.v1.BulkVerb
+	22, // 40: progressor.v1.StartBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	22, // 41: progressor.v1.GetBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	22, // 42: progressor.v1.ListBulksResponse.bulks:type_name -> progressor.v1.Bulk
+	22, // 43: progressor.v1.CancelBulkResponse.bulk:type_name -> progressor.v1.Bulk
+	39, // 44: progressor.v1.ExplainProcessResponse.TimeByWhatEntry.value:type_name -> google.protobuf.Duration
+	3,  // 45: progressor.v1.InsightService.ExplainProcess:input_type -> progressor.v1.ExplainProcessRequest
+	5,  // 46: progressor.v1.InsightService.CountProcesses:input_type -> progressor.v1.CountProcessesRequest
+	7,  // 47: progressor.v1.InsightService.GetOverview:input_type -> progressor.v1.GetOverviewRequest
+	11, // 48: progressor.v1.InsightService.ListErrors:input_type -> progressor.v1.ListErrorsRequest
+	15, // 49: progressor.v1.InsightService.ListNodes:input_type -> progressor.v1.ListNodesRequest
+	17, // 50: progressor.v1.InsightService.DrainNode:input_type -> progressor.v1.DrainNodeRequest
+	20, // 51: progressor.v1.InsightService.ListAudit:input_type -> progressor.v1.ListAuditRequest
+	24, // 52: progressor.v1.BulkService.StartBulk:input_type -> progressor.v1.StartBulkRequest
+	26, // 53: progressor.v1.BulkService.GetBulk:input_type -> progressor.v1.GetBulkRequest
+	28, // 54: progressor.v1.BulkService.ListBulks:input_type -> progressor.v1.ListBulksRequest
+	30, // 55: progressor.v1.BulkService.CancelBulk:input_type -> progressor.v1.CancelBulkRequest
+	4,  // 56: progressor.v1.InsightService.ExplainProcess:output_type -> progressor.v1.ExplainProcessResponse
+	6,  // 57: progressor.v1.InsightService.CountProcesses:output_type -> progressor.v1.CountProcessesResponse
+	8,  // 58: progressor.v1.InsightService.GetOverview:output_type -> progressor.v1.GetOverviewResponse
+	12, // 59: progressor.v1.InsightService.ListErrors:output_type -> progressor.v1.ListErrorsResponse
+	16, // 60: progressor.v1.InsightService.ListNodes:output_type -> progressor.v1.ListNodesResponse
+	18, // 61: progressor.v1.InsightService.DrainNode:output_type -> progressor.v1.DrainNodeResponse
+	21, // 62: progressor.v1.InsightService.ListAudit:output_type -> progressor.v1.ListAuditResponse
+	25, // 63: progressor.v1.BulkService.StartBulk:output_type -> progressor.v1.StartBulkResponse
+	27, // 64: progressor.v1.BulkService.GetBulk:output_type -> progressor.v1.GetBulkResponse
+	29, // 65: progressor.v1.BulkService.ListBulks:output_type -> progressor.v1.ListBulksResponse
+	31, // 66: progressor.v1.BulkService.CancelBulk:output_type -> progressor.v1.CancelBulkResponse
+	56, // [56:67] is the sub-list for method output_type
+	45, // [45:56] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_admin_proto_init() }
@@ -2298,7 +2547,7 @@ func file_progressor_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_admin_proto_rawDesc), len(file_progressor_v1_admin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

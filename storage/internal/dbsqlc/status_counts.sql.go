@@ -11,6 +11,38 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
+const countNamespaces = `-- name: CountNamespaces :many
+SELECT c.namespace, c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE c.namespace = ANY ($1::text[])
+ GROUP BY c.namespace, c.status ORDER BY c.namespace, c.status
+`
+
+type CountNamespacesRow struct {
+	Namespace string
+	Status    process.Status
+	N         int64
+}
+
+// CountNamespaces tells how many processes each namespace has in each status.
+func (q *Queries) CountNamespaces(ctx context.Context, db DBTX, namespaces []string) ([]CountNamespacesRow, error) {
+	rows, err := db.Query(ctx, countNamespaces, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountNamespacesRow
+	for rows.Next() {
+		var i CountNamespacesRow
+		if err := rows.Scan(&i.Namespace, &i.Status, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countProcesses = `-- name: CountProcesses :many
 SELECT c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE $1::text IN (c.namespace, '') GROUP BY c.status ORDER BY c.status
 `

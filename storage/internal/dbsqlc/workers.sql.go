@@ -10,6 +10,43 @@ import (
 	"time"
 )
 
+const countWorkers = `-- name: CountWorkers :many
+SELECT w.namespace, count(*) AS n FROM workers w
+ WHERE w.namespace = ANY ($1::text[]) AND w.last_seen_time >= statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+ GROUP BY w.namespace ORDER BY w.namespace
+`
+
+type CountWorkersParams struct {
+	Namespaces []string
+	SeenUs     int64
+}
+
+type CountWorkersRow struct {
+	Namespace string
+	N         int64
+}
+
+// CountWorkers tells how many workers of each namespace were seen in so long a time. The table holds those of one day.
+func (q *Queries) CountWorkers(ctx context.Context, db DBTX, arg CountWorkersParams) ([]CountWorkersRow, error) {
+	rows, err := db.Query(ctx, countWorkers, arg.Namespaces, arg.SeenUs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountWorkersRow
+	for rows.Next() {
+		var i CountWorkersRow
+		if err := rows.Scan(&i.Namespace, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgetWorkers = `-- name: ForgetWorkers :execrows
 DELETE FROM workers w WHERE (w.namespace, w.worker_id) IN (
   SELECT x.namespace, x.worker_id FROM workers x WHERE x.last_seen_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'

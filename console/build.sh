@@ -1,0 +1,9 @@
+#!/bin/bash
+# Builds console/dist, and before it the TypeScript clients, from the sources. Both are committed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. console/node.sh
+go tool -modfile=tools/go.mod buf generate --template console/buf.gen.yaml
+cd console
+npx --no-install tsc --noEmit
+npx --no-install vite build --logLevel warn

@@ -1,0 +1,226 @@
+import { lazy, Suspense, useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { namespaces, readOnly, refresh, setToken, tokenAsked, useRead, version } from "./api";
+import { Commands, Palette, useCommands, type Command } from "./palette";
+import { change, go, href, useRoute } from "./router";
+import { choose, chosen, useTheme } from "./theme";
+import { Button, Dialog, Empty, ErrorBox, Field, Loading, Toasts, typing, useKey } from "./ui";
+import { givenViews, useViews } from "./views";
+import { Overview } from "./pages/overview";
+import { Boundary } from "./boundary";
+
+type Page = { title: string; key?: string; needs: boolean; nav: boolean; show: React.ComponentType<{ ns: string }> };
+
+// Everything but the overview is loaded when it is opened first.
+const pages: Record<string, Page> = {
+  overview: { title: "Overview", key: "o", needs: false, nav: true, show: Overview },
+  processes: { title: "Processes", key: "p", needs: true, nav: true, show: lazy(() => import("./pages/processes").then((m) => ({ default: m.Processes }))) },
+  process: { title: "Process", needs: true, nav: false, show: lazy(() => import("./pages/process").then((m) => ({ default: m.ProcessPage }))) },
+  bulks: { title: "Bulks", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.Bulks }))) },
+  bulk: { title: "Bulk", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.BulkPage }))) },
+};
+
+const lastName = "progressor.namespace";
+
+/** The namespaces, and the one that is looked at: that of the address, else the one that was looked at last. */
+function useNamespace(needed: boolean): { ns: string; all: string[]; error: unknown; loading: boolean } {
+  const { params } = useRoute();
+  const { data, error, isPending } = useRead(["namespaces"], (o) => namespaces.listNamespaces({}, o), { every: 15000 });
+  const all = useMemo(() => data?.namespaces.map((n) => n.namespace) ?? [], [data]);
+  const ns = params.get("ns") ?? "";
+  useEffect(() => {
+    if (ns) localStorage.setItem(lastName, ns);
+    else if (needed && all.length) {
+      const last = localStorage.getItem(lastName) ?? "";
+      change({ ns: all.includes(last) ? last : all[0] }, "replace");
+    }
+  }, [ns, needed, all]);
+  return { ns, all, error, loading: isPending };
+}
+
+function Token() {
+  const asked = useSyncExternalStore(tokenAsked.subscribe, tokenAsked.now);
+  const [text, setText] = useState("");
+  if (!asked) return null;
+  return (
+    <Dialog title="The engine wants to know who you are" onClose={() => setToken("")}>
+      <form
+        onSubmit={(e) => {
+          e.preventDefault();
+          setToken(text.trim());
+        }}
+      >
+        <Field label="Token" hint="It is kept in this tab alone, and sent with each request.">
+          <input type="password" autoFocus autoComplete="off" value={text} onChange={(e) => setText(e.target.value)} />
+        </Field>
+        <footer>
+          <button type="submit" className="button main" disabled={!text.trim()}>
+            Go on
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function Shortcuts({ onClose }: { onClose: () => void }) {
+  const list: [string, string][] = [
+    ["Ctrl K", "go anywhere, do anything"],
+    ["/", "to the filter"],
+    ["j, k", "down and up in a list"],
+    ["Enter", "open what is marked"],
+    ["r", "read again"],
+    ["t", "light or dark"],
+    ...Object.values(pages)
+      .filter((p) => p.key)
+      .map((p): [string, string] => [`g ${p.key}`, p.title]),
+    ["?", "this list"],
+  ];
+  return (
+    <Dialog title="Keys" onClose={onClose}>
+      <dl className="keys">
+        {list.map(([key, what]) => (
+          <div key={key}>
+            <dt>
+              <kbd>{key}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}
+
+function Shell() {
+  const { page: name } = useRoute();
+  const page = pages[name];
+  const { ns, all, error, loading } = useNamespace(page?.needs ?? false);
+  const [palette, setPalette] = useState(false);
+  const [keys, setKeys] = useState(false);
+  const [prefix, setPrefix] = useState(false);
+  const theme = useTheme();
+  const views = useViews();
+
+  useEffect(() => {
+    document.title = `${page?.title ?? "?"}${ns ? ` · ${ns}` : ""} · Progressor`;
+  }, [page, ns]);
+
+  useKey((e) => {
+    if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "k") {
+      e.preventDefault();
+      setPalette(true);
+      return;
+    }
+    if (typing(e) || e.ctrlKey || e.metaKey || e.altKey) return;
+    const to = Object.entries(pages).find(([, p]) => p.key === e.key);
+    if (prefix && to) go(to[0], { ns });
+    else if (e.key === "g") return setPrefix(true);
+    else if (e.key === "?") setKeys(true);
+    else if (e.key === "t") choose(theme === "dark" ? "light" : "dark");
+    else if (e.key === "r") refresh();
+    setPrefix(false);
+  });
+
+  const open = (id: string) => go("process", { ns: ns || all[0], id });
+  const commands: Command[] = [
+    ...Object.entries(pages)
+      .filter(([, p]) => p.nav)
+      .map(([to, p]) => ({ name: p.title, group: "page", keys: p.key && `g ${p.key}`, run: () => go(to, { ns }) })),
+    ...(pages.processes ? [...givenViews, ...views].map((v) => ({ name: `Processes: ${v.name}`, group: "view", run: () => go("processes", { ns: ns || all[0], filter: v.filter, order: v.order }) })) : []),
+    ...all.map((n) => ({ name: n, group: "namespace", run: () => change({ ns: n }) })),
+    { name: "All namespaces", group: "namespace", run: () => go("overview") },
+    { name: "Light theme", group: "show", run: () => choose("light") },
+    { name: "Dark theme", group: "show", run: () => choose("dark") },
+    { name: "Theme of the system", group: "show", run: () => choose("system") },
+    { name: "Read again", group: "show", keys: "r", run: refresh },
+    { name: "Keys", group: "show", keys: "?", run: () => setKeys(true) },
+  ];
+  useCommands(commands);
+  const more = (typed: string): Command[] => (typed && pages.process ? [{ name: typed, group: `process in ${ns || all[0] || "?"}`, run: () => open(typed) }] : []);
+
+  return (
+    <div className="shell">
+      <a className="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>
+        to the content
+      </a>
+      <nav aria-label="pages">
+        <a className="brand" aria-label="Progressor, overview" href={href("overview", { ns })}>
+          <img src="./favicon.svg" width="22" height="22" alt="" />
+          <span>Progressor</span>
+        </a>
+        <ul>
+          {Object.entries(pages)
+            .filter(([, p]) => p.nav)
+            .map(([to, p]) => (
+              <li key={to}>
+                <a href={href(to, { ns })} aria-current={to === name || belongs[name] === to ? "page" : undefined}>
+                  {p.title}
+                </a>
+              </li>
+            ))}
+        </ul>
+        <div className="foot">
+          {readOnly && <span className="tag">read-only</span>}
+          <span className="dim" title="the version of the engine">{version}</span>
+        </div>
+      </nav>
+      <header className="top">
+        <label className="namespace">
+          <span>namespace</span>
+          <select value={ns} onChange={(e) => change({ ns: e.target.value, id: undefined, after: undefined })} aria-label="namespace">
+            {!page?.needs && <option value="">all</option>}
+            {ns && !all.includes(ns) && <option value={ns}>{ns}</option>}
+            {all.map((n) => (
+              <option key={n} value={n}>
+                {n}
+              </option>
+            ))}
+          </select>
+        </label>
+        <button type="button" className="button search" onClick={() => setPalette(true)}>
+          <span>Go or do…</span> <kbd>Ctrl K</kbd>
+        </button>
+        <Button kind="quiet" aria-label={`theme: ${chosen()}`} title="light or dark (t)" onClick={() => choose(theme === "dark" ? "light" : "dark")}>
+          {theme === "dark" ? "☀" : "☾"}
+        </Button>
+        <Button kind="quiet" aria-label="keys" title="keys (?)" onClick={() => setKeys(true)}>
+          ?
+        </Button>
+      </header>
+      <main id="main" tabIndex={-1}>
+        {error && !all.length ? <ErrorBox error={error} what="Namespaces" /> : null}
+        <Boundary key={name}>
+          {!page ? (
+            <Empty title="There is no such page">
+              <a href={href("overview")}>To the overview</a>
+            </Empty>
+          ) : page.needs && !ns ? (
+            loading || all.length || error ? <Loading /> : <Empty title="There is no namespace yet">Make one with <code>progressor namespace put</code>, or in the configuration file.</Empty>
+          ) : (
+            <Suspense fallback={<Loading />}>
+              <page.show ns={ns} key={ns} />
+            </Suspense>
+          )}
+        </Boundary>
+      </main>
+      {palette && <Palette onClose={() => setPalette(false)} more={more} />}
+      {keys && <Shortcuts onClose={() => setKeys(false)} />}
+      <Token />
+    </div>
+  );
+}
+
+// Pages that stand below another one in the navigation.
+const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", job: "jobs" };
+
+export function App() {
+  return (
+    <Commands>
+      <Toasts>
+        <Shell />
+      </Toasts>
+    </Commands>
+  );
+}
+
+

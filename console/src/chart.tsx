@@ -1,0 +1,88 @@
+// Time series by uPlot, in the colours of the page.
+import { useEffect, useRef } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { exact } from "./format";
+import { useTheme } from "./theme";
+
+export interface Series {
+  name: string;
+  colour: string; // a variable of the style sheet
+  values: (number | null)[];
+}
+
+interface Props {
+  whole?: boolean; // there are no halves of it
+  title: string;
+  times: number[]; // seconds
+  series: Series[];
+  show: (value: number) => string;
+}
+
+export function Chart({ title, times, series, show, whole }: Props) {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>(undefined);
+  const legend = useRef<HTMLDivElement>(null);
+  const theme = useTheme();
+  const names = series.map((s) => s.name).join();
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name: string) => style.getPropertyValue(name).trim();
+    const axis: uPlot.Axis = {
+      stroke: colour("--dim"),
+      grid: { stroke: colour("--line"), width: 1 },
+      ticks: { show: false },
+      font: "11px system-ui, sans-serif",
+    };
+    const write = (u: uPlot, at: number | null | undefined) => {
+      if (!legend.current) return;
+      const n = at ?? u.data[0].length - 1;
+      const time = u.data[0][n];
+      const parts = series.map((s, i) => `${s.name ? s.name + " " : ""}${typeof u.data[i + 1]?.[n] === "number" ? show(u.data[i + 1]?.[n] as number) : "–"}`);
+      legend.current.textContent = time === undefined ? "" : `${at === null || at === undefined ? "now" : exact(time * 1000, false).slice(11)}  ${parts.join("   ")}`;
+    };
+    const made = new uPlot(
+      {
+        width: element.clientWidth || 300,
+        height: 132,
+        padding: [6, 6, 0, 0],
+        legend: { show: false },
+        cursor: { y: false, points: { size: 6 } },
+        scales: { x: { range: (_, low, high) => [Math.min(low, high - 600), high] }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        axes: [
+          { ...axis, space: 60, size: 24, values: (_, ticks) => ticks.map((t) => exact(t * 1000, false).slice(11, 16)) },
+          { ...axis, space: 32, size: 62, ...(whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] } : {}), values: (_, ticks) => ticks.map(show) },
+        ],
+        series: [{}, ...series.map((s) => ({ label: s.name, stroke: colour(s.colour), width: 1.6, fill: colour(s.colour) + "1c", points: { show: times.length < 3 } }))],
+        hooks: { setCursor: [(u) => write(u, u.cursor.idx)], setData: [(u) => write(u, undefined)], ready: [(u) => write(u, undefined)] },
+      },
+      [times, ...series.map((s) => s.values)] as uPlot.AlignedData,
+      element,
+    );
+    plot.current = made;
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: 132 }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+      plot.current = undefined;
+    };
+    // A new plot for a new theme or other series; new values go into the one that is there.
+  }, [theme, names]);
+  useEffect(() => {
+    plot.current?.setData([times, ...series.map((s) => s.values)] as uPlot.AlignedData);
+  }, [times, series]);
+  const last = series.map((s) => `${s.name} ${show(s.values.findLast((v) => v !== null) ?? 0)}`).join(", ");
+  return (
+    <figure className="chart">
+      <figcaption>
+        <span>{title}</span>
+        <span className="legend" ref={legend} />
+      </figcaption>
+      {times.length === 0 ? <p className="dim waiting">The first sample comes within ten seconds.</p> : null}
+      <div ref={place} role="img" aria-label={`${title} over the last hour, now ${last}`} hidden={times.length === 0} />
+    </figure>
+  );
+}

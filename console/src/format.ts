@@ -1,0 +1,64 @@
+// Times, durations and numbers as people read them.
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+
+export const millis = (t?: Timestamp): number | undefined => (t ? Number(t.seconds) * 1000 + t.nanos / 1e6 : undefined);
+export const timestamp = (ms: number): Timestamp => ({ $typeName: "google.protobuf.Timestamp", seconds: BigInt(Math.floor(ms / 1000)), nanos: Math.round((ms - Math.floor(ms / 1000) * 1000) * 1e6) });
+export const durationMillis = (d?: Duration): number | undefined => (d ? Number(d.seconds) * 1000 + d.nanos / 1e6 : undefined);
+export const duration = (ms: number): Duration => ({ $typeName: "google.protobuf.Duration", seconds: BigInt(Math.trunc(ms / 1000)), nanos: Math.round((ms % 1000) * 1e6) });
+
+const units: [number, string][] = [
+  [86_400_000, "d"],
+  [3_600_000, "h"],
+  [60_000, "min"],
+];
+
+/** 1.2 ms, 34 ms, 5.6 s, 2 min 3 s, 4 h 5 min, 6 d 7 h */
+export function span(ms: number): string {
+  if (ms <= 0) return "0 s";
+  if (ms < 0.995) return `${ms.toFixed(2)} ms`;
+  if (ms < 9.95) return `${ms.toFixed(1)} ms`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 9_950) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 59_500) return `${Math.round(ms / 1000)} s`;
+  for (const [n, [size, name]] of units.entries()) {
+    if (ms < size) continue;
+    const [small, smallName] = units[n + 1] ?? [1000, "s"];
+    const rest = Math.floor((ms % size) / small);
+    const whole = `${Math.floor(ms / size)} ${name}`;
+    return rest && ms < size * 100 ? `${whole} ${rest} ${smallName}` : whole;
+  }
+  return "1 min";
+}
+
+export function ago(ms: number, now: number): string {
+  const past = now - ms;
+  if (Math.abs(past) < 1000) return "now";
+  return past > 0 ? `${span(past).replace(/\.\d+/, "")} ago` : `in ${span(-past).replace(/\.\d+/, "")}`;
+}
+
+const pad = (n: number, width = 2) => String(n).padStart(width, "0");
+
+/** 2026-11-22 14:03:05.123, in the browser's zone. */
+export function exact(ms: number, fraction = true): string {
+  const d = new Date(ms);
+  const text = `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} ${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
+  return fraction ? `${text}.${pad(d.getMilliseconds(), 3)}` : text;
+}
+
+export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+export const iso = (ms: number): string => new Date(ms).toISOString();
+
+const numbers = new Intl.NumberFormat("en-US");
+export const count = (n: bigint | number): string => numbers.format(n);
+export const plural = (n: bigint | number, one: string, many = one + "s"): string => `${count(n)} ${Number(n) === 1 ? one : many}`;
+export const rate = (n: number): string => (n === 0 ? "0" : n < 10 ? n.toFixed(1) : count(Math.round(n)));
+
+/** 90s, 5m, 1h30m, 250ms, 2d: what people type; undefined: none of them. */
+export function parseSpan(text: string): number | undefined {
+  const sizes: Record<string, number> = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
+  const clean = text.replace(/\s+/g, "");
+  if (!/^(\d+(\.\d+)?(ms|s|min|m|h|d))+$/.test(clean)) return undefined;
+  let sum = 0;
+  for (const [, number = "0", unit = "s"] of clean.matchAll(/(\d+(?:\.\d+)?)(ms|s|min|m|h|d)/g)) sum += Number(number) * (sizes[unit] ?? 0);
+  return sum;
+}

@@ -1,0 +1,257 @@
+// What can be done to a process: each action says what it will do, and asks.
+import { useRef, useState } from "react";
+import { processes, refresh, trouble } from "../api";
+import { duration, parseSpan } from "../format";
+import { ProcessStatus, Wait, type Process } from "../gen/progressor/v1/process_pb";
+import { bytesOf, Payload, PayloadInput } from "../payload";
+import { go } from "../router";
+import { Button, Confirm, Dialog, ErrorBox, Field, useToast } from "../ui";
+
+export type Action = "call" | "repair" | "simple" | "suspend" | "resume" | "cancel" | "remove";
+
+export interface Offered {
+  action: Action;
+  name: string;
+  bad?: boolean;
+  main?: boolean;
+}
+
+/** The actions that the status of a process allows, the likeliest first. The engine's own processes are left alone. */
+export function offered(p: Process): Offered[] {
+  if (p.processId.startsWith("~")) return [];
+  const repair: Offered[] = [
+    { action: "simple", name: "Repair", main: true },
+    { action: "repair", name: "Repair by processor…" },
+  ];
+  const cancel: Offered = { action: "cancel", name: "Cancel…", bad: true };
+  const remove: Offered = { action: "remove", name: "Remove…", bad: true };
+  switch (p.status) {
+    case ProcessStatus.ERROR:
+      return [...repair, cancel, remove];
+    case ProcessStatus.SUSPENDED:
+      return [{ action: "resume", name: "Resume", main: true }, cancel, remove];
+    case ProcessStatus.COMPLETED:
+    case ProcessStatus.CANCELLED:
+      return [remove];
+    default:
+      return [{ action: "call", name: "Call…" }, { action: "suspend", name: "Suspend…" }, cancel, remove];
+  }
+}
+
+const newKey = () => `console-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`;
+
+interface Props {
+  p: Process;
+  onClose: () => void;
+}
+
+function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cancel" }) {
+  const [reason, setReason] = useState("");
+  const [grace, setGrace] = useState("30s");
+  const key = { namespace: p.namespace, processId: p.processId };
+  const ms = parseSpan(grace || "0s");
+  if (action === "suspend")
+    return (
+      <Confirm
+        title={`Suspend ${p.processId}?`}
+        says="What runs goes on to its end. Nothing else is handed out: calls are refused, timers that come due wait, until it is resumed."
+        verb="Suspend"
+        run={() => processes.suspendProcess({ ...key, reason })}
+        done={`${p.processId} is suspended.`}
+        onClose={onClose}
+      >
+        <Field label="Reason" hint="Whoever looks at it sees it.">
+          <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+        </Field>
+      </Confirm>
+    );
+  return (
+    <Confirm
+      title={`Cancel ${p.processId}?`}
+      says={
+        p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED
+          ? "It is CANCELLED at once, for good: calls that wait are answered so, its timers are gone. Its history stays."
+          : "Its processor is asked to wind down, before everything that waits; past the grace the engine makes it CANCELLED by itself. For good: its history stays, nothing runs in it any more."
+      }
+      verb="Cancel the process"
+      bad
+      disabled={ms === undefined}
+      run={() => processes.cancelProcess({ ...key, reason, grace: duration(ms ?? 0) })}
+      done={`${p.processId} is asked to end.`}
+      onClose={onClose}
+    >
+      <Field label="Reason">
+        <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+      </Field>
+      <Field label="Grace" hint="How long the processor has; 0s: it is not asked." error={ms === undefined && "a duration, such as 30s or 5m"}>
+        <input value={grace} onChange={(e) => setGrace(e.target.value)} />
+      </Field>
+    </Confirm>
+  );
+}
+
+/** Sends bytes to the processor and shows what it answers. */
+function Send({ p, onClose, repair }: Props & { repair: boolean }) {
+  const [args, setArgs] = useState("");
+  const [accepted, setAccepted] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const [answer, setAnswer] = useState<Uint8Array>();
+  const key = useRef(newKey());
+  const send = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    setAnswer(undefined);
+    const request = { namespace: p.namespace, processId: p.processId, idempotencyKey: key.current, wait: accepted ? Wait.ACCEPTED : Wait.COMPLETED, timeout: duration(60_000) };
+    try {
+      const { response } = repair ? await processes.repair({ ...request, how: { case: "processor", value: { args: bytesOf(args) } } }) : await processes.call({ ...request, args: bytesOf(args) });
+      setAnswer(response);
+    } catch (failure) {
+      setError(failure);
+    }
+    key.current = newKey(); // what is sent next is another request
+    setBusy(false);
+    refresh();
+  };
+  const rejection = error ? trouble(error).detail?.rejection : undefined;
+  return (
+    <Dialog title={repair ? `Repair ${p.processId} by its processor` : `Call ${p.processId}`} onClose={onClose}>
+      <form onSubmit={(e) => void send(e)}>
+        <p className="says">
+          {repair
+            ? "Runs a REPAIR task: the processor gets these args and decides how the process goes on. If it fails, the process stays in ERROR."
+            : "Runs a CALL task with these args, in its turn behind the calls that wait, and shows what the processor answers."}
+        </p>
+        <Field label="Args">
+          <PayloadInput value={args} onChange={setArgs} />
+        </Field>
+        {!repair && (
+          <label className="check">
+            <input type="checkbox" checked={accepted} onChange={(e) => setAccepted(e.target.checked)} />
+            Do not wait for the answer (a notification, which is tried again when it fails)
+          </label>
+        )}
+        <ErrorBox error={error} />
+        {rejection && rejection.details.length > 0 && <Payload bytes={rejection.details} name="rejection" />}
+        {answer !== undefined && (
+          <div className="notice good" role="status">
+            <strong>{accepted && !repair ? "Accepted" : "Answered"}</strong>
+            {!(accepted && !repair) && <Payload bytes={answer} name="answer" />}
+          </div>
+        )}
+        <footer>
+          <Button onClick={onClose}>{answer === undefined ? "Not now" : "Close"}</Button>
+          <button type="submit" className="button main" disabled={busy}>
+            {busy ? "…" : repair ? "Repair" : "Call"}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+export function ActionDialog({ p, action, onClose }: Props & { action: Action }) {
+  const key = { namespace: p.namespace, processId: p.processId };
+  switch (action) {
+    case "call":
+    case "repair":
+      return <Send p={p} repair={action === "repair"} onClose={onClose} />;
+    case "suspend":
+    case "cancel":
+      return <WithReason p={p} action={action} onClose={onClose} />;
+    case "simple":
+      return (
+        <Confirm
+          title={`Repair ${p.processId}?`}
+          says={
+            <>
+              It goes back to RUNNING, with the timers that the error had cancelled. If a timer broke it (task {String(p.corruptedBy)}), that timer runs again. The processor is asked nothing else: mend first what broke it, or it breaks again.
+            </>
+          }
+          verb="Repair"
+          run={() => processes.repair({ ...key, idempotencyKey: newKey(), how: { case: "simple", value: {} } })}
+          done={`${p.processId} is repaired.`}
+          onClose={onClose}
+        />
+      );
+    case "resume":
+      return (
+        <Confirm title={`Resume ${p.processId}?`} says="It gets its status back. What waited in it goes on at once, and timers that came due meanwhile run." verb="Resume" run={() => processes.resumeProcess(key)} done={`${p.processId} goes on.`} onClose={onClose} />
+      );
+    case "remove":
+      return (
+        <Confirm
+          title={`Remove ${p.processId}?`}
+          says="It is deleted with all its tasks and events. What runs is cut off, calls that wait are answered that they were cancelled. There is no way back."
+          verb="Remove for ever"
+          bad
+          typed={p.processId}
+          run={async () => {
+            await processes.removeProcess(key);
+            go("processes", { ns: p.namespace });
+          }}
+          done={`${p.processId} is gone.`}
+          onClose={onClose}
+        />
+      );
+  }
+}
+
+export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }) {
+  const [id, setId] = useState("");
+  const [args, setArgs] = useState("");
+  const [metadata, setMetadata] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const key = useRef(newKey());
+  const tell = useToast();
+  let attributes: Record<string, never> | undefined;
+  let wrong = "";
+  if (metadata.trim())
+    try {
+      attributes = JSON.parse(metadata);
+      if (typeof attributes !== "object" || attributes === null || Array.isArray(attributes)) wrong = "want a JSON object, such as {\"tenant\": \"acme\"}";
+    } catch {
+      wrong = "want a JSON object, such as {\"tenant\": \"acme\"}";
+    }
+  const start = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      const { processId } = await processes.start({ namespace: ns, processId: id.trim(), args: bytesOf(args), metadata: attributes, idempotencyKey: key.current });
+      refresh();
+      tell(`${processId} is started.`);
+      onClose();
+      go("process", { ns, id: processId });
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+      key.current = newKey();
+    }
+  };
+  return (
+    <Dialog title={`Start a process in ${ns}`} onClose={onClose}>
+      <form onSubmit={(e) => void start(e)}>
+        <p className="says">Makes the process and runs its INIT task. If the processor rejects it, there is none.</p>
+        <Field label="Id" hint="Empty: the engine chooses one.">
+          <input autoFocus value={id} onChange={(e) => setId(e.target.value)} autoComplete="off" spellCheck={false} />
+        </Field>
+        <Field label="Args">
+          <PayloadInput value={args} onChange={setArgs} />
+        </Field>
+        <Field label="Metadata" hint="Attributes to find it by, a JSON object." error={wrong}>
+          <textarea rows={2} value={metadata} spellCheck={false} onChange={(e) => setMetadata(e.target.value)} />
+        </Field>
+        <ErrorBox error={error} />
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" className="button main" disabled={busy || Boolean(wrong)}>
+            {busy ? "…" : "Start"}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,238 @@
+import { useEffect, useRef, useState } from "react";
+import { bulks, readOnly, useRead } from "../api";
+import { count, exact, millis, plural } from "../format";
+import { BulkVerb, type Bulk } from "../gen/progressor/v1/admin_pb";
+import { ProcessStatus } from "../gen/progressor/v1/process_pb";
+import { Pager } from "../paging";
+import { href, useParam } from "../router";
+import { lookOfProcess, Status } from "../status";
+import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields, Loading, Scroll, When } from "../ui";
+
+type Says = { name: string; does: string; bad?: boolean };
+const verbs: [BulkVerb, Says][] = [
+  [BulkVerb.SIMPLE_REPAIR, { name: "Repair", does: "Each goes back to RUNNING. Where a timer broke it, that timer runs again; the processor is asked nothing else. Only processes in ERROR." }],
+  [BulkVerb.SUSPEND, { name: "Suspend", does: "Each is held: what runs goes on to its end, nothing else is handed out, calls are refused, timers wait." }],
+  [BulkVerb.RESUME, { name: "Resume", does: "Each that is suspended gets its status back, and what waited goes on at once." }],
+  [BulkVerb.CANCEL, { name: "Cancel", does: "Each processor is asked to wind down within 30 s; then the process is CANCELLED, for good.", bad: true }],
+  [BulkVerb.REMOVE, { name: "Remove", does: "Each is deleted with all its tasks and events, whatever its status. There is no way back.", bad: true }],
+];
+const saysOf = (verb: BulkVerb): Says => verbs.find(([v]) => v === verb)?.[1] ?? { name: "?", does: "" };
+
+/** Chooses a verb, counts what it would meet, and starts it. */
+export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; filter: string; onClose: () => void; onStarted: (id: string) => void }) {
+  const [verb, setVerb] = useState(/\bERROR\b/.test(filter) ? BulkVerb.SIMPLE_REPAIR : BulkVerb.SUSPEND);
+  const [rate, setRate] = useState("100");
+  const [reason, setReason] = useState("");
+  const [typed, setTyped] = useState("");
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const key = useRef(crypto.randomUUID?.() ?? String(Math.random()));
+  const { data, error: dryError, isFetching } = useRead(["dry", ns, filter, verb], (o) => bulks.startBulk({ namespace: ns, filter, verb, dryRun: true }, o), { every: 0 });
+  const dry = data?.bulk;
+  const says = saysOf(verb);
+  const meets = dry ? dry.matched - dry.skipped : 0n;
+  const perSecond = Number(rate);
+  const wrongRate = !(perSecond >= 0.001 && perSecond <= 10_000);
+  const start = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      const { bulk } = await bulks.startBulk({ namespace: ns, filter, verb, rate: perSecond, reason, idempotencyKey: key.current });
+      onStarted(bulk?.bulkId ?? "");
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title="Act on all that match" onClose={onClose}>
+      <form onSubmit={(e) => void start(e)}>
+        <p>
+          <span className="dim">filter</span> <code>{filter}</code>
+        </p>
+        <div className="chips" role="group" aria-label="what to do">
+          {verbs.map(([v, s]) => (
+            <button key={v} type="button" className="chip" aria-pressed={v === verb} onClick={() => setVerb(v)}>
+              {s.name}
+            </button>
+          ))}
+        </div>
+        <p className="says">{says.does}</p>
+        <div className="notice" role="status" data-testid="dry">
+          {dryError ? null : !dry || isFetching ? (
+            "Counting what matches…"
+          ) : (
+            <>
+              <strong>
+                {plural(dry.matched, "process matches", "processes match")}
+                {dry.expectedMore ? ", and more" : ""}
+              </strong>
+              {dry.skipped > 0n && <p>{count(dry.skipped)} of them would be skipped: their status does not allow it.</p>}
+              {dry.sampleProcessIds.length > 0 && <p className="dim">The oldest: {dry.sampleProcessIds.slice(0, 6).join(", ")}</p>}
+            </>
+          )}
+        </div>
+        <ErrorBox error={dryError ?? error} />
+        <div className="grid2">
+          <Field label="Processes a second" error={wrongRate && "0.001 to 10000"} hint={!wrongRate && dry && meets > 0n ? `about ${Math.ceil(Number(meets) / perSecond)} s` : undefined}>
+            <input inputMode="decimal" value={rate} onChange={(e) => setRate(e.target.value)} />
+          </Field>
+          <Field label="Reason" hint="Noted in the audit.">
+            <input value={reason} onChange={(e) => setReason(e.target.value)} />
+          </Field>
+        </div>
+        {says.bad && (
+          <Field label={<>Type <code>{says.name.toLowerCase()}</code> to go on</>}>
+            <input value={typed} onChange={(e) => setTyped(e.target.value)} autoComplete="off" />
+          </Field>
+        )}
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" className={"button " + (says.bad ? "bad" : "main")} disabled={busy || !dry || meets === 0n || wrongRate || (says.bad && typed !== says.name.toLowerCase())}>
+            {says.name} {dry ? `${count(meets)}${dry.expectedMore ? "+" : ""}` : ""}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+const ended = (b: Bulk) => b.status === ProcessStatus.COMPLETED || b.status === ProcessStatus.CANCELLED || b.status === ProcessStatus.ERROR;
+const gone = (b: Bulk) => b.done + b.failed + b.skipped;
+const part = (b: Bulk) => (ended(b) && b.status === ProcessStatus.COMPLETED ? 1 : b.expected > 0n ? Number(gone(b)) / Number(b.expected) : 0);
+
+export function BulkPage({ ns }: { ns: string }) {
+  const id = useParam("id");
+  const [over, setOver] = useState(false);
+  const [cancelling, setCancelling] = useState(false);
+  const { data, error } = useRead(["bulk", ns, id], (o) => bulks.getBulk({ namespace: ns, bulkId: id }, o), { every: over ? 0 : 1000 });
+  const b = data?.bulk;
+  useEffect(() => setOver(b !== undefined && ended(b)), [b]);
+  if (!b) return error ? <ErrorBox error={error} /> : <Loading />;
+  const says = saysOf(b.verb);
+  return (
+    <>
+      <div className="head">
+        <h1>
+          {says.name} all that match <code className="filtertext">{b.filter}</code>
+        </h1>
+        <div className="actions">
+          <a className="button" href={href("processes", { ns, filter: b.filter })}>
+            Show what matches
+          </a>
+          {!ended(b) && (
+            <Act kind="bad" onClick={() => setCancelling(true)}>
+              Stop it
+            </Act>
+          )}
+        </div>
+      </div>
+      <Card>
+        <div className="progress">
+          <Status look={lookOfProcess(b.status)} />
+          <Bar part={part(b)} label="progress" tone={b.failed ? "bad" : "run"} />
+          <span>
+            {count(gone(b))} of {count(b.expected)}
+            {b.expectedMore ? "+" : ""}
+          </span>
+        </div>
+        {b.detail && <p className="tone-bad">{b.detail}</p>}
+        <Fields
+          list={[
+            ["done", count(b.done)],
+            ["skipped", <span key="s" title="their status did not allow it, or they had gone meanwhile">{count(b.skipped)}</span>],
+            ["failed", <span key="f" className={b.failed ? "tone-bad strong" : ""}>{count(b.failed)}</span>],
+            ["a second", String(b.rate || 100)],
+            ["started", <When key="w" at={millis(b.createdTime)} />],
+            ["ended", <When key="e" at={millis(b.finishedTime)} none="not yet" />],
+            ["stands at", b.position || "–"],
+            ["reason", b.reason || "–"],
+            ["by", b.actor || "–"],
+          ]}
+        />
+      </Card>
+      {b.failures.length > 0 && (
+        <Card title={`The newest ${plural(b.failures.length, "failure")}`}>
+          <Scroll>
+            <table>
+              <tbody>
+                {b.failures.map((f, n) => (
+                  <tr key={n}>
+                    <td>
+                      <a href={href("process", { ns, id: f.processId })}>{f.processId}</a>
+                    </td>
+                    <td className="what">{f.error}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      {cancelling && (
+        <Confirm title="Stop this bulk?" verb="Stop it" bad says="It ends once it has done the page that it is at, within about a second. What it has done stays done." run={() => bulks.cancelBulk({ namespace: ns, bulkId: id })} done="It stops." onClose={() => setCancelling(false)} />
+      )}
+    </>
+  );
+}
+
+export function Bulks({ ns }: { ns: string }) {
+  const after = useParam("after");
+  const { data, error, isPending } = useRead(["bulks", ns, after], (o) => bulks.listBulks({ namespace: ns, pageSize: 50, pageToken: after }, o));
+  return (
+    <>
+      <h1>Bulks</h1>
+      <ErrorBox error={error} />
+      {isPending && <Loading />}
+      {data?.bulks.length === 0 && (
+        <Empty title="No bulk yet">
+          {readOnly ? "" : "A bulk does one thing to all processes that match a filter: begin with "}
+          <a href={href("processes", { ns })}>Processes</a>
+        </Empty>
+      )}
+      {(data?.bulks.length ?? 0) > 0 && (
+        <Card>
+          <Scroll>
+            <table>
+              <thead>
+                <tr>
+                  <th>Status</th>
+                  <th>What</th>
+                  <th>To</th>
+                  <th className="number">Done</th>
+                  <th className="number">Failed</th>
+                  <th className="number">Skipped</th>
+                  <th>Started</th>
+                </tr>
+              </thead>
+              <tbody>
+                {data?.bulks.map((b) => (
+                  <tr key={b.bulkId}>
+                    <td>
+                      <Status look={lookOfProcess(b.status)} />
+                    </td>
+                    <td>
+                      <a href={href("bulk", { ns: b.namespace, id: b.bulkId })} title={exact(millis(b.createdTime) ?? 0)}>
+                        {saysOf(b.verb).name}
+                      </a>
+                    </td>
+                    <td className="what">
+                      <code>{b.filter}</code>
+                    </td>
+                    <td className="number">{count(b.done)}</td>
+                    <td className={"number" + (b.failed ? " tone-bad" : "")}>{count(b.failed)}</td>
+                    <td className="number">{count(b.skipped)}</td>
+                    <td>
+                      <When at={millis(b.createdTime)} />
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      <Pager after={after} next={data?.nextPageToken ?? ""} />
+    </>
+  );
+}

@@ -1,0 +1,285 @@
+import { useQueries } from "@tanstack/react-query";
+import { useMemo } from "react";
+import { insight, useRead } from "../api";
+import { Chart, type Series } from "../chart";
+import { count, durationMillis, millis, plural, rate, span } from "../format";
+import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
+import { href } from "../router";
+import { Mark, processLook, Status, type Look } from "../status";
+import { Card, Empty, ErrorBox, Line, Loading, Scroll, useNow, When } from "../ui";
+
+const statuses = ["running", "error", "suspended", "completed", "cancelled"];
+
+// A node that has not beaten for so long is shown as silent.
+const silentAfter = 10_000;
+const alive: Look = { name: "alive", tone: "good", shape: "check" };
+const draining: Look = { name: "draining", tone: "hold", shape: "bars" };
+const silent: Look = { name: "silent", tone: "bad", shape: "cross" };
+export const lookOfNode = (n: Node, now: number): Look => (now - (millis(n.beatTime) ?? 0) > silentAfter + 5000 ? silent : n.draining ? draining : alive);
+
+function Tile({ name, value, hint, bad, to }: { name: string; value: string; hint?: string; bad?: boolean; to?: string }) {
+  const body = (
+    <>
+      <span className="name">{name}</span>
+      <span className="value">{value}</span>
+      {hint && <span className="hint">{hint}</span>}
+    </>
+  );
+  return to ? (
+    <a className={"tile" + (bad ? " bad" : "")} href={to}>
+      {body}
+    </a>
+  ) : (
+    <div className={"tile" + (bad ? " bad" : "")}>{body}</div>
+  );
+}
+
+function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
+  const now = useNow();
+  const live = o.nodes.filter((n) => lookOfNode(n, now) !== silent);
+  const errors = o.countByStatus["error"] ?? 0n;
+  const backlog = o.namespaces.reduce((sum, n) => sum + (ns || !n.paused ? n.runnable : 0n), 0n);
+  const workers = o.namespaces.reduce((sum, n) => sum + n.workers, 0n);
+  const oldest = durationMillis(o.oldestRunnableAge) ?? 0;
+  const [p50, p99] = [durationMillis(o.processingP50), durationMillis(o.processingP99)];
+  const late = durationMillis(o.timerLatenessP99);
+  return (
+    <div className="tiles">
+      <Tile name="Tasks a second" value={rate(o.tasksPerSecond)} hint="of the last minute" />
+      <Tile name="Processing" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no task in the last minute" : `half; 99 %: ${span(p99)}`} />
+      <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest waits ${span(oldest)}` : "nothing waits for a place"} bad={oldest > 60_000} />
+      <Tile name="Timers late by" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "none fired in the last minute" : "99 % less, last minute"} bad={late !== undefined && late > 5000} />
+      <Tile name="In error" value={count(errors)} hint={errors ? "wait for a repair" : "nothing is broken"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
+      <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
+      <Tile name="Workers" value={count(workers)} hint="seen in half a minute" to={ns ? href("workers", { ns }) : undefined} />
+    </div>
+  );
+}
+
+function Charts({ o }: { o: GetOverviewResponse }) {
+  const { times, charts } = useMemo(() => {
+    const s = o.samples;
+    const times = s.map((x) => (millis(x.time) ?? 0) / 1000);
+    const line = (name: string, colour: string, of: (n: number) => number | undefined): Series => ({ name, colour, values: s.map((_, n) => of(n) ?? null) });
+    const charts: [string, (v: number) => string, Series[]][] = [
+      ["Tasks a second", rate, [line("", "--run", (n) => s[n]?.tasksPerSecond)]],
+      ["Processing", span, [line("half", "--run", (n) => durationMillis(s[n]?.processingP50)), line("99 %", "--hold", (n) => durationMillis(s[n]?.processingP99))]],
+      ["Backlog", (v) => count(Math.round(v)), [line("", "--wait", (n) => Number(s[n]?.runnable))]],
+      ["Waits and lateness", span, [line("oldest runnable", "--wait", (n) => durationMillis(s[n]?.oldestRunnableAge)), line("timers, 99 %", "--bad", (n) => durationMillis(s[n]?.timerLatenessP99))]],
+    ];
+    return { times, charts };
+  }, [o.samples]);
+  return (
+    <div className="charts">
+      {charts.map(([title, show, series]) => (
+        <Chart key={title} title={title} times={times} series={series} show={show} whole={title === "Backlog"} />
+      ))}
+    </div>
+  );
+}
+
+function Errors({ names, ns }: { names: string[]; ns: string }) {
+  const asked = names.slice(0, 12);
+  const answers = useQueries({
+    queries: asked.map((namespace) => ({
+      queryKey: ["errors", namespace],
+      queryFn: ({ signal }: { signal: AbortSignal }) => insight.listErrors({ namespace, pageSize: 20 }, { signal, headers: { "Cache-Control": "max-age=5" } }),
+      refetchInterval: 10000,
+    })),
+  });
+  const error = answers.find((a) => a.error)?.error;
+  const groups = answers.flatMap((a, n) => (a.data?.groups ?? []).map((g) => ({ ...g, ns: asked[n] ?? "" }))).sort((a, b) => Number(b.count - a.count));
+  return (
+    <Card title="Errors" extra={names.length > asked.length && <span className="dim">of the first {asked.length} namespaces that have any</span>}>
+      <ErrorBox error={error} what="Errors" />
+      {groups.length === 0 && !error ? (
+        answers.some((a) => a.isPending) ? (
+          <Loading rows={2} />
+        ) : (
+          <Empty title="Nothing is broken">A process whose task failed for good shows up here, together with all that failed alike.</Empty>
+        )
+      ) : (
+        <Scroll>
+          <table className="stack">
+            <thead>
+              <tr>
+                <th className="number">Processes</th>
+                <th>What went wrong</th>
+                {!ns && <th>Namespace</th>}
+                <th>First</th>
+                <th>Last</th>
+                <th />
+              </tr>
+            </thead>
+            <tbody>
+              {groups.map((g) => (
+                <tr key={g.ns + g.fingerprint}>
+                  <td className="number strong">{count(g.count)}</td>
+                  <td className="what">
+                    {g.reason && <code className="tag">{g.reason}</code>} <Line text={g.message} />
+                  </td>
+                  {!ns && <td>{g.ns}</td>}
+                  <td>
+                    <When at={millis(g.firstTime)} />
+                  </td>
+                  <td>
+                    <When at={millis(g.lastTime)} />
+                  </td>
+                  <td className="end">
+                    <a className="button" href={href("processes", { ns: g.ns, filter: g.filter, order: "status_changed_time desc" })}>
+                      Show {plural(g.count, "process", "processes")}
+                    </a>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+    </Card>
+  );
+}
+
+function ByNamespace({ o }: { o: GetOverviewResponse }) {
+  return (
+    <Card title="By namespace">
+      <Scroll>
+        <table>
+          <thead>
+            <tr>
+              <th>Namespace</th>
+              {statuses.map((s) => (
+                <th key={s} className="number">
+                  <Mark look={processLook[s.toUpperCase()]!} /> {processLook[s.toUpperCase()]?.name}
+                </th>
+              ))}
+              <th className="number">Backlog</th>
+              <th className="number">Oldest</th>
+              <th className="number">Workers</th>
+            </tr>
+          </thead>
+          <tbody>
+            {o.namespaces.map((n) => (
+              <tr key={n.namespace}>
+                <td>
+                  <a href={href("overview", { ns: n.namespace })}>{n.namespace}</a> {n.paused && <Status look={{ name: "paused", tone: "hold", shape: "bars" }} />}
+                </td>
+                {statuses.map((s) => {
+                  const c = n.countByStatus[s] ?? 0n;
+                  const order = s === "running" ? undefined : "status_changed_time desc";
+                  return (
+                    <td key={s} className={"number" + (s === "error" && c ? " tone-bad strong" : c ? "" : " dim")}>
+                      <a href={href("processes", { ns: n.namespace, filter: `status = ${s.toUpperCase()}`, order })}>{count(c)}</a>
+                    </td>
+                  );
+                })}
+                <td className={"number" + (n.runnable ? "" : " dim")}>{n.runnable >= 10000n ? "10,000+" : count(n.runnable)}</td>
+                <td className="number">{n.runnable ? span(durationMillis(n.oldestRunnableAge) ?? 0) : <span className="dim">–</span>}</td>
+                <td className={"number" + (n.workers ? "" : " dim")}>{count(n.workers)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </Card>
+  );
+}
+
+const waitNames: [string, string, string][] = [
+  ["time", "their time", "timers that are set, starts that were put off, attempts that are tried again"],
+  ["place", "a free place", "on a node, or a worker"],
+  ["process", "their process", "behind the task that runs, or an older one"],
+  ["operator", "an operator", "in a process that is suspended"],
+  ["constraint", "a constraint", "jobs whose limit is reached"],
+];
+
+function Waits({ o }: { o: GetOverviewResponse }) {
+  const most = Math.max(1, ...waitNames.map(([key]) => Number(o.waitingByWhat[key] ?? 0n)));
+  return (
+    <Card title="Tasks wait for">
+      <table className="bars">
+        <tbody>
+          {waitNames.map(([key, name, hint]) => {
+            const n = o.waitingByWhat[key] ?? 0n;
+            return (
+              <tr key={key} title={hint}>
+                <th scope="row">{name}</th>
+                <td className="number">{count(n)}</td>
+                <td className="wide">
+                  <div className="track" aria-hidden="true">
+                    <div style={{ width: `${(Number(n) / most) * 100}%` }} />
+                  </div>
+                </td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </Card>
+  );
+}
+
+function Nodes({ o }: { o: GetOverviewResponse }) {
+  const now = useNow();
+  return (
+    <Card title="Nodes">
+      <Scroll>
+        <table>
+          <thead>
+            <tr>
+              <th>Node</th>
+              <th>State</th>
+              <th className="number">Runs</th>
+              <th>Last beat</th>
+              <th>Since</th>
+            </tr>
+          </thead>
+          <tbody>
+            {o.nodes.map((n) => (
+              <tr key={n.nodeId}>
+                <td>
+                  {n.nodeId} <span className="dim">{n.address}</span>
+                </td>
+                <td>
+                  <Status look={lookOfNode(n, now)} />
+                </td>
+                <td className="number">{count(n.running)}</td>
+                <td>
+                  <When at={millis(n.beatTime)} />
+                </td>
+                <td>
+                  <When at={millis(n.startedTime)} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+    </Card>
+  );
+}
+
+export function Overview({ ns }: { ns: string }) {
+  const { data: o, error } = useRead(["overview", ns], (options) => insight.getOverview({ namespace: ns }, options), { every: 5000 });
+  const names = useMemo(() => o?.namespaces.filter((n) => (n.countByStatus["error"] ?? 0n) > 0n).map((n) => n.namespace) ?? [], [o]);
+  return (
+    <>
+      <h1>Overview {ns ? <span className="dim">of {ns}</span> : null}</h1>
+      <ErrorBox error={error} />
+      {!o ? (
+        !error && <Loading />
+      ) : (
+        <>
+          <Tiles o={o} ns={ns} />
+          <Errors names={names} ns={ns} />
+          <Charts o={o} />
+          <ByNamespace o={o} />
+          <div className="two">
+            <Waits o={o} />
+            <Nodes o={o} />
+          </div>
+        </>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,470 @@
+import { useEffect, useMemo, useRef, useState } from "react";
+import { insight, processes, queries, readOnly, useRead } from "../api";
+import { quote } from "../filter";
+import { count, durationMillis, exact, millis, span } from "../format";
+import type { ExplainProcessResponse } from "../gen/progressor/v1/admin_pb";
+import { HistoryRange_Direction, ProcessStatus, TaskStatus, type Event, type Process, type Task } from "../gen/progressor/v1/process_pb";
+import { useCommands } from "../palette";
+import { brief, bytesOf, Payload } from "../payload";
+import { Pager } from "../paging";
+import { change, href, useParam } from "../router";
+import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
+import { Timeline, whatNames } from "../timeline";
+import { Button, Card, Copy, Empty, ErrorBox, Fields, Line, Loading, Scroll, Tabs, Took, useNow, When } from "../ui";
+import { ActionDialog, offered, type Action } from "./actions";
+
+const page = 100;
+const atEnd = (s: ProcessStatus) => s === ProcessStatus.COMPLETED || s === ProcessStatus.CANCELLED;
+
+/** Follows the stream of a process, and has what is shown read again a moment after something happened. */
+function useWatch(ns: string, id: string): void {
+  const pending = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => {
+    const leave = new AbortController();
+    // The answers that viewers share are a second old at the most: what is read after that has what happened.
+    let looked = 0;
+    const happened = () => {
+      pending.current ??= setTimeout(
+        () => {
+          pending.current = undefined;
+          looked = Date.now();
+          void queries.invalidateQueries({ queryKey: ["process", ns, id] });
+        },
+        Math.max(1100, looked + 5000 - Date.now()),
+      );
+    };
+    const follow = async () => {
+      let last = 0n;
+      for (let wait = 1000; !leave.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
+        try {
+          let first = true;
+          for await (const { update } of processes.watchProcess({ namespace: ns, processId: id, afterEventId: last }, { signal: leave.signal })) {
+            wait = 1000;
+            if (update.case === "event") last = update.value.eventId;
+            if (!first) happened();
+            first = false;
+          }
+          return; // at its end, or gone
+        } catch {
+          await new Promise((done) => setTimeout(done, wait));
+        }
+      }
+    };
+    void processes
+      .getProcess({ namespace: ns, processId: id, range: { limit: 0 } }, { signal: leave.signal })
+      .then(({ process: p }) => (p && !atEnd(p.status) ? follow() : undefined))
+      .catch(() => undefined);
+    return () => {
+      leave.abort();
+      clearTimeout(pending.current);
+      pending.current = undefined;
+    };
+  }, [ns, id]);
+}
+
+function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: (a: Action) => void }) {
+  const bad = p.status === ProcessStatus.ERROR;
+  const held = p.status === ProcessStatus.SUSPENDED || p.cancelRequestedTime !== undefined;
+  return (
+    <div className={"notice explain " + (bad ? "bad" : held ? "hold" : atEnd(p.status) ? "good" : "")}>
+      {bad && <strong className="detail">{p.detail}</strong>}
+      {e.waitsForDetail && <p>{e.waitsForDetail}</p>}
+      {e.next && (
+        <p>
+          <span className="label">Next</span> {e.next}
+          {e.nextTime && (
+            <>
+              {" "}
+              <strong>
+                <When at={millis(e.nextTime)} />
+              </strong>
+            </>
+          )}
+        </p>
+      )}
+      {e.unblock && !atEnd(p.status) && (
+        <p>
+          <span className="label">To go on</span> {e.unblock}
+        </p>
+      )}
+      {bad && !readOnly && (
+        <div className="actions">
+          {offered(p)
+            .filter((o) => o.action === "simple" || o.action === "repair")
+            .map((o) => (
+              <Button key={o.action} kind={o.main ? "main" : undefined} onClick={() => act(o.action)}>
+                {o.name}
+              </Button>
+            ))}
+          {p.corruptedBy > 0n && (
+            <Button kind="quiet" onClick={() => change({ tab: "tasks", task: String(p.corruptedBy) })}>
+              What broke it: task {String(p.corruptedBy)}
+            </Button>
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Times({ e }: { e: ExplainProcessResponse }) {
+  const list = Object.entries(e.timeByWhat)
+    .map(([what, d]): [string, number] => [what, durationMillis(d) ?? 0])
+    .sort((a, b) => b[1] - a[1]);
+  if (list.length === 0) return null;
+  return <span className="dim">{list.map(([what, ms]) => `${whatNames[what]?.[0] ?? what} ${span(ms)}`).join(" · ")}</span>;
+}
+
+function Outcome({ t }: { t: Task }) {
+  if (t.failure) return <span className="line tone-bad" title={t.failure.message}><code className="tag">{t.failure.reason}</code> {t.failure.message}</span>;
+  if (t.rejection) return <span className="line tone-hold" title={t.rejection.message}><code className="tag">{t.rejection.reason}</code> rejected: {t.rejection.message}</span>;
+  return <span className="mono"><Line text={brief(t.response)} /></span>;
+}
+
+function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => void }) {
+  const [began, ended] = [millis(t.runningTime), millis(t.finishedTime)];
+  const row = useRef<HTMLTableRowElement>(null);
+  useEffect(() => {
+    if (open) row.current?.scrollIntoView({ block: "nearest" });
+  }, [open]);
+  return (
+    <>
+      <tr ref={row} className={open ? "at" : ""}>
+        <td>
+          <button type="button" className="fold" aria-expanded={open} onClick={toggle}>
+            {open ? "▾" : "▸"} {String(t.taskId)}
+          </button>
+        </td>
+        <td>
+          {taskTypeName(t.type)} {t.timerName && <span className="tag">{t.timerName}</span>}
+        </td>
+        <td>
+          <Status look={lookOfTask(t.status)} />
+        </td>
+        <td className="number">{t.attempt || <span className="dim">–</span>}</td>
+        <td>
+          <When at={millis(t.scheduledTime)} />
+        </td>
+        <td className="number">
+          <Took ms={began !== undefined && ended !== undefined ? ended - began : undefined} />
+        </td>
+        <td className="grow mono"><Line text={brief(t.args)} /></td>
+        <td className="grow"><Outcome t={t} /></td>
+      </tr>
+      {open && (
+        <tr className="opened">
+          <td colSpan={8}>
+            <div className="two">
+              <div>
+                <h3>Args</h3>
+                <Payload bytes={t.args} name="args" />
+                {t.context.length > 0 && (
+                  <>
+                    <h3>Context</h3>
+                    <Payload bytes={t.context} name="context" />
+                  </>
+                )}
+              </div>
+              <div>
+                <h3>{t.failure ? "Failure" : t.rejection ? "Rejection" : "Response"}</h3>
+                {t.failure ? (
+                  <div className="notice bad">
+                    <strong>{t.failure.reason}</strong>
+                    <p>{t.failure.message}</p>
+                    {t.failure.nonRetryable && <p className="dim">It is not tried again.</p>}
+                    {t.failure.details && <Payload bytes={bytesOf(JSON.stringify(plainValue(t.failure.details)))} name="details" />}
+                  </div>
+                ) : t.rejection ? (
+                  <div className="notice hold">
+                    <strong>{t.rejection.reason}</strong>
+                    <p>{t.rejection.message}</p>
+                    {t.rejection.details.length > 0 && <Payload bytes={t.rejection.details} name="details" />}
+                  </div>
+                ) : (
+                  <Payload bytes={t.response} name="response" />
+                )}
+                {t.events.map((e) => (
+                  <div key={String(e.eventId)}>
+                    <h3>Event {String(e.eventId)}</h3>
+                    <Payload bytes={e.payload} name={`event ${e.eventId}`} />
+                  </div>
+                ))}
+              </div>
+            </div>
+            <p className="dim">
+              scheduled {exact(millis(t.scheduledTime) ?? 0)}
+              {began !== undefined && `, ran ${exact(began)}`}
+              {ended !== undefined && `, ended ${exact(ended)}`}
+              {t.retryInterval && `, ${span(durationMillis(t.retryInterval) ?? 0)} after the attempt before`}
+              {t.idempotencyKey && `, key ${t.idempotencyKey}`}
+              {t.priority !== 0 && `, priority ${t.priority}`}
+            </p>
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+// A value of any type, as the generated code has it, as plain JSON.
+interface AnyValue {
+  kind: { case?: string; value?: unknown };
+}
+export function plainValue(v?: AnyValue): unknown {
+  const kind = v?.kind;
+  if (kind?.case === "structValue") {
+    const s = kind.value as { fields?: Record<string, AnyValue> };
+    return s.fields ? Object.fromEntries(Object.entries(s.fields).map(([k, f]) => [k, plainValue(f)])) : kind.value;
+  }
+  if (kind?.case === "listValue") return (kind.value as { values: AnyValue[] }).values.map((x) => plainValue(x));
+  if (kind?.case === "nullValue" || kind?.case === undefined) return null;
+  return kind.value;
+}
+
+function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: string }) {
+  const open = useParam("task");
+  if (tasks.length === 0) return <Empty title="No task yet" />;
+  return (
+    <>
+      <Scroll label="tasks">
+        <table>
+          <thead>
+            <tr>
+              <th>Task</th>
+              <th>Type</th>
+              <th>Status</th>
+              <th className="number">Attempt</th>
+              <th>Scheduled</th>
+              <th className="number">Took</th>
+              <th>Args</th>
+              <th>Outcome</th>
+            </tr>
+          </thead>
+          <tbody>
+            {tasks.map((t) => {
+              const id = String(t.taskId);
+              return <TaskRow key={id} t={t} open={open === id} toggle={() => change({ task: open === id ? undefined : id }, "replace")} />;
+            })}
+          </tbody>
+        </table>
+      </Scroll>
+      <Pager name="tasks" after={after} next={next} />
+    </>
+  );
+}
+
+function History({ events, more, before }: { events: Event[]; more: boolean; before: string }) {
+  if (events.length === 0) return <Empty title="No event yet">The processor stores events with its results.</Empty>;
+  return (
+    <>
+      <ol className="history">
+        {events.map((e) => (
+          <li key={String(e.eventId)}>
+            <header>
+              <strong>{String(e.eventId)}</strong> <When at={millis(e.timestamp)} />
+              <span className="dim">
+                by task <a href={href("process", { ...Object.fromEntries(new URLSearchParams(location.hash.split("?")[1])), tab: "tasks", task: String(e.taskId) })}>{String(e.taskId)}</a>
+              </span>
+              {e.metadata && Object.keys(e.metadata).length > 0 && <code className="dim">{JSON.stringify(e.metadata)}</code>}
+            </header>
+            <Payload bytes={e.payload} name={`event ${e.eventId}`} />
+          </li>
+        ))}
+      </ol>
+      <Pager name="before" after={before} next={more ? String(events.at(-1)?.eventId ?? "") : ""} />
+    </>
+  );
+}
+
+function Relations({ p }: { p: Process }) {
+  const ns = p.namespace;
+  const own: [string, React.ReactNode][] = [];
+  if (p.processId.startsWith("~bulk/")) own.push(["bulk", <a key="b" href={href("bulk", { ns, id: p.processId.slice(6) })}>{p.processId.slice(6)}</a>]);
+  const cron = p.processId.match(/^~cron\/(.+)$/)?.[1] ?? p.processId.match(/^~run\/(.+)\/[^/]+$/)?.[1];
+  if (cron) own.push(["cron", <a key="c" href={href("cron", { ns, id: cron })}>{cron}</a>]);
+  if (p.kind === "job") own.push(["job", <a key="j" href={href("job", { ns, id: p.processId })}>{p.processId}</a>]);
+  const alike = Object.entries(p.metadata ?? {}).filter(([, v]) => ["string", "number", "boolean"].includes(typeof v) && v !== "");
+  return (
+    <>
+      {own.length > 0 && <Fields list={own} />}
+      <h3>Processes with the same attribute</h3>
+      {alike.length === 0 ? (
+        <p className="dim">It has no attributes: metadata that a start or a result gives it.</p>
+      ) : (
+        <ul className="plain">
+          {alike.map(([key, v]) => {
+            const filter = `metadata.${quote(key)} = ${typeof v === "string" ? `"${v.replace(/[\\"*]/g, "\\$&")}"` : String(v)}`;
+            return (
+              <li key={key}>
+                <a href={href("processes", { ns, filter })}>
+                  {key} = {String(v)}
+                </a>
+              </li>
+            );
+          })}
+        </ul>
+      )}
+    </>
+  );
+}
+
+function Audit({ ns, id }: { ns: string; id: string }) {
+  const { data, error, isPending } = useRead(["process", ns, id, "audit"], (o) => insight.listAudit({ namespace: ns, filter: `subject = "${id.replace(/[\\"*]/g, "\\$&")}"`, pageSize: 50 }, o), { every: 30000, age: 1 });
+  if (isPending) return <Loading rows={3} />;
+  if (error) return <ErrorBox error={error} />;
+  if (!data?.entries.length) return <Empty title="Nobody has intervened">What operators do to it is noted here, for 90 days.</Empty>;
+  return (
+    <Scroll label="audit">
+      <table>
+        <thead>
+          <tr>
+            <th>When</th>
+            <th>What</th>
+            <th>Who</th>
+            <th>From</th>
+            <th>Details</th>
+          </tr>
+        </thead>
+        <tbody>
+          {data.entries.map((a) => (
+            <tr key={String(a.auditId)}>
+              <td>
+                <When at={millis(a.time)} />
+              </td>
+              <td>{a.method}</td>
+              <td>{a.actor || <span className="dim">unknown</span>}</td>
+              <td>{a.source}</td>
+              <td className="wrap mono">{a.details ? JSON.stringify(a.details) : ""}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
+
+export function ProcessPage({ ns }: { ns: string }) {
+  const id = useParam("id");
+  return id ? <One key={id} ns={ns} id={id} /> : <Empty title="Which process?">The address has no id. <a href={href("processes", { ns })}>To the processes</a></Empty>;
+}
+
+function One({ ns, id }: { ns: string; id: string }) {
+  const tab = useParam("tab") || "timeline";
+  const after = useParam("tasks");
+  const before = useParam("before");
+  const [action, setAction] = useState<Action>();
+  const clock = useNow();
+  useWatch(ns, id);
+  const slow = { every: 30_000, age: 1, keep: true };
+  const range = { limit: page, direction: HistoryRange_Direction.BACKWARD, offset: before ? BigInt(before) : undefined };
+  const read = useRead(["process", ns, id, "process", before], (o) => processes.getProcess({ namespace: ns, processId: id, range }, o), slow);
+  const said = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), slow);
+  const traced = useRead(["process", ns, id, "trace", after], (o) => processes.traceProcess({ namespace: ns, processId: id, pageSize: page, pageToken: after }, o), slow);
+  const p = read.data?.process;
+  const tasks = useMemo(() => traced.data?.tasks ?? [], [traced.data]);
+  const types = useMemo(() => new Map(tasks.map((t) => [String(t.taskId), taskTypeName(t.type)])), [tasks]);
+  const actions = p && !readOnly ? offered(p) : [];
+  useCommands(actions.map((o) => ({ name: o.name, group: "process", run: () => setAction(o.action) })));
+  if (!p) return read.error ? <ErrorBox error={read.error} what={id} /> : <Loading />;
+  const failed = tasks.filter((t) => t.status === TaskStatus.ERROR).length;
+  return (
+    <>
+      <div className="head">
+        <h1>
+          {p.processId} <Copy text={p.processId} label="copy the id" />
+          <span className="under">
+            <Status look={lookOfProcess(p.status)} /> <span className="dim">since</span> <When at={millis(p.statusChangedTime)} /> <span className="dim">· started</span> <When at={millis(p.createdTime)} />
+            {p.kind && <span className="tag">{p.kind}</span>}
+          </span>
+        </h1>
+        <div className="actions">
+          {actions.filter((o) => p.status !== ProcessStatus.ERROR || o.bad).map((o) => (
+            <Button key={o.action} kind={o.main ? "main" : o.bad ? "bad" : undefined} onClick={() => setAction(o.action)}>
+              {o.name}
+            </Button>
+          ))}
+        </div>
+      </div>
+      {read.error ? <ErrorBox error={read.error} what="Not up to date" /> : null}
+      {said.data && <Explained e={said.data} p={p} act={setAction} />}
+      {p.cancelRequestedTime && (
+        <div className="notice hold">
+          It was asked to end <When at={millis(p.cancelRequestedTime)} />
+          {p.cancelReason && <>: {p.cancelReason}</>}
+        </div>
+      )}
+      <Tabs
+        now={tab}
+        onChange={(name) => change({ tab: name === "timeline" ? undefined : name }, "replace")}
+        tabs={[
+          ["timeline", "Timeline"],
+          ["tasks", <>Tasks{failed > 0 && <span className="badge bad">{failed}</span>}</>],
+          ["history", <>History <span className="badge">{count(p.lastEventId)}</span></>],
+          ["state", "State"],
+          ["relations", "Relations"],
+          ["audit", "Audit"],
+        ]}
+      />
+      {tab === "timeline" && (
+        <Card extra={said.data && <Times e={said.data} />} title="Where its time went">
+          {said.error ? <ErrorBox error={said.error} /> : null}
+          {said.data && <Timeline spans={said.data.spans} events={p.history} timers={p.timers} types={types} now={clock} over={atEnd(p.status)} onTask={(task) => change({ tab: "tasks", task })} />}
+        </Card>
+      )}
+      {tab === "tasks" && (
+        <Card>
+          {traced.error ? <ErrorBox error={traced.error} /> : null}
+          {traced.isPending ? <Loading /> : <Tasks tasks={tasks} next={traced.data?.nextPageToken ?? ""} after={after} />}
+        </Card>
+      )}
+      {tab === "history" && (
+        <Card>
+          <History events={p.history} more={p.history.length === page && (p.history.at(-1)?.eventId ?? 0n) > 1n} before={before} />
+        </Card>
+      )}
+      {tab === "state" && (
+        <>
+          <Card title="State of the processor">
+            <Payload bytes={p.auxState} name="state" />
+          </Card>
+          <div className="two">
+            <Card title="Metadata">{p.metadata && Object.keys(p.metadata).length ? <Payload bytes={bytesOf(JSON.stringify(p.metadata))} name="metadata" /> : <p className="dim">none</p>}</Card>
+            <Card title="Timers">
+              {p.timers.length === 0 ? (
+                <p className="dim">none is set</p>
+              ) : (
+                <table>
+                  <tbody>
+                    {p.timers.map((t) => (
+                      <tr key={t.name}>
+                        <td>{t.name || "default"}</td>
+                        <td>
+                          <When at={millis(t.fireTime)} />
+                        </td>
+                        <td>{t.remove ? "removes the process" : "runs a timeout"}</td>
+                        <td>
+                          <Status look={lookOfTask(t.status)} />
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              )}
+            </Card>
+          </div>
+        </>
+      )}
+      {tab === "relations" && (
+        <Card>
+          <Relations p={p} />
+        </Card>
+      )}
+      {tab === "audit" && (
+        <Card title="What operators did">
+          <Audit ns={ns} id={id} />
+        </Card>
+      )}
+      {action && <ActionDialog p={p} action={action} onClose={() => setAction(undefined)} />}
+    </>
+  );
+}

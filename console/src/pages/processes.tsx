@@ -1,0 +1,301 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { useEffect, useMemo, useState } from "react";
+import { insight, processes, readOnly, refresh, trouble, useRead } from "../api";
+import { FilterBar, quote, type FieldHelp } from "../filter";
+import { count, millis, plural } from "../format";
+import { ProcessStatus, type Process } from "../gen/progressor/v1/process_pb";
+import { useCommands } from "../palette";
+import { fill, Pager } from "../paging";
+import { change, go, href, useRoute } from "../router";
+import { lookOfProcess, processLook, Mark, Status } from "../status";
+import { Act, Button, Dialog, Empty, ErrorBox, Field, Line, Loading, Scroll, typing, useKey, useToast, When } from "../ui";
+import { dropView, givenViews, saveView, useViews } from "../views";
+import { BulkDialog } from "./bulk";
+import { StartDialog } from "./actions";
+
+const size = 50;
+const ordered = ["=", "!=", "<", "<=", ">", ">="];
+const orders: [string, string][] = [
+  ["", "newest first"],
+  ["created_time", "oldest first"],
+  ["process_id", "by id"],
+  ["process_id desc", "by id, backwards"],
+  ["status_changed_time desc", "last changed first"],
+];
+
+/** What the completion knows: the fields of the engine, and the attributes of what is on the page. */
+function fieldsOf(rows: Process[]): FieldHelp[] {
+  const attributes = new Map<string, Set<string>>();
+  for (const p of rows)
+    for (const [key, value] of Object.entries(p.metadata ?? {})) {
+      const values = attributes.get(key) ?? new Set();
+      if (["string", "number", "boolean"].includes(typeof value) && values.size < 20) values.add(String(value));
+      attributes.set(key, values);
+    }
+  return [
+    { name: "status", hint: "what it is in", operators: ["=", "!="], values: Object.keys(processLook) },
+    { name: "process_id", hint: "its id; * at the end", operators: ordered, values: rows.slice(0, 5).map((p) => p.processId) },
+    { name: "kind", hint: "empty: a plain process", operators: ["=", "!="], values: ["", "job", "cron", "bulk"] },
+    { name: "created_time", hint: "when it was started", operators: ordered, time: true },
+    { name: "status_changed_time", hint: "since when it is in its status", operators: ordered, time: true },
+    { name: "detail", hint: "why it is in error; : for a part of it", operators: [":", "=", "!="] },
+    { name: "corrupted_by", hint: "the task that broke it", operators: ordered },
+    ...[...attributes].map(([key, values]) => ({ name: `metadata.${quote(key)}`, hint: "an attribute", operators: [...ordered, ":"], values: [...values] })),
+    { name: "metadata.", hint: "an attribute", operators: [...ordered, ":"] },
+  ];
+}
+
+/** last changed first is an order of one status alone, and not of INIT and RUNNING. */
+const orderFits = (order: string, filter: string) => order !== "status_changed_time desc" || /^status\s*=\s*(ERROR|SUSPENDED|COMPLETED|CANCELLED)\b(?!.*\bOR\b)/.test(filter.trim());
+
+function Counts({ ns, filter }: { ns: string; filter: string }) {
+  const { data } = useRead(["counts", ns], (o) => insight.countProcesses({ namespace: ns }, o));
+  return (
+    <div className="chips" role="group" aria-label="by status">
+      {Object.entries(processLook)
+        .filter(([name]) => name !== "INIT")
+        .map(([name, look]) => {
+          const own = `status = ${name}`;
+          const on = filter === own;
+          return (
+            <button key={name} type="button" className="chip" aria-pressed={on} onClick={() => change({ filter: on ? undefined : own, order: undefined, after: undefined })}>
+              <Mark look={look} /> {look.name} <strong>{data ? count(data.countByStatus[name.toLowerCase()] ?? 0n) : "…"}</strong>
+            </button>
+          );
+        })}
+    </div>
+  );
+}
+
+function Views({ filter, order }: { filter: string; order: string }) {
+  const saved = useViews();
+  const [naming, setNaming] = useState(false);
+  const [name, setName] = useState("");
+  const tell = useToast();
+  const all = [...givenViews, ...saved];
+  const here = all.find((v) => v.filter === filter && (v.order ?? "") === order);
+  return (
+    <>
+      <select
+        aria-label="view"
+        value={here?.name ?? ""}
+        onChange={(e) => {
+          const v = all.find((v) => v.name === e.target.value);
+          if (v) change({ filter: v.filter, order: v.order, after: undefined });
+        }}
+      >
+        {!here && <option value="">view…</option>}
+        {all.map((v) => (
+          <option key={v.name}>{v.name}</option>
+        ))}
+      </select>
+      {!here && filter && (
+        <Button kind="quiet" title="keep this filter and order by a name" onClick={() => setNaming(true)}>
+          Save view
+        </Button>
+      )}
+      {here && saved.includes(here) && (
+        <Button
+          kind="quiet"
+          onClick={() => {
+            dropView(here.name);
+            tell(`The view ${here.name} is gone.`);
+          }}
+        >
+          Forget view
+        </Button>
+      )}
+      {naming && (
+        <Dialog title="Save this view" onClose={() => setNaming(false)}>
+          <form
+            onSubmit={(e) => {
+              e.preventDefault();
+              saveView({ name: name.trim(), filter, order: order || undefined });
+              setNaming(false);
+              setName("");
+            }}
+          >
+            <Field label="Name" hint="It is kept in this browser, for every namespace.">
+              <input autoFocus value={name} maxLength={60} onChange={(e) => setName(e.target.value)} />
+            </Field>
+            <footer>
+              <button type="submit" className="button main" disabled={!name.trim() || givenViews.some((v) => v.name === name.trim())}>
+                Save
+              </button>
+            </footer>
+          </form>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function attributesOf(p: Process): string {
+  const some = Object.entries(p.metadata ?? {}).slice(0, 6);
+  return some.map(([k, v]) => `${k}=${typeof v === "object" ? JSON.stringify(v) : String(v)}`).join("  ");
+}
+
+function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boolean; choose: (on: boolean) => void }) {
+  const held = p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED;
+  return (
+    <tr className={at ? "at" : ""} data-id={p.processId}>
+      {!readOnly && (
+        <td>
+          <input type="checkbox" aria-label={`choose ${p.processId}`} checked={chosen} onChange={(e) => choose(e.target.checked)} />
+        </td>
+      )}
+      <td>
+        <Status look={lookOfProcess(p.status)} />
+      </td>
+      <td className="wrap id">
+        <a href={href("process", { ns: p.namespace, id: p.processId })}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}
+      </td>
+      <td className="grow">{held && p.detail ? <Line text={p.detail} /> : <span className="dim"><Line text={attributesOf(p)} /></span>}</td>
+      <td>
+        <When at={millis(p.statusChangedTime)} />
+      </td>
+      <td>
+        <When at={millis(p.createdTime)} />
+      </td>
+    </tr>
+  );
+}
+
+export function Processes({ ns }: { ns: string }) {
+  const { params } = useRoute();
+  const filter = params.get("filter") ?? "";
+  const after = params.get("after") ?? "";
+  const asked = params.get("order") ?? "";
+  const order = orderFits(asked, filter) ? asked : "";
+  const [at, setAt] = useState(-1);
+  const [chosen, setChosen] = useState<string[]>([]);
+  const [bulk, setBulk] = useState<string>();
+  const [starting, setStarting] = useState(false);
+  const { data, error, isPending } = useRead(
+    ["processes", ns, filter, order, after],
+    (o) => fill(after, size, async (pageToken) => {
+      const page = await processes.listProcesses({ namespace: ns, filter, orderBy: order, pageSize: size, pageToken }, o);
+      return { rows: page.processes, next: page.nextPageToken };
+    }),
+    { every: after ? 0 : 5000, keep: true },
+  );
+  const rows = useMemo(() => data?.rows ?? [], [data]);
+  const fields = useMemo(() => fieldsOf(rows), [rows]);
+  useEffect(() => {
+    setAt(-1);
+    setChosen([]);
+  }, [filter, order, after]);
+  const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
+
+  useKey((e) => {
+    if (typing(e) || e.ctrlKey || e.metaKey) return;
+    if (e.key === "j" || e.key === "k") {
+      const to = Math.max(0, Math.min(rows.length - 1, at + (e.key === "j" ? 1 : -1)));
+      setAt(to);
+      document.querySelectorAll("tbody tr")[to]?.scrollIntoView({ block: "nearest" });
+    } else if (e.key === "Enter" && rows[at] && (e.target as HTMLElement).tagName !== "A") go("process", { ns, id: rows[at].processId });
+    else if (e.key === "x" && rows[at] && !readOnly) toggle(rows[at].processId, !chosen.includes(rows[at].processId));
+  });
+  const toggle = (id: string, on: boolean) => setChosen((all) => (on ? [...all, id] : all.filter((c) => c !== id)));
+  const bulkFilter = chosen.length ? chosen.map((id) => `process_id = ${quote(id)}`).join(" OR ") : filter || 'process_id = "*"';
+  useCommands(
+    readOnly
+      ? []
+      : [
+          { name: "Act on all that match", group: "processes", run: () => setBulk(bulkFilter) },
+          { name: "Start a process", group: "processes", run: () => setStarting(true) },
+        ],
+  );
+
+  return (
+    <>
+      <div className="head">
+        <h1>Processes</h1>
+        <div className="actions">
+          <a className="button quiet" href={href("bulks", { ns })}>
+            Bulks
+          </a>
+          <Act onClick={() => setStarting(true)}>Start…</Act>
+          <Act kind={chosen.length ? "main" : undefined} onClick={() => setBulk(bulkFilter)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)}>
+            {chosen.length ? `Act on the ${plural(chosen.length, "chosen one", "chosen")}…` : "Act on all that match…"}
+          </Act>
+        </div>
+      </div>
+      <Counts ns={ns} filter={filter} />
+      <div className="bararea">
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fields} wrong={wrong} placeholder='status = ERROR AND metadata.customer = "ada"   ( / )' />
+        <div className="actions">
+          <Views filter={filter} order={order} />
+          <select aria-label="order" value={order} onChange={(e) => change({ order: e.target.value, after: undefined })}>
+            {orders
+              .filter(([o]) => orderFits(o, filter))
+              .map(([o, name]) => (
+                <option key={o} value={o}>
+                  {name}
+                </option>
+              ))}
+          </select>
+        </div>
+      </div>
+      {!wrong && <ErrorBox error={error} />}
+      {isPending ? (
+        <Loading />
+      ) : rows.length === 0 && !wrong && !error ? (
+        <Empty title={data?.next ? "None so far" : filter ? "No process matches" : "There is no process yet"}>
+          {data?.next ? (
+            <>
+              The newest 160,000 or so have been looked at. <Button onClick={() => change({ after: data.next })}>Look further</Button>
+            </>
+          ) : filter ? (
+            <Button onClick={() => change({ filter: undefined, order: undefined })}>Show all</Button>
+          ) : (
+            <>Start one here, by <code>progressor start</code>, or by the API.</>
+          )}
+        </Empty>
+      ) : (
+        rows.length > 0 && (
+          <section className="card">
+            <Scroll>
+              <table className="stack">
+                <thead>
+                  <tr>
+                    {!readOnly && (
+                      <th>
+                        <input type="checkbox" aria-label="choose all on this page" checked={chosen.length === rows.length} onChange={(e) => setChosen(e.target.checked ? rows.map((p) => p.processId) : [])} />
+                      </th>
+                    )}
+                    <th>Status</th>
+                    <th>Process</th>
+                    <th>Why, or what it is</th>
+                    <th>In it since</th>
+                    <th>Started</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {rows.map((p, n) => (
+                    <Row key={p.processId} p={p} at={n === at} chosen={chosen.includes(p.processId)} choose={(on) => toggle(p.processId, on)} />
+                  ))}
+                </tbody>
+              </table>
+            </Scroll>
+          </section>
+        )
+      )}
+      <Pager after={after} next={data?.next ?? ""} />
+      {bulk !== undefined && (
+        <BulkDialog
+          ns={ns}
+          filter={bulk}
+          onClose={() => setBulk(undefined)}
+          onStarted={(id) => {
+            setBulk(undefined);
+            setChosen([]);
+            refresh();
+            go("bulk", { ns, id });
+          }}
+        />
+      )}
+      {starting && <StartDialog ns={ns} onClose={() => setStarting(false)} />}
+    </>
+  );
+}

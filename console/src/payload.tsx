@@ -1,0 +1,166 @@
+// Payloads are bytes that only the processor understands. They are shown as text nodes and never become markup.
+import { decodeMulti } from "@msgpack/msgpack";
+import { useMemo, useState } from "react";
+import { Copy } from "./ui";
+
+export type Reading = "json" | "msgpack" | "text" | "hex";
+
+function asText(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function asJSON(bytes: Uint8Array): string | undefined {
+  const text = asText(bytes);
+  if (text === undefined) return undefined;
+  try {
+    JSON.parse(text);
+    return indent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Lays JSON out without reading its numbers: 9007199254740993 stays what it is. */
+export function indent(text: string): string {
+  let out = "";
+  let depth = 0;
+  let quoted = false;
+  const line = () => "\n" + "  ".repeat(depth);
+  for (let n = 0; n < text.length; n++) {
+    const c = text.charAt(n);
+    if (quoted) {
+      out += c;
+      if (c === "\\") out += text.charAt(++n);
+      else if (c === '"') quoted = false;
+      continue;
+    }
+    if (/\s/.test(c)) continue;
+    if (c === '"') {
+      quoted = true;
+      out += c;
+    } else if (c === "{" || c === "[") {
+      const rest = text.slice(n + 1).match(/^\s*[\]}]/);
+      if (rest) {
+        out += c + rest[0].trim();
+        n += rest[0].length;
+        continue;
+      }
+      depth++;
+      out += c + line();
+    } else if (c === "}" || c === "]") {
+      depth--;
+      out += line() + c;
+    } else if (c === ",") out += c + line();
+    else if (c === ":") out += ": ";
+    else out += c;
+  }
+  return out;
+}
+
+function asMsgpack(bytes: Uint8Array): string | undefined {
+  try {
+    const all = [...decodeMulti(bytes, { useBigInt64: true })];
+    if (all.length === 0) return undefined;
+    const plain = (_: string, v: unknown) => (typeof v === "bigint" ? v.toString() : v instanceof Uint8Array ? { $bin: btoa(String.fromCharCode(...v)) } : v);
+    return all.map((v) => JSON.stringify(v, plain, 2)).join("\n");
+  } catch {
+    return undefined;
+  }
+}
+
+export function asHex(bytes: Uint8Array, limit = 4096): string {
+  const lines: string[] = [];
+  for (let at = 0; at < Math.min(bytes.length, limit); at += 16) {
+    const row = [...bytes.subarray(at, at + 16)];
+    const hex = row.map((b) => b.toString(16).padStart(2, "0")).join(" ");
+    const text = row.map((b) => (b >= 0x20 && b < 0x7f ? String.fromCharCode(b) : ".")).join("");
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${hex.padEnd(47)}  ${text}`);
+  }
+  if (bytes.length > limit) lines.push(`… ${bytes.length - limit} more bytes`);
+  return lines.join("\n");
+}
+
+export function read(bytes: Uint8Array, how: Reading): string | undefined {
+  switch (how) {
+    case "json":
+      return asJSON(bytes);
+    case "msgpack":
+      return asMsgpack(bytes);
+    case "text":
+      return asText(bytes);
+    case "hex":
+      return asHex(bytes);
+  }
+}
+
+/** How bytes are most likely meant: JSON, else MessagePack of a map or a list, else text, else bytes. */
+export function guess(bytes: Uint8Array): Reading {
+  if (asJSON(bytes) !== undefined) return "json";
+  const first = bytes[0] ?? 0;
+  const container = (first >= 0x80 && first <= 0x9f) || (first >= 0xdc && first <= 0xdf);
+  if (container && asMsgpack(bytes) !== undefined) return "msgpack";
+  const text = asText(bytes);
+  return text !== undefined && !/[\u0000-\u0008\u000e-\u001f]/.test(text) ? "text" : "hex";
+}
+
+/** In a line of a table. */
+export function brief(bytes: Uint8Array, limit = 160): string {
+  if (bytes.length === 0) return "";
+  const how = guess(bytes.length > 4096 ? bytes.subarray(0, 4096) : bytes);
+  const text = how === "hex" ? asHex(bytes.subarray(0, 16)).slice(8, 55).trim() : how === "msgpack" ? (asMsgpack(bytes)?.replace(/\s+/g, " ") ?? "") : (asText(bytes.subarray(0, limit * 4)) ?? asText(bytes) ?? "");
+  const clean = text.replace(/\s+/g, " ");
+  return clean.length > limit ? clean.slice(0, limit) + "…" : clean;
+}
+
+export const bytesOf = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
+
+const names: [Reading, string][] = [
+  ["json", "JSON"],
+  ["msgpack", "MessagePack"],
+  ["text", "Text"],
+  ["hex", "Hex"],
+];
+
+export function Payload({ bytes, name = "payload" }: { bytes: Uint8Array; name?: string }) {
+  const likely = useMemo(() => guess(bytes), [bytes]);
+  const [chosen, setChosen] = useState<Reading>();
+  const how = chosen ?? likely;
+  const text = useMemo(() => read(bytes, how), [bytes, how]);
+  if (bytes.length === 0) return <span className="dim">empty</span>;
+  return (
+    <div className="payload">
+      <div className="readings" role="group" aria-label={`show the ${name} as`}>
+        {names.map(([reading, label]) => (
+          <button key={reading} type="button" aria-pressed={how === reading} onClick={() => setChosen(reading)}>
+            {label}
+          </button>
+        ))}
+        <span className="dim">{bytes.length} bytes</span>
+        {text !== undefined && <Copy text={text} label={`copy the ${name}`} />}
+      </div>
+      {text === undefined ? <p className="dim">This is no {names.find(([r]) => r === how)?.[1]}.</p> : <pre tabIndex={0}>{text}</pre>}
+    </div>
+  );
+}
+
+/** Where payloads are written: JSON is checked while it is typed, anything else goes as it is. */
+export function PayloadInput({ value, onChange, id }: { value: string; onChange: (text: string) => void; id?: string }) {
+  let wrong = "";
+  if (value.trim() && /^[\s]*[[{"]/.test(value)) {
+    try {
+      JSON.parse(value);
+    } catch (e) {
+      wrong = e instanceof Error ? e.message : "no JSON";
+    }
+  }
+  return (
+    <>
+      <textarea id={id} rows={5} value={value} spellCheck={false} onChange={(e) => onChange(e.target.value)} placeholder='{"pay": 200}' />
+      {wrong && <span className="hint">Not JSON as it stands ({wrong}); it is sent as text.</span>}
+    </>
+  );
+}

@@ -1,0 +1,53 @@
+// The address of everything that the console shows is #/PAGE?name=value&… : it works below any path of a proxy, names of processes
+// may hold any character, and the engine need not know the pages.
+import { useMemo, useSyncExternalStore } from "react";
+
+export type Params = Record<string, string | undefined>;
+
+export interface Route {
+  page: string;
+  params: URLSearchParams;
+}
+
+export function parse(hash: string): Route {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  return { page: path || "overview", params: new URLSearchParams(query) };
+}
+
+export function href(page: string, params: Params = {}): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) if (value !== undefined && value !== "") query.set(name, value);
+  const text = query.toString();
+  return `#/${page}${text && "?" + text}`;
+}
+
+export function go(page: string, params: Params = {}): void {
+  location.hash = href(page, params);
+}
+
+/** Changes some of the parameters; undefined and "" take one away. */
+export function change(params: Params, how: "push" | "replace" = "push"): void {
+  const now = parse(location.hash);
+  const all: Params = { ...Object.fromEntries(now.params), ...params };
+  const next = href(now.page, all);
+  if (how === "push") location.hash = next;
+  else {
+    history.replaceState(null, "", next);
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  }
+}
+
+function subscribe(told: () => void): () => void {
+  addEventListener("hashchange", told);
+  return () => removeEventListener("hashchange", told);
+}
+
+export function useRoute(): Route {
+  const hash = useSyncExternalStore(subscribe, () => location.hash);
+  return useMemo(() => parse(hash), [hash]);
+}
+
+/** One parameter of the address, and how to change it. */
+export function useParam(name: string): string {
+  return useRoute().params.get(name) ?? "";
+}

@@ -1,0 +1,87 @@
+// The statuses of everything, each with one colour and one shape, the same on all pages: the shape says it without the colour.
+import { ProcessStatus, TaskStatus, TaskType } from "./gen/progressor/v1/process_pb";
+import { JobState } from "./gen/progressor/v1/worker_pb";
+import { Decision, FireStatus } from "./gen/progressor/v1/cron_pb";
+
+export type Tone = "wait" | "run" | "good" | "bad" | "hold" | "gone" | "plain";
+type Shape = "ring" | "dot" | "check" | "cross" | "bars" | "slash" | "clock";
+
+const shapes: Record<Shape, React.ReactNode> = {
+  ring: <circle cx="6" cy="6" r="4" fill="none" stroke="currentColor" strokeWidth="1.8" />,
+  dot: <path d="M3 1.5 10.5 6 3 10.5z" fill="currentColor" />,
+  check: <path d="m1.8 6.4 2.9 2.9 5.5-6.4" fill="none" stroke="currentColor" strokeWidth="2" />,
+  cross: <path d="m2.2 2.2 7.6 7.6m0-7.6-7.6 7.6" fill="none" stroke="currentColor" strokeWidth="2.2" />,
+  bars: <path d="M3.6 1.8v8.4m4.8-8.4v8.4" stroke="currentColor" strokeWidth="2.2" />,
+  slash: <path d="M6 1.4a4.6 4.6 0 1 0 0 9.2 4.6 4.6 0 0 0 0-9.2M2.8 9.2l6.4-6.4" fill="none" stroke="currentColor" strokeWidth="1.6" />,
+  clock: <path d="M6 1.4a4.6 4.6 0 1 0 0 9.2 4.6 4.6 0 0 0 0-9.2M6 3.4V6l2 1.2" fill="none" stroke="currentColor" strokeWidth="1.5" />,
+};
+
+export interface Look {
+  name: string;
+  tone: Tone;
+  shape: Shape;
+}
+
+export const processLook: Record<string, Look> = {
+  INIT: { name: "Init", tone: "wait", shape: "ring" },
+  RUNNING: { name: "Running", tone: "run", shape: "dot" },
+  ERROR: { name: "Error", tone: "bad", shape: "cross" },
+  SUSPENDED: { name: "Suspended", tone: "hold", shape: "bars" },
+  COMPLETED: { name: "Completed", tone: "good", shape: "check" },
+  CANCELLED: { name: "Cancelled", tone: "gone", shape: "slash" },
+};
+
+const taskLook: Record<string, Look> = {
+  WAITING: { name: "Waiting", tone: "wait", shape: "clock" },
+  RUNNING: { name: "Running", tone: "run", shape: "dot" },
+  BLOCKED: { name: "Blocked", tone: "hold", shape: "bars" },
+  FINISHED: { name: "Finished", tone: "good", shape: "check" },
+  ERROR: { name: "Error", tone: "bad", shape: "cross" },
+  CANCELLED: { name: "Cancelled", tone: "gone", shape: "slash" },
+};
+
+export const jobLook: Record<string, Look> = {
+  SCHEDULED: { name: "Scheduled", tone: "wait", shape: "clock" },
+  AVAILABLE: { name: "Available", tone: "wait", shape: "ring" },
+  RUNNING: { name: "Running", tone: "run", shape: "dot" },
+  RETRYABLE: { name: "Retryable", tone: "hold", shape: "clock" },
+  CANCEL_REQUESTED: { name: "Cancel requested", tone: "hold", shape: "slash" },
+  SUCCEEDED: { name: "Succeeded", tone: "good", shape: "check" },
+  FAILED: { name: "Failed", tone: "bad", shape: "cross" },
+  CANCELLED: { name: "Cancelled", tone: "gone", shape: "slash" },
+};
+
+const fireLook: Record<string, Look> = {
+  SCHEDULED: { name: "Scheduled", tone: "wait", shape: "clock" },
+  RUNNING: { name: "Running", tone: "run", shape: "dot" },
+  SUCCESS: { name: "Success", tone: "good", shape: "check" },
+  FAILED: { name: "Failed", tone: "bad", shape: "cross" },
+  TIMEOUT: { name: "Timeout", tone: "bad", shape: "clock" },
+  CANCELLED: { name: "Cancelled", tone: "gone", shape: "slash" },
+  SKIPPED: { name: "Skipped", tone: "plain", shape: "ring" },
+};
+
+const unknown: Look = { name: "?", tone: "plain", shape: "ring" };
+export const lookOfProcess = (s: ProcessStatus): Look => processLook[ProcessStatus[s] ?? ""] ?? unknown;
+export const lookOfTask = (s: TaskStatus): Look => taskLook[TaskStatus[s] ?? ""] ?? unknown;
+export const lookOfJob = (s: JobState): Look => jobLook[JobState[s] ?? ""] ?? unknown;
+export const lookOfFire = (s: FireStatus): Look => fireLook[FireStatus[s] ?? ""] ?? unknown;
+export const taskTypeName = (t: TaskType): string => TaskType[t] ?? "?";
+export const decisionName = (d: Decision): string => (Decision[d] ?? "?").toLowerCase().replaceAll("_", " ");
+
+export function Mark({ look }: { look: Look }) {
+  return (
+    <svg className={`mark tone-${look.tone}`} viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">
+      {shapes[look.shape]}
+    </svg>
+  );
+}
+
+export function Status({ look, children }: { look: Look; children?: React.ReactNode }) {
+  return (
+    <span className={`status tone-${look.tone}`}>
+      <Mark look={look} />
+      {children ?? look.name}
+    </span>
+  );
+}

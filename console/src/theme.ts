@@ -1,0 +1,39 @@
+// Light or dark: as the system says, or as it was chosen here.
+import { useSyncExternalStore } from "react";
+
+export type Theme = "system" | "light" | "dark";
+const name = "progressor.theme";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const listeners = new Set<() => void>();
+
+export function chosen(): Theme {
+  const text = localStorage.getItem(name);
+  return text === "light" || text === "dark" ? text : "system";
+}
+
+function apply(): void {
+  document.documentElement.dataset.theme = shown();
+  for (const told of listeners) told();
+}
+
+export function choose(theme: Theme): void {
+  if (theme === "system") localStorage.removeItem(name);
+  else localStorage.setItem(name, theme);
+  apply();
+}
+
+const shown = (): "light" | "dark" => {
+  const c = chosen();
+  return c === "system" ? (dark.matches ? "dark" : "light") : c;
+};
+
+dark.addEventListener("change", apply);
+apply();
+
+/** The theme that is shown. */
+export function useTheme(): "light" | "dark" {
+  return useSyncExternalStore((told) => {
+    listeners.add(told);
+    return () => listeners.delete(told);
+  }, shown);
+}

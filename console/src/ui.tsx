@@ -1,0 +1,300 @@
+// The small parts that all pages are made of.
+import { createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
+import { readOnly, trouble } from "./api";
+import { ago, exact, span, zone } from "./format";
+
+// One clock for all times on the page.
+let now = Date.now();
+const clocks = new Set<() => void>();
+setInterval(() => {
+  now = Date.now();
+  for (const told of clocks) told();
+}, 1000);
+export function useNow(): number {
+  return useSyncExternalStore(
+    (told) => {
+      clocks.add(told);
+      return () => clocks.delete(told);
+    },
+    () => now,
+  );
+}
+
+/** A time as it is read, with the exact one to point at. */
+export function When({ at, none = "never" }: { at?: number; none?: string }) {
+  const clock = useNow();
+  if (at === undefined) return <span className="dim">{none}</span>;
+  return (
+    <time dateTime={new Date(at).toISOString()} title={`${exact(at)} (${zone})\n${new Date(at).toISOString()}`}>
+      {ago(at, clock)}
+    </time>
+  );
+}
+
+export function Took({ ms }: { ms?: number }) {
+  return ms === undefined ? <span className="dim">–</span> : <span title={`${ms} ms`}>{span(ms)}</span>;
+}
+
+interface ButtonProps extends React.ButtonHTMLAttributes<HTMLButtonElement> {
+  kind?: "main" | "bad" | "quiet";
+}
+export function Button({ kind, className, ...rest }: ButtonProps) {
+  return <button type="button" className={["button", kind ?? "", className ?? ""].join(" ").trim()} {...rest} />;
+}
+
+/** A button that changes something: in a read-only console there is none. */
+export function Act(props: ButtonProps) {
+  return readOnly ? null : <Button {...props} />;
+}
+
+export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
+  if (!error) return null;
+  const { title, text, hint } = trouble(error);
+  return (
+    <div className="notice bad" role="alert">
+      <strong>{what ? `${what}: ${title.toLowerCase()}` : title}</strong>
+      <p>{text}</p>
+      {hint && <p className="dim">{hint}</p>}
+    </div>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="empty">
+      <strong>{title}</strong>
+      {children && <div>{children}</div>}
+    </div>
+  );
+}
+
+export function Loading({ rows = 6 }: { rows?: number }) {
+  return (
+    <div className="loading" role="status" aria-label="loading">
+      {Array.from({ length: rows }, (_, n) => (
+        <div key={n} />
+      ))}
+    </div>
+  );
+}
+
+export function Card({ title, extra, children, className }: { title?: ReactNode; extra?: ReactNode; children: ReactNode; className?: string }) {
+  return (
+    <section className={"card " + (className ?? "")}>
+      {(title || extra) && (
+        <header>
+          {title && <h2>{title}</h2>}
+          <div className="extra">{extra}</div>
+        </header>
+      )}
+      {children}
+    </section>
+  );
+}
+
+export function Field({ label, hint, error, children }: { label: ReactNode; hint?: ReactNode; error?: ReactNode; children: ReactNode }) {
+  return (
+    <label className="field">
+      <span className="label">{label}</span>
+      {children}
+      {error ? <span className="wrong">{error}</span> : hint && <span className="hint">{hint}</span>}
+    </label>
+  );
+}
+
+/** A dialog of the browser: it takes the focus, Escape closes it, and what is behind it is out of reach. */
+export function Dialog({ title, onClose, children, wide }: { title: ReactNode; onClose: () => void; children: ReactNode; wide?: boolean }) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const heading = useId();
+  useEffect(() => {
+    const dialog = ref.current;
+    if (dialog && !dialog.open) dialog.showModal();
+  }, []);
+  return (
+    <dialog
+      ref={ref}
+      className={wide ? "wide" : ""}
+      aria-labelledby={heading}
+      onClose={onClose}
+      onClick={(e) => e.target === ref.current && onClose()}
+    >
+      <div className="dialog">
+        <header>
+          <h2 id={heading}>{title}</h2>
+          <Button kind="quiet" aria-label="close" onClick={onClose}>
+            ✕
+          </Button>
+        </header>
+        {children}
+      </div>
+    </dialog>
+  );
+}
+
+interface ConfirmProps {
+  title: string;
+  says: ReactNode; // what it will do
+  verb: string; // on the button
+  bad?: boolean;
+  typed?: string; // has to be typed before
+  disabled?: boolean;
+  run: () => Promise<unknown>;
+  done?: string;
+  onClose: () => void;
+  children?: ReactNode;
+}
+
+/** Says what an action will do, asks, does it, and tells how it went. */
+export function Confirm({ title, says, verb, bad, typed, disabled, run, done, onClose, children }: ConfirmProps) {
+  const [text, setText] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const tell = useToast();
+  const submit = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      await run();
+      if (done) tell(done);
+      onClose();
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form onSubmit={(e) => void submit(e)}>
+        <div className="says">{says}</div>
+        {children}
+        {typed !== undefined && (
+          <Field label={<>Type <code>{typed}</code> to go on</>}>
+            <input value={text} onChange={(e) => setText(e.target.value)} autoComplete="off" spellCheck={false} />
+          </Field>
+        )}
+        <ErrorBox error={error} />
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" autoFocus={typed === undefined && !children} className={"button " + (bad ? "bad" : "main")} disabled={busy || disabled || (typed !== undefined && text !== typed)}>
+            {busy ? "…" : verb}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+const ToastContext = createContext<(text: string) => void>(() => undefined);
+export const useToast = () => useContext(ToastContext);
+export function Toasts({ children }: { children: ReactNode }) {
+  const [list, setList] = useState<{ id: number; text: string }[]>([]);
+  const next = useRef(0);
+  const tell = useCallback((text: string) => {
+    const id = next.current++;
+    setList((all) => [...all.slice(-3), { id, text }]);
+    setTimeout(() => setList((all) => all.filter((t) => t.id !== id)), 6000);
+  }, []);
+  return (
+    <ToastContext.Provider value={tell}>
+      {children}
+      <div className="toasts" role="status" aria-live="polite">
+        {list.map((t) => (
+          <div key={t.id}>{t.text}</div>
+        ))}
+      </div>
+    </ToastContext.Provider>
+  );
+}
+
+export function Copy({ text, label = "copy" }: { text: string; label?: string }) {
+  const [done, setDone] = useState(false);
+  const copy = () => {
+    void navigator.clipboard?.writeText(text).then(() => {
+      setDone(true);
+      setTimeout(() => setDone(false), 1500);
+    });
+  };
+  return (
+    <Button kind="quiet" className="copy" title={label} aria-label={label} onClick={copy}>
+      <svg viewBox="0 0 16 16" width="14" height="14" fill="none" stroke="currentColor" strokeWidth="1.5" aria-hidden="true">
+        {done ? <path d="m3 8.5 3.2 3.2L13 4.8" strokeWidth="2" /> : <path d="M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3" />}
+      </svg>
+    </Button>
+  );
+}
+
+export function Tabs({ tabs, now: shown, onChange }: { tabs: [string, ReactNode][]; now: string; onChange: (name: string) => void }) {
+  const move = (e: React.KeyboardEvent, n: number) => {
+    const to = e.key === "ArrowRight" ? n + 1 : e.key === "ArrowLeft" ? n - 1 : undefined;
+    const name = to === undefined ? undefined : tabs[(to + tabs.length) % tabs.length]?.[0];
+    if (name === undefined) return;
+    onChange(name);
+    (e.currentTarget.parentElement?.querySelector(`[data-tab="${name}"]`) as HTMLElement | null)?.focus();
+  };
+  return (
+    <div className="tabs" role="tablist">
+      {tabs.map(([name, label], n) => (
+        <button key={name} type="button" role="tab" data-tab={name} aria-selected={name === shown} tabIndex={name === shown ? 0 : -1} onClick={() => onChange(name)} onKeyDown={(e) => move(e, n)}>
+          {label}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** A text that may be long, in one line, whole to point at. */
+export function Line({ text }: { text: string }) {
+  return (
+    <span className="line" title={text}>
+      {text}
+    </span>
+  );
+}
+
+export function Bar({ part, label, tone = "run" }: { part: number; label: string; tone?: string }) {
+  const percent = Math.max(0, Math.min(100, part * 100));
+  return (
+    <div className={`bar tone-${tone}`} role="progressbar" aria-label={label} aria-valuenow={Math.round(percent)} aria-valuemin={0} aria-valuemax={100}>
+      <div style={{ width: `${percent}%` }} />
+    </div>
+  );
+}
+
+export function Fields({ list }: { list: [ReactNode, ReactNode][] }) {
+  return (
+    <dl className="fields">
+      {list.map(([name, value], n) => (
+        <div key={n}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+export function useKey(handle: (e: KeyboardEvent) => void): void {
+  const ref = useRef(handle);
+  ref.current = handle;
+  useEffect(() => {
+    const listen = (e: KeyboardEvent) => ref.current(e);
+    addEventListener("keydown", listen);
+    return () => removeEventListener("keydown", listen);
+  }, []);
+}
+
+/** Whether a key is meant for a field that is written in, and not for the page. */
+export function typing(e: KeyboardEvent): boolean {
+  const t = e.target as HTMLElement;
+  return t.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(t.tagName) || document.querySelector("dialog[open]") !== null;
+}
+
+/** What may be wider than the page: it scrolls by itself, by the keyboard too. */
+export function Scroll({ children, label = "table" }: { children: ReactNode; label?: string }) {
+  return (
+    <div className="scroll" role="region" aria-label={label} tabIndex={0}>
+      {children}
+    </div>
+  );
+}

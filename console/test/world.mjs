@@ -1,0 +1,75 @@
+// A real engine and a real browser, for all specs of a run.
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const root = new URL("../..", import.meta.url).pathname;
+export const program = process.env.PROGRESSOR ?? join(root, "bin/progressor");
+const axeSource = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Starts `progressor dev` on a port of its own; it is gone when stop has returned. */
+export async function startEngine(...flags) {
+  const dir = await mkdtemp(join(tmpdir(), "console-"));
+  const child = spawn(program, ["dev", "--listen", "127.0.0.1:0", "--data-dir", dir, ...flags], { stdio: ["ignore", "pipe", "pipe"] });
+  let said = "";
+  child.stderr.on("data", (chunk) => (said += chunk));
+  const ended = new Promise((done) => child.on("exit", done));
+  const url = await new Promise((found, failed) => {
+    child.stdout.on("data", (chunk) => {
+      said += chunk;
+      const banner = said.match(/API +(http:\/\/\S+)/);
+      if (banner) found(banner[1]);
+    });
+    child.on("exit", (code) => failed(new Error(`progressor dev ended with ${code}:\n${said}`)));
+  });
+  return {
+    url,
+    post: (method, body) => post(url, method, body),
+    log: () => said,
+    async stop() {
+      child.kill("SIGTERM");
+      await ended;
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function post(url, method, body) {
+  const answer = await fetch(`${url}/progressor.v1.${method}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  const text = await answer.text();
+  if (!answer.ok) throw Object.assign(new Error(`${method}: ${text}`), { answer: JSON.parse(text || "{}") });
+  return JSON.parse(text);
+}
+
+export const bytes = (value) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64");
+
+export const startBrowser = () =>
+  chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+
+/** Opens a page that remembers whatever went wrong in it: errors, refused loads and scripts, answers that are none. */
+export async function openPage(browser, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, locale: "en-US", timezoneId: "Europe/Berlin", permissions: ["clipboard-read", "clipboard-write"], ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  const wrong = [];
+  page.on("console", (m) => ["error", "warning"].includes(m.type()) && !m.text().includes("Failed to load resource") && wrong.push(`console ${m.type()}: ${m.text()}`));
+  page.on("pageerror", (e) => wrong.push(`uncaught: ${e.message}`));
+  page.on("request", (r) => !r.url().startsWith("data:") && new URL(r.url()).hostname !== "127.0.0.1" && wrong.push(`loads from elsewhere: ${r.url()}`));
+  await page.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI} ${e.sample}`));
+  });
+  return Object.assign(page, { wrong });
+}
+
+/** What axe-core finds that is serious. It is evaluated by the debugger, past the page's policy, as an extension would be. */
+export async function axe(page) {
+  await page.evaluate(axeSource);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);
+}

@@ -1,0 +1,17 @@
+import { defineConfig } from "vite";
+
+// The base is relative, and no file is inlined: the pages work below any path, and under a policy that takes no inline script or style.
+export default defineConfig({
+  base: "./",
+  build: {
+    target: "es2022",
+    assetsInlineLimit: 0,
+    cssCodeSplit: false,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 1000,
+    license: false,
+    // React's directives for servers mean nothing here.
+    rolldownOptions: { onLog: (level, log, handle) => log.code !== "MODULE_LEVEL_DIRECTIVE" && handle(level, log) },
+  },
+});

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// maxWaitingCounted is how far an overview counts the tasks that wait, of each kind in each namespace.
+	maxWaitingCounted = 10_000
+	// workerAlive is how long ago an overview's worker was seen at the most: longer than a poll of those that have nothing to do.
+	workerAlive = 30 * time.Second
+)
+
+// GetOverview sums up a namespace (of all, where it is ""), and the nodes.
+func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
+	if err := e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.leave()
+	names, err := e.namesOf(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := e.store.WaitingByWhat(ctx, names, maxWaitingCounted)
+	if err != nil {
+		return nil, err
+	}
+	load, err := e.store.NodesLoad(ctx, e.cfg.ZombieAfter)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := e.ListNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	overview := &progressorv1.GetOverviewResponse{
+		CountByStatus: namedCounts(nil), TasksPerSecond: load.TasksPerSecond, Nodes: nodes,
+		WaitingByWhat: map[string]int64{
+			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator, "constraint": waiting.Bound,
+		},
+		TimerLatenessP99: known(load.TimerLatenessP99), Samples: e.trend.all(),
+	}
+	p50, p99 := e.minute.processing(time.Now())
+	overview.ProcessingP50, overview.ProcessingP99 = known(p50), known(p99)
+	overview.Namespaces, err = e.overviewOf(ctx, names)
+	oldest := time.Duration(0)
+	for _, ns := range overview.GetNamespaces() {
+		for status, count := range ns.GetCountByStatus() {
+			overview.CountByStatus[status] += count
+		}
+		if namespace != "" || !ns.GetPaused() { // what is paused is not meant to run
+			oldest = max(oldest, ns.GetOldestRunnableAge().AsDuration())
+		}
+	}
+	overview.OldestRunnableAge = durationpb.New(oldest)
+	return overview, err
+}
+
+// known is a duration as a message; nil where nobody has measured one.
+func known(d time.Duration) *durationpb.Duration {
+	if d <= 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// overviewOf sums up each of some namespaces.
+func (e *Engine) overviewOf(ctx context.Context, names []string) ([]*progressorv1.NamespaceOverview, error) {
+	counts, err := e.store.CountNamespaces(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	depths, err := e.store.QueueDepths(ctx, names, depthLimit)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := e.store.CountWorkers(ctx, names, workerAlive)
+	if err != nil {
+		return nil, err
+	}
+	depth := map[string]storage.Depth{}
+	for _, d := range depths {
+		depth[d.Namespace] = d
+	}
+	all := e.registry.all()
+	list := make([]*progressorv1.NamespaceOverview, len(names))
+	for n, name := range names {
+		d := depth[name]
+		list[n] = &progressorv1.NamespaceOverview{
+			Namespace: name, Paused: all[name] != nil && all[name].paused, CountByStatus: namedCounts(counts[name]),
+			Runnable: int64(d.Waiting), OldestRunnableAge: durationpb.New(d.Oldest), Workers: workers[name],
+		}
+	}
+	return list, nil
+}
+

@@ -1,0 +1,172 @@
+package rpc
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/console"
+)
+
+// Console is what the web console may do.
+type Console string
+
+// The modes of the console. The zero value is ConsoleFull.
+const (
+	ConsoleFull     Console = "full"
+	ConsoleReadOnly Console = "read-only" // it shows all and changes nothing
+	ConsoleOff      Console = "off"       // there is none
+)
+
+// contentPolicy lets pages load what this server has built into it, and talk to this server: no script or style in the page, nothing
+// from elsewhere, no text that becomes markup, no frames.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// minCompressed is the size from which a file is worth compressing.
+const minCompressed = 1 << 10
+
+// consoleFile is a built file, ready to be sent.
+type consoleFile struct {
+	content, compressed []byte
+	contentType, tag    string
+	immutable           bool // its name changes with its content
+}
+
+// consoleFiles prepares all files of the console, by their paths in the URL. They are some hundred kilobytes.
+func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consoleFile, error) {
+	prepared := map[string]*consoleFile{}
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".sha256" {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		if name == "index.html" {
+			content = []byte(strings.NewReplacer("__MODE__", string(mode), "__VERSION__", html.EscapeString(version)).Replace(string(content)))
+		}
+		f := &consoleFile{content: content, contentType: mime.TypeByExtension(path.Ext(name)), immutable: strings.HasPrefix(name, "assets/")}
+		sum := sha256.Sum256(content)
+		f.tag = `"` + hex.EncodeToString(sum[:12]) + `"`
+		if len(content) >= minCompressed {
+			if f.compressed, err = compressed(content); err != nil {
+				return err
+			}
+		}
+		prepared["/"+name] = f
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the console: %w", err)
+	}
+	if prepared["/index.html"] == nil {
+		return nil, fmt.Errorf("prepare the console: there is no index.html among its built files")
+	}
+	return prepared, nil
+}
+
+func compressed(content []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return packed.Bytes(), nil
+}
+
+// ServeHTTP sends the file.
+func (f *consoleFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", f.contentType)
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Vary", "Accept, Accept-Encoding")
+	h.Set("Cache-Control", "no-cache")
+	if f.immutable {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	content, tag := f.content, f.tag
+	if f.compressed != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		content, tag = f.compressed, strings.TrimSuffix(f.tag, `"`)+`-gzip"`
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", tag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+// mountConsole serves the console at / to whoever asks for HTML, and what it loads.
+func mountConsole(mux *http.ServeMux, mode Console, version string, plain http.HandlerFunc) error {
+	if mode == ConsoleOff {
+		mux.HandleFunc("GET /{$}", plain)
+		return nil
+	}
+	files, err := consoleFiles(console.Files, mode, version)
+	if err != nil {
+		return err
+	}
+	for name, f := range files {
+		mux.Handle("GET "+name, f)
+	}
+	index := files["/index.html"]
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			index.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Vary", "Accept")
+		plain(w, r)
+	})
+	return nil
+}
+
+// guardBrowsers refuses what a page of another site sends, and where the console is read-only all that a browser sends to change
+// something. Programs other than browsers send neither of the two headers.
+func guardBrowsers(mode Console, next http.Handler) http.Handler {
+	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+		if mode == ConsoleReadOnly && browser && r.Method == http.MethodPost && !isRead(r.URL.Path) {
+			refuse(w, r, "the console of this engine is read-only (--console read-only): change it by the command line, or another client")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, "a page of another site sent this: requests of browsers are taken from the engine's own pages alone")
+	}))
+	return protection.Handler(guarded)
+}
+
+func refuse(w http.ResponseWriter, r *http.Request, why string) {
+	answer := connect.NewErrorWriter()
+	err := connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s", why))
+	if answer.IsSupported(r) {
+		_ = answer.Write(w, r, err) // who does not wait for the answer does not need it
+		return
+	}
+	page(w, http.StatusForbidden, why)
+}

@@ -1,0 +1,197 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+const (
+	// sharedRate is how many statements a second the reads of pages cost that are looked at, however many look; sharedBurst is how many
+	// they may cost at once, after a quiet time.
+	sharedRate  = 1
+	sharedBurst = 20
+	// sharedWait is how long such a read waits for its turn where there is no old answer, and sharedTimeout what it may take then.
+	sharedWait    = 10 * time.Second
+	sharedTimeout = 10 * time.Second
+	// maxSharedAge is the oldest answer that anybody gets, whatever they ask for.
+	maxSharedAge = time.Minute
+	// maxSharedBytes and maxShared bound what is kept: 32 MiB.
+	maxSharedBytes = 256 << 10
+	maxShared      = 128
+)
+
+// sharedCost is how many statements a read costs; 1 unless it is here.
+var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2}
+
+// shared lets reads of many viewers cost as much as those of one. A client that asks with `Cache-Control: max-age=SECONDS` takes an
+// answer that is as old as that; who asks without it has its own. With `max-stale` it only looks again, and takes an older one (to a
+// minute) while the statements of this second are spent: what a page asks first comes at once, what it asks again comes in its turn.
+type shared struct {
+	pace *rate.Limiter
+
+	mu      sync.Mutex
+	answers map[string]*sharedAnswer // by method and request
+}
+
+type sharedAnswer struct {
+	done     chan struct{} // closed when the rest is there
+	began    time.Time
+	response connect.AnyResponse
+	err      error
+}
+
+func newShared() *shared {
+	return &shared{pace: rate.NewLimiter(sharedRate, sharedBurst), answers: map[string]*sharedAnswer{}}
+}
+
+// unary answers from what another has just read, or reads for all that ask the same.
+func (s *shared) unary(ctx context.Context, request connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+	header, procedure := request.Header().Get("Cache-Control"), request.Spec().Procedure
+	age := maxAge(header)
+	message, ok := request.Any().(proto.Message)
+	if age == 0 || !ok || !isRead(procedure) || awaits(message) {
+		return next(ctx, request)
+	}
+	return s.answer(ctx, age, strings.Contains(header, "max-stale"), methodOf(procedure), message, func(ctx context.Context) (connect.AnyResponse, error) { return next(ctx, request) })
+}
+
+// reading is how an answer is made.
+type reading func(context.Context) (connect.AnyResponse, error)
+
+func (s *shared) answer(ctx context.Context, age time.Duration, again bool, method string, message proto.Message, read reading) (connect.AnyResponse, error) {
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	if err != nil {
+		return read(ctx)
+	}
+	key := method + "\x00" + string(text)
+	s.mu.Lock()
+	a := s.answers[key]
+	if a == nil || a.over() && time.Since(a.began) > age {
+		cost := max(1, sharedCost[method])
+		now := s.pace.AllowN(time.Now(), cost) || !again
+		if a == nil || now || time.Since(a.began) > maxSharedAge {
+			a = &sharedAnswer{done: make(chan struct{}), began: time.Now()}
+			s.drop()
+			s.answers[key] = a
+			if now {
+				cost = 0
+			}
+			go s.read(context.WithoutCancel(ctx), key, a, cost, read)
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.response, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// over tells whether the answer is there.
+func (a *sharedAnswer) over() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// read makes an answer, when the turn of what it costs has come; 0: it is paid for.
+func (s *shared) read(ctx context.Context, key string, a *sharedAnswer, cost int, read reading) {
+	defer close(a.done)
+	defer func() {
+		if r := recover(); r != nil {
+			a.response, a.err = nil, fmt.Errorf("panic: %v", r)
+		}
+		if message, ok := responseOf(a.response); a.err != nil || !ok || proto.Size(message) > maxSharedBytes {
+			s.forget(key, a)
+		}
+	}()
+	waiting, cancelWaiting := context.WithTimeout(ctx, sharedWait)
+	defer cancelWaiting()
+	if s.pace.WaitN(waiting, cost) != nil {
+		a.err = fmt.Errorf("more different views are open than their statements a second suffice for: %w", process.ErrOverloaded)
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, sharedTimeout)
+	defer cancel()
+	a.response, a.err = read(limited)
+}
+
+func responseOf(r connect.AnyResponse) (proto.Message, bool) {
+	if r == nil {
+		return nil, false
+	}
+	message, ok := r.Any().(proto.Message)
+	return message, ok
+}
+
+// drop makes room for one more. The caller holds the lock.
+func (s *shared) drop() {
+	oldest := ""
+	for key, a := range s.answers {
+		if time.Since(a.began) > maxSharedAge+sharedWait {
+			delete(s.answers, key)
+		} else if oldest == "" || a.began.Before(s.answers[oldest].began) {
+			oldest = key
+		}
+	}
+	if len(s.answers) >= maxShared {
+		delete(s.answers, oldest)
+	}
+}
+
+func (s *shared) forget(key string, a *sharedAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.answers[key] == a {
+		delete(s.answers, key)
+	}
+}
+
+// maxAge is how old an answer the client takes; 0: it wants its own.
+func maxAge(header string) time.Duration {
+	for part := range strings.SplitSeq(header, ",") {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(part), "max-age="); ok {
+			seconds, err := strconv.ParseUint(text, 10, 16)
+			if err == nil {
+				return min(time.Duration(seconds)*time.Second, maxSharedAge)
+			}
+		}
+	}
+	return 0
+}
+
+// awaits tells whether a read waits for something to happen.
+func awaits(message proto.Message) bool {
+	if m, ok := message.(interface{ GetAwaitInit() *durationpb.Duration }); ok && m.GetAwaitInit() != nil {
+		return true
+	}
+	m, ok := message.(interface{ GetAwaitEnd() *durationpb.Duration })
+	return ok && m.GetAwaitEnd() != nil
+}
+
+func methodOf(procedure string) string { return procedure[strings.LastIndexByte(procedure, '/')+1:] }
+
+// isRead tells by its name whether a method changes nothing.
+func isRead(procedure string) bool {
+	for _, verb := range []string{"Get", "List", "Count", "Explain", "Trace", "Preview", "Watch", "Await"} {
+		if strings.HasPrefix(methodOf(procedure), verb) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// counting is a read that takes a while and counts itself.
+type counting struct{ reads atomic.Int64 }
+
+func (c *counting) read(ctx context.Context) (connect.AnyResponse, error) {
+	c.reads.Add(1)
+	select {
+	case <-time.After(100 * time.Millisecond):
+		return connect.NewResponse(&progressorv1.ListNodesResponse{}), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// However many look, and however often, the database is asked once in the time that they agreed to.
+func TestViewersShareTheirReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newShared(), &counting{}
+		gone, leave := context.WithCancel(t.Context())
+		var viewers sync.WaitGroup
+		for n := range 50 {
+			viewers.Go(func() {
+				ctx := t.Context()
+				if n == 0 {
+					ctx = gone // whoever came first leaves: the others get their answer all the same
+				}
+				for range 10 {
+					a, err := s.answer(ctx, 5*time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
+					if ctx.Err() == nil && (err != nil || a == nil) {
+						t.Errorf("%v, %v", a, err)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		viewers.Wait()
+		if n := c.reads.Load(); n < 2 || n > 3 {
+			t.Errorf("50 viewers of ten seconds read %d times", n)
+		}
+		if _, err := s.answer(t.Context(), time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read); err != nil || c.reads.Load() > 4 {
+			t.Errorf("%v after %d reads", err, c.reads.Load())
+		}
+	})
+}
+
+// Different views cost one statement a second together, past what a page may cost that is opened; what has no turn in time is refused.
+func TestDifferentViewsArePaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newShared(), &counting{}
+		ask := func(limit int) error {
+			_, err := s.answer(t.Context(), 5*time.Second, true, "ListProcesses", &progressorv1.ListProcessesRequest{PageSize: int32(limit)}, c.read)
+			return err
+		}
+		began := time.Now()
+		var viewers sync.WaitGroup
+		var refused atomic.Int64
+		for n := range sharedBurst + 15 {
+			viewers.Go(func() {
+				if err := ask(n); errors.Is(err, process.ErrOverloaded) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		viewers.Wait()
+		if took := time.Since(began); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("took %s", took)
+		}
+		if n := refused.Load(); n < 4 || n > 6 {
+			t.Errorf("%d of 15 that were too many were refused", n)
+		}
+		// While all is spent, who looks again has what there is, and who looks first has his own.
+		read := c.reads.Load()
+		time.Sleep(6 * time.Second)
+		s.pace.AllowN(time.Now(), 6)
+		if err := ask(0); err != nil || c.reads.Load() != read {
+			t.Errorf("%v: the database was asked %d times more", err, c.reads.Load()-read)
+		}
+		if _, err := s.answer(t.Context(), time.Second, false, "ListProcesses", &progressorv1.ListProcessesRequest{}, c.read); err != nil || c.reads.Load() != read+1 {
+			t.Errorf("%v: who looked first was not answered at once", err)
+		}
+		time.Sleep(2 * time.Minute)
+		before := c.reads.Load()
+		if err := ask(1); err != nil || c.reads.Load() != before+1 {
+			t.Errorf("%v: an old answer was given, or no new one was read", err)
+		}
+	})
+}
+
+// What failed is asked again, by the next.
+func TestFailuresAreNotShared(t *testing.T) {
+	t.Parallel()
+	s, failed := newShared(), errors.New("no")
+	for range 2 {
+		reads := 0
+		_, err := s.answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, func(context.Context) (connect.AnyResponse, error) {
+			reads++
+			return nil, failed
+		})
+		if !errors.Is(err, failed) || reads != 1 {
+			t.Errorf("%v after %d reads", err, reads)
+		}
+	}
+}
+
+func TestMaxAge(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]time.Duration{
+		"": 0, "no-cache": 0, "max-age=0": 0, "max-age=5": 5 * time.Second, "no-transform, max-age=10": 10 * time.Second, "max-age=3600": time.Minute, "max-age=-1": 0, "max-age=x": 0,
+	} {
+		if got := maxAge(header); got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package engine
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Whoever was given samples keeps them as they were, and the oldest make room.
+func TestTrendKeepsAnHour(t *testing.T) {
+	t.Parallel()
+	tr := newTrend(bare())
+	for n := range trendSamples + 2 {
+		tr.keep(&progressorv1.OverviewSample{Time: &timestamppb.Timestamp{Seconds: int64(n)}})
+		if n == trendSamples-1 {
+			defer func(before []*progressorv1.OverviewSample) {
+				if len(before) != trendSamples || before[0].GetTime().GetSeconds() != 0 {
+					t.Errorf("%d samples from %s on", len(before), before[0].GetTime().AsTime())
+				}
+			}(tr.all())
+		}
+	}
+	all := tr.all()
+	if len(all) != trendSamples || all[0].GetTime().GetSeconds() != 2 || all[trendSamples-1].GetTime().GetSeconds() != trendSamples+1 {
+		t.Errorf("%d samples from %s on", len(all), all[0].GetTime().AsTime())
+	}
+}

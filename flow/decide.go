@@ -1,0 +1,428 @@
+package flow
+
+import (
+	"slices"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Reader answers what a decision has to know beyond plan and state. It is asked at most once for each step that is about to begin.
+type Reader interface {
+	// Condition tells whether a step with a condition is to run.
+	Condition(step int) (bool, error)
+	// Items counts the items of a step that is done for each.
+	Items(step int) (int, error)
+	// Begin prepares a step, or an item of it, and says until when a wait or a delay waits; zero: for ever.
+	Begin(step, index int) (due time.Time, err error)
+	// OpenItems lists the items of a step that have begun in this round and are not at their end.
+	OpenItems(step int) ([]int, error)
+	// DoneItems lists the items of a step that succeeded.
+	DoneItems(step int) ([]int, error)
+	// Undo prepares the compensation of a step.
+	Undo(step int) error
+}
+
+// Deed is what an effect does.
+type Deed string
+
+// The deeds. All of one decision are written in one transaction.
+const (
+	Begin     Deed = "begin"  // what does a step, or an item of it
+	End       Deed = "end"    // the step has a status for good
+	Ask       Deed = "ask"    // whatever does the step is asked to end
+	Undo      Deed = "undo"   // begins the compensation of a step
+	UndoneNow Deed = "undone" // it ended
+	Change    Deed = "change" // the status of the run
+	Refused   Deed = "broken" // a step could not begin: Err says why; End follows
+	Reset     Deed = "reset"  // a step that has ended is PENDING again
+)
+
+// Effect is something that follows from a decision.
+type Effect struct {
+	Deed   Deed
+	Step   int
+	Index  int
+	Letter Letter // of End; of Undone: Succeeded, Failed or Cancelled
+	Reason string
+	Err    error
+	Due    time.Time // of Begin
+	Was    Mode      // of Change
+}
+
+// Outcome is how something ended that does a step.
+type Outcome struct {
+	Step, Index int
+	Round       int32
+	Undo        bool   // it is the compensation of the step
+	Letter      Letter // Succeeded, Failed or Cancelled; of what is skipped at its due time: Skipped
+	Lost        bool   // its worker was lost, with no takeover left
+}
+
+// startsAtOnce is how many steps one result begins: a result says at most so much to other processes.
+const startsAtOnce = 100
+
+// Run is a run while something is decided about it.
+type Run struct {
+	Plan    *Plan
+	State   *State
+	Reader  Reader
+	Now     time.Time
+	Effects []Effect
+
+	letters []byte
+	starts  int
+	check   []int // steps whose turn it may be
+	err     error
+}
+
+// Decider makes a run that decides. Its state is changed in place.
+func Decider(p *Plan, s *State, r Reader, now time.Time) *Run {
+	return &Run{Plan: p, State: s, Reader: r, Now: now, letters: []byte(s.Steps)}
+}
+
+// done ends a decision.
+func (d *Run) done() error {
+	if d.err == nil {
+		d.work()
+		d.settle()
+	}
+	d.State.Steps = string(d.letters)
+	return d.err
+}
+
+func (d *Run) letter(step int) Letter { return Letter(d.letters[step]) }
+
+func (d *Run) effect(e Effect) { d.Effects = append(d.Effects, e) }
+
+func (d *Run) mode(m Mode) {
+	if d.State.Mode != m {
+		d.effect(Effect{Deed: Change, Step: NoIndex, Index: NoIndex, Was: d.State.Mode})
+		d.State.Mode = m
+	}
+}
+
+// Start begins the first attempt, once the run waits for nothing any more.
+func (d *Run) Start() error {
+	s := d.State
+	s.RunTime = time.Time{}
+	if d.Plan.Timeout > 0 {
+		s.Deadline = d.Now.Add(d.Plan.Timeout)
+	}
+	d.attempt()
+	return d.done()
+}
+
+// attempt begins an attempt of the whole run.
+func (d *Run) attempt() {
+	s := d.State
+	s.Round++
+	s.Attempt++
+	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Dues = NoCause, false, nil, time.Time{}, time.Time{}, nil
+	d.mode(Running)
+	for step := range d.letters {
+		d.check = append(d.check, step)
+	}
+}
+
+// Tick does what its time has come for.
+func (d *Run) Tick() error {
+	s := d.State
+	passed := func(t time.Time) bool { return !t.IsZero() && !t.After(d.Now) }
+	if s.Mode == Waits && passed(s.RunTime) {
+		return d.Start()
+	}
+	if s.Mode != Waits && s.Mode != Ended && s.Mode != Compensating && s.Cause != ByTime && s.Cause != ByCancel && passed(s.Deadline) {
+		d.stop(ByTime)
+		return d.done()
+	}
+	if s.Mode == Resting && passed(s.Rest) {
+		d.attempt()
+		return d.done()
+	}
+	if passed(s.Grace) {
+		s.Grace = time.Time{}
+		d.endWaits(func(*PlanStep) bool { return true }, "cancel_grace_expired")
+	}
+	if s.More {
+		s.More = false
+		for step := range d.letters {
+			d.check = append(d.check, step)
+		}
+	}
+	return d.done()
+}
+
+// DueNow gives the waits and delays whose time has come; what becomes of each its template says.
+func (s *State) DueNow(now time.Time) (due []Due) {
+	for _, d := range s.Dues {
+		if !d.At.After(now) {
+			due = append(due, d)
+		}
+	}
+	return due
+}
+
+// Ended takes the end of what does a step. known: it is that of something that is open.
+func (d *Run) Ended(o Outcome) (known bool, err error) {
+	s := d.State
+	switch {
+	case o.Round != s.Round || s.Mode == Ended:
+		return false, d.done()
+	case o.Undo:
+		if s.Undoing == nil || *s.Undoing != o.Step {
+			return false, d.done()
+		}
+		s.Undoing = nil
+		d.undone(o.Step, o.Letter)
+		return true, d.done()
+	case d.letter(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
+		return false, d.done()
+	}
+	d.ended(o)
+	return true, d.done()
+}
+
+func (d *Run) ended(o Outcome) {
+	s := d.State
+	s.Dues = slices.DeleteFunc(s.Dues, func(due Due) bool { return due.Step == o.Step && due.Index == o.Index })
+	if o.Index == NoIndex {
+		d.end(o.Step, o.Letter, "", o.Lost)
+		return
+	}
+	each := s.Each[o.Step]
+	each.Open--
+	switch o.Letter {
+	case Failed:
+		each.Failed++
+	case Cancelled:
+		each.Cancelled++
+	default:
+		each.Succeeded++
+	}
+	d.effect(Effect{Deed: End, Step: o.Step, Index: o.Index, Letter: o.Letter})
+	if each.Failed > d.Plan.Steps[o.Step].MaxFailures && !each.Stopped {
+		each.Stopped = true
+		s.Lost = s.Lost || o.Lost
+		d.askItems(o.Step)
+	}
+	d.items(o.Step)
+}
+
+// end gives a step its status.
+func (d *Run) end(step int, l Letter, reason string, lost bool) {
+	p, s := &d.Plan.Steps[step], d.State
+	if l == Cancelled && s.Mode == Running {
+		l, reason = Failed, "cancelled" // by somebody who is not the run
+	}
+	if l == Failed && p.Ignore {
+		l = Ignored
+	}
+	d.letters[step] = byte(l)
+	d.effect(Effect{Deed: End, Step: step, Index: NoIndex, Letter: l, Reason: reason})
+	if l == Succeeded && p.Undoable {
+		s.Done = append(s.Done, step)
+	}
+	if l == Failed && s.Broken == nil {
+		s.Broken, s.Lost = &step, lost || s.Lost
+	}
+	d.check = append(d.check, p.Dependants...)
+	if l == Failed && s.Mode == Running {
+		d.stop(ByFailure)
+	}
+}
+
+// Cancel asks the run to end. The caller has looked whether it may.
+func (d *Run) Cancel() error {
+	d.stop(ByCancel)
+	return d.done()
+}
+
+// Skip ends a step, or an item, by hand that has not ended.
+func (d *Run) Skip(step, index int) error {
+	if d.letter(step) == Open {
+		d.effect(Effect{Deed: Ask, Step: step, Index: index})
+		if index == NoIndex && d.Plan.Steps[step].Each {
+			d.askItems(step)
+		}
+	}
+	d.State.Dues = slices.DeleteFunc(d.State.Dues, func(due Due) bool { return due.Step == step && (index == NoIndex || due.Index == index) })
+	if index != NoIndex {
+		each := d.State.Each[step]
+		each.Skipped = append(each.Skipped, index)
+		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: ByHand})
+		return d.done()
+	}
+	delete(d.State.Each, step)
+	d.end(step, ByHand, "", false)
+	return d.done()
+}
+
+// Retry begins a run again that is at its end and did not succeed.
+func (d *Run) Retry() error {
+	s := d.State
+	s.Attempt, s.Deadline = 0, time.Time{}
+	s.Status = NoCause
+	if d.Plan.Timeout > 0 {
+		s.Deadline = d.Now.Add(d.Plan.Timeout)
+	}
+	d.reset()
+	d.attempt()
+	return d.done()
+}
+
+// reset has what did not succeed done again, and what was undone.
+func (d *Run) reset() {
+	s := d.State
+	for step := range d.letters {
+		l := d.letter(step)
+		undone := slices.Contains(s.Undone, step)
+		if l != Failed && l != Cancelled && !undone {
+			continue
+		}
+		d.letters[step] = byte(Pending)
+		d.effect(Effect{Deed: Reset, Step: step, Index: NoIndex})
+		each := s.Each[step]
+		switch {
+		case each == nil:
+		case undone || each.Succeeded == 0:
+			delete(s.Each, step)
+		default:
+			d.redo(step, each)
+		}
+	}
+	slices.Reverse(s.Left)
+	s.Done = slices.DeleteFunc(append(s.Done, s.Left...), func(step int) bool { return d.letter(step) == Pending })
+	s.Undone, s.Left = nil, nil
+}
+
+// redo notes which items of a step are to be done again.
+func (d *Run) redo(step int, each *Each) {
+	done, err := d.doneItems(step)
+	if err != nil {
+		d.err = err
+		return
+	}
+	bits := make([]byte, (each.Count+7)/8)
+	for n := range bits {
+		bits[n] = 0xff
+	}
+	for _, index := range done {
+		bits[index/8] &^= 1 << (index % 8)
+	}
+	*each = Each{Count: each.Count, Succeeded: len(done), Redo: bits}
+}
+
+// stop lets nothing new begin, but what cleans up, and asks what is open to end.
+func (d *Run) stop(cause Cause) {
+	s := d.State
+	if s.Mode == Waits || s.Mode == Resting || s.Cause == NoCause || cause != ByFailure {
+		s.Cause = cause
+	}
+	again := s.Mode == Stopping
+	d.mode(Stopping)
+	s.More, s.Rest = false, time.Time{}
+	final := d.final()
+	for step := range d.letters {
+		p := &d.Plan.Steps[step]
+		switch d.letter(step) {
+		case Pending:
+			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
+				d.letters[step] = byte(Cancelled)
+				d.effect(Effect{Deed: End, Step: step, Index: NoIndex, Letter: Cancelled, Reason: "the run " + string(s.Cause)})
+				d.check = append(d.check, p.Dependants...)
+			} else if final {
+				d.check = append(d.check, step)
+			}
+		case Open:
+			if p.Cancelable && !again {
+				d.ask(step)
+			}
+		}
+	}
+	if d.Plan.Grace > 0 && s.Grace.IsZero() && s.Cause == ByCancel {
+		s.Grace = d.Now.Add(d.Plan.Grace)
+		d.endWaits(func(p *PlanStep) bool { return p.Waits != Outside }, "the run was cancelled")
+	} else {
+		d.endWaits(func(*PlanStep) bool { return true }, "the run "+string(s.Cause))
+	}
+}
+
+// final tells whether no other attempt follows.
+func (d *Run) final() bool {
+	return d.State.Cause != ByFailure || d.State.Attempt >= d.Plan.MaxAttempts
+}
+
+// ask asks what does a step to end. Waits are ended by the run itself.
+func (d *Run) ask(step int) {
+	p := &d.Plan.Steps[step]
+	if p.Each {
+		if each := d.State.Each[step]; !each.Stopped {
+			each.Stopped = true
+			d.askItems(step)
+			d.items(step)
+		}
+		return
+	}
+	d.effect(Effect{Deed: Ask, Step: step, Index: NoIndex})
+}
+
+func (d *Run) askItems(step int) {
+	items, err := d.openItems(step)
+	if err != nil {
+		d.err = err
+		return
+	}
+	for _, index := range items {
+		d.effect(Effect{Deed: Ask, Step: step, Index: index})
+	}
+}
+
+// openItems lists the items of a step that are open, as this decision has left them so far: the reader knows those of the ones before.
+func (d *Run) openItems(step int) ([]int, error) {
+	items, err := d.Reader.OpenItems(step)
+	for _, e := range d.Effects {
+		switch {
+		case e.Step != step || e.Index == NoIndex:
+		case e.Deed == Begin:
+			items = append(items, e.Index)
+		case e.Deed == End:
+			items = slices.DeleteFunc(items, func(index int) bool { return index == e.Index })
+		}
+	}
+	return items, err
+}
+
+// doneItems lists the items of a step that succeeded, likewise.
+func (d *Run) doneItems(step int) ([]int, error) {
+	items, err := d.Reader.DoneItems(step)
+	for _, e := range d.Effects {
+		if e.Deed == End && e.Step == step && e.Index != NoIndex && e.Letter.good() {
+			items = append(items, e.Index)
+		}
+	}
+	return items, err
+}
+
+// endWaits ends the waits that are open, of some kinds.
+func (d *Run) endWaits(which func(*PlanStep) bool, reason string) {
+	for step := range d.letters {
+		p := &d.Plan.Steps[step]
+		if d.letter(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {
+			continue
+		}
+		if !p.Each {
+			d.State.Dues = slices.DeleteFunc(d.State.Dues, func(due Due) bool { return due.Step == step })
+			d.end(step, Cancelled, reason, false)
+			continue
+		}
+		items, err := d.openItems(step)
+		if err != nil {
+			d.err = err
+			return
+		}
+		for _, index := range items {
+			d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Cancelled})
+		}
+	}
+}

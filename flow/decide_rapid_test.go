@@ -1,0 +1,328 @@
+package flow_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/progressor-engine/progressor/flow"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// world is what a run meets in a test: what has begun and not ended, what succeeded, and what the conditions say.
+type world struct {
+	t         *rapid.T
+	plan      *flow.Plan
+	state     *flow.State
+	now       time.Time
+	items     map[int]int
+	open      map[[2]int]bool // begun, and not at its end
+	asked     map[[2]int]bool
+	succeeded map[[2]int]bool // and not undone
+	order     []int           // steps in the order of their success
+	undoing   int             // -1: none
+	undone    []int
+	left      []int // their compensation failed
+	cancelled bool
+}
+
+var errBroken = errors.New("broken")
+
+func (w *world) Condition(int) (bool, error)    { return rapid.Bool().Draw(w.t, "condition"), nil }
+func (w *world) Items(step int) (int, error)    { return w.items[step], nil }
+func (w *world) Undo(int) error                 { return w.maybe("undo cannot begin") }
+func (w *world) OpenItems(s int) ([]int, error) { return w.itemsOf(w.open, s), nil }
+func (w *world) DoneItems(s int) ([]int, error) { return w.itemsOf(w.succeeded, s), nil }
+
+func (w *world) Begin(step, _ int) (time.Time, error) {
+	if err := w.maybe("cannot begin"); err != nil {
+		return time.Time{}, err
+	}
+	if w.plan.Steps[step].Waits != flow.NoWait && rapid.Bool().Draw(w.t, "due") {
+		return w.now.Add(time.Minute), nil
+	}
+	return time.Time{}, nil
+}
+
+func (w *world) maybe(what string) error {
+	if rapid.IntRange(0, 30).Draw(w.t, what) == 0 {
+		return errBroken
+	}
+	return nil
+}
+
+func (w *world) itemsOf(set map[[2]int]bool, step int) (list []int) {
+	for k := range set {
+		if k[0] == step && k[1] != flow.NoIndex {
+			list = append(list, k[1])
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// drawPlan makes a graph without cycles.
+func drawPlan(t *rapid.T) *flow.Plan {
+	n := rapid.IntRange(1, 12).Draw(t, "steps")
+	p := &flow.Plan{
+		Steps: make([]flow.PlanStep, n), Linear: rapid.Bool().Draw(t, "linear"), MaxAttempts: int32(rapid.IntRange(1, 3).Draw(t, "attempts")),
+		Backoff: func(int32) time.Duration { return time.Minute }, Grace: time.Duration(rapid.IntRange(0, 1).Draw(t, "grace")) * time.Minute,
+	}
+	if rapid.Bool().Draw(t, "timeout") {
+		p.Timeout = 10 * time.Minute
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		switch {
+		case p.Linear && i > 0:
+			s.Deps = []int{i - 1}
+		case !p.Linear:
+			for j := range i {
+				if rapid.IntRange(0, 2).Draw(t, "depends") == 0 {
+					s.Deps = append(s.Deps, j)
+				}
+			}
+			s.Join = progressorv1.JoinRule(rapid.IntRange(1, 4).Draw(t, "join"))
+		}
+		for _, j := range s.Deps {
+			p.Steps[j].Dependants = append(p.Steps[j].Dependants, i)
+		}
+		s.Conditional = rapid.IntRange(0, 4).Draw(t, "conditional") == 0
+		s.Each = rapid.IntRange(0, 3).Draw(t, "each") == 0
+		s.MaxRunning = rapid.IntRange(0, 3).Draw(t, "max running")
+		s.MaxFailures = rapid.IntRange(0, 2).Draw(t, "max failures")
+		s.Waits = flow.Waiting(max(rapid.IntRange(-4, 3).Draw(t, "waits"), 0))
+		s.Cancelable = rapid.Bool().Draw(t, "cancelable")
+		s.Ignore = rapid.IntRange(0, 3).Draw(t, "ignore") == 0
+		s.Undoable = rapid.Bool().Draw(t, "undoable")
+	}
+	return p
+}
+
+// TestRunsOfRandomGraphs drives runs of random graphs with random ends, cancels, skips and retries. What begins is checked against the rules by
+// looking at all of the graph, as no decision does; every run has to come to its end.
+func TestRunsOfRandomGraphs(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{t: t, plan: drawPlan(t), now: time.Unix(1e9, 0), items: map[int]int{}}
+		for step := range w.plan.Steps {
+			w.items[step] = rapid.SampledFrom([]int{0, 1, 3, 7, 150}).Draw(t, "items")
+		}
+		w.open, w.asked, w.succeeded, w.undoing = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]bool{}, -1
+		w.state = flow.NewState(w.plan)
+		w.decide(func(d *flow.Run) error { return d.Start() })
+		for range 5000 {
+			if w.state.Mode == flow.Ended {
+				if !w.again() {
+					w.atEnd()
+					return
+				}
+				continue
+			}
+			w.something()
+		}
+		t.Fatalf("the run does not end: %+v, open %v", w.state, w.open)
+	})
+}
+
+// again has a run that did not succeed tried again, now and then.
+func (w *world) again() bool {
+	if w.state.Status == "succeeded" || rapid.IntRange(0, 2).Draw(w.t, "retry") != 0 {
+		return false
+	}
+	if len(w.open) != 0 {
+		w.t.Fatalf("the run has ended, and these are open: %v", w.open)
+	}
+	for _, step := range w.undone {
+		for k := range w.succeeded {
+			if k[0] == step {
+				delete(w.succeeded, k)
+			}
+		}
+	}
+	w.order, w.undone, w.left, w.cancelled = w.left, nil, nil, false
+	w.decide(func(d *flow.Run) error { return d.Retry() })
+	return true
+}
+
+// something lets one thing happen.
+func (w *world) something() {
+	before := w.state.Mode
+	switch n := rapid.IntRange(0, 30).Draw(w.t, "event"); {
+	case n == 0 && before != flow.Compensating && !w.cancelled:
+		w.cancelled = true
+		w.decide(func(d *flow.Run) error { return d.Cancel() })
+	case n == 1:
+		w.skip()
+	case n < 4 || len(w.open) == 0 && w.undoing < 0:
+		if at := w.state.Timer(w.now); at.After(w.now) {
+			w.now = at
+		}
+		for _, due := range w.state.DueNow(w.now) {
+			w.end([2]int{due.Step, due.Index}, flow.Outcome{Letter: rapid.SampledFrom([]flow.Letter{flow.Succeeded, flow.Failed, flow.Skipped}).Draw(w.t, "at its due time")})
+		}
+		w.decide(func(d *flow.Run) error { return d.Tick() })
+	case w.undoing >= 0:
+		w.decide(func(d *flow.Run) error {
+			known, err := d.Ended(flow.Outcome{Step: w.undoing, Index: flow.NoIndex, Undo: true, Round: w.state.Round, Letter: rapid.SampledFrom([]flow.Letter{flow.Succeeded, flow.Failed}).Draw(w.t, "undone")})
+			if !known {
+				w.t.Fatal("the end of a compensation is not known")
+			}
+			return err
+		})
+	default:
+		open := w.opened()
+		k := open[rapid.IntRange(0, len(open)-1).Draw(w.t, "which")]
+		letters := []flow.Letter{flow.Succeeded, flow.Succeeded, flow.Succeeded, flow.Failed}
+		if w.asked[k] {
+			letters = append(letters, flow.Cancelled, flow.Cancelled)
+		}
+		w.end(k, flow.Outcome{Letter: rapid.SampledFrom(letters).Draw(w.t, "end"), Lost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
+	}
+}
+
+func (w *world) opened() (list [][2]int) {
+	for k := range w.open {
+		if !w.plan.Steps[k[0]].Each || k[1] != flow.NoIndex {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	return list
+}
+
+func (w *world) end(k [2]int, o flow.Outcome) {
+	if !w.open[k] {
+		return
+	}
+	o.Step, o.Index, o.Round = k[0], k[1], w.state.Round
+	w.decide(func(d *flow.Run) error {
+		known, err := d.Ended(o)
+		if !known {
+			w.t.Fatalf("the end of %v is not known", k)
+		}
+		return err
+	})
+	if w.plan.Steps[k[0]].Each || w.open[k] {
+		return // of an item the state does not remember that it has ended: its message comes once
+	}
+	w.decide(func(d *flow.Run) error {
+		known, err := d.Ended(o)
+		if known {
+			w.t.Fatalf("%v has ended twice", k)
+		}
+		return err
+	})
+}
+
+func (w *world) skip() {
+	var may []int
+	for step := range w.plan.Steps {
+		if l := w.state.Letter(step); l == flow.Open || l == flow.Pending {
+			may = append(may, step)
+		}
+	}
+	if len(may) == 0 || w.state.Mode == flow.Compensating {
+		return
+	}
+	step := rapid.SampledFrom(may).Draw(w.t, "skip")
+	for k := range w.open {
+		if k[0] == step {
+			delete(w.open, k)
+		}
+	}
+	w.decide(func(d *flow.Run) error { return d.Skip(step, flow.NoIndex) })
+}
+
+// decide makes a decision and takes its effects.
+func (w *world) decide(event func(*flow.Run) error) {
+	text, err := w.state.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	state, err := flow.Decode(text)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d := flow.Decider(w.plan, state, w, w.now)
+	if err := event(d); err != nil {
+		w.t.Fatal(err)
+	}
+	w.state = state
+	begun := 0
+	for _, e := range d.Effects {
+		w.take(e)
+		if e.Deed == flow.Begin {
+			begun++
+		}
+	}
+	if begun > 101 {
+		w.t.Fatalf("one decision begins %d", begun)
+	}
+}
+
+func (w *world) take(e flow.Effect) {
+	k := [2]int{e.Step, e.Index}
+	switch e.Deed {
+	case flow.Begin:
+		if w.open[k] || w.succeeded[k] {
+			w.t.Fatalf("%v begins, and is open or has succeeded", k)
+		}
+		w.open[k] = true
+		if e.Index != flow.NoIndex {
+			if limit := w.plan.Steps[e.Step].MaxRunning; limit > 0 && len(w.itemsOf(w.open, e.Step)) > limit {
+				w.t.Fatalf("more than %d items of %d are open", limit, e.Step)
+			}
+		}
+	case flow.End:
+		delete(w.open, k)
+		delete(w.asked, k)
+		if e.Letter == flow.Succeeded {
+			w.succeeded[k] = true
+			if e.Index == flow.NoIndex && w.plan.Steps[e.Step].Undoable {
+				w.order = append(w.order, e.Step)
+			}
+		}
+	case flow.Ask:
+		w.asked[k] = true
+	case flow.Undo:
+		w.undoing = e.Step
+	case flow.UndoneNow:
+		w.undoing = -1
+		if last := w.order[len(w.order)-1]; last != e.Step {
+			w.t.Fatalf("%d is undone before %d, which succeeded later", e.Step, last)
+		}
+		w.order = w.order[:len(w.order)-1]
+		if e.Letter == flow.Succeeded {
+			w.undone = append(w.undone, e.Step)
+		} else {
+			w.left = append([]int{e.Step}, w.left...)
+		}
+	}
+}
+
+// atEnd checks what has to hold of a run at its end.
+func (w *world) atEnd() {
+	if w.state.Status == "succeeded" {
+		for step := range w.plan.Steps {
+			if l := w.state.Letter(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending || l == flow.Open {
+				w.t.Fatalf("the run succeeded, and step %d is %c", step, l)
+			}
+		}
+		return
+	}
+	if len(w.order) != 0 {
+		w.t.Fatalf("the run is %s, and these are not undone: %v", w.state.Status, w.order)
+	}
+	if !w.state.Timer(w.now).IsZero() {
+		w.t.Fatalf("the run has ended and has a timer: %+v", w.state)
+	}
+	for step := range w.plan.Steps {
+		if l := w.state.Letter(step); l == flow.Pending || l == flow.Open {
+			w.t.Fatalf("the run has ended, and step %d is %c", step, l)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package flow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Plan is what of a template decides about the order of its steps.
+type Plan struct {
+	Steps       []PlanStep
+	Linear      bool
+	MaxAttempts int32                             // of a run; the first one counted
+	Backoff     func(attempt int32) time.Duration // before that attempt
+	Timeout     time.Duration                     // from the first step's start; 0: none
+	Grace       time.Duration                     // of waits that are asked to end; 0: they end at once
+	Cancels     bool                              // a run can be cancelled
+}
+
+// PlanStep is a step of a plan. Steps are named by their place in it.
+type PlanStep struct {
+	Deps, Dependants []int
+	Join             progressorv1.JoinRule
+	Conditional      bool // it has a condition
+	Each             bool // once for each item
+	MaxRunning       int  // items at a time; 0: no limit
+	MaxFailures      int  // of items
+	Waits            Waiting
+	Cancelable       bool
+	Ignore           bool // its failure is none of the run
+	Undoable         bool // it has a compensation
+}
+
+// Waiting says whether a step waits for something that is no process.
+type Waiting byte
+
+// What a step waits for.
+const (
+	NoWait  Waiting = iota // a job, a process or a run does it
+	Outside                // a worker that polls nothing
+	Person
+	Delay
+)
+
+// Letter is the status of a step as states keep it: one letter each, because a run of 1,000 steps writes it at the end of each of them.
+type Letter byte
+
+// The statuses of steps.
+const (
+	Pending   Letter = 'p'
+	Open      Letter = 'o' // begun
+	Succeeded Letter = 's'
+	Failed    Letter = 'f'
+	Ignored   Letter = 'i' // failed, which does not fail the run
+	Skipped   Letter = 'k' // by its condition or its join rule
+	ByHand    Letter = 'h' // skipped by hand: those that depend on it go on as if it had succeeded
+	Cancelled Letter = 'c'
+)
+
+func (l Letter) ended() bool { return l != Pending && l != Open }
+
+// good tells whether a step counts as a success for those that depend on it.
+func (l Letter) good() bool { return l == Succeeded || l == ByHand }
+
+// Mode is what a run is at.
+type Mode string
+
+// The modes of runs.
+const (
+	Waits        Mode = "waits" // for its time, or for its scope
+	Running      Mode = "running"
+	Stopping     Mode = "stopping" // nothing new begins but what cleans up; what is open has to end
+	Resting      Mode = "resting"  // between two attempts
+	Compensating Mode = "compensating"
+	Ended        Mode = "ended"
+)
+
+// Cause is why a run stops.
+type Cause string
+
+// The causes.
+const (
+	NoCause   Cause = ""
+	ByFailure Cause = "failed"
+	ByTime    Cause = "expired"
+	ByCancel  Cause = "cancelled"
+)
+
+// State is what a run remembers of its steps. The state that a decision leaves is written with what it decided.
+type State struct {
+	Version int    `json:"v"`
+	Mode    Mode   `json:"mode"`
+	Cause   Cause  `json:"cause,omitempty"`
+	Status  Cause  `json:"status,omitempty"` // of one that has ended: as a cause; succeeded
+	Lost    bool   `json:"lost,omitempty"`   // the failure that stops it is that a worker was lost
+	Round   int32  `json:"round,omitempty"`  // of attempts, over all retries: the names of what does its steps end with it
+	Attempt int32  `json:"attempt,omitempty"`
+	Steps   string `json:"steps"`
+	// Each is how far the steps are that are done once for each item.
+	Each map[int]*Each `json:"each,omitempty"`
+	// Done are the steps that succeeded and can be undone, in the order of their ends; Undone those that were, Left those whose compensation
+	// failed.
+	Done    []int `json:"done,omitempty"`
+	Undone  []int `json:"undone,omitempty"`
+	Left    []int `json:"left,omitempty"`
+	Undoing *int  `json:"undoing,omitempty"`
+	// Broken is the step that failed the run.
+	Broken   *int      `json:"broken,omitempty"`
+	Dues     []Due     `json:"dues,omitempty"`
+	RunTime  time.Time `json:"run_time,omitzero"` // of one that waits for its time
+	Deadline time.Time `json:"deadline,omitzero"` // of the run
+	Rest     time.Time `json:"rest,omitzero"`     // until the next attempt
+	Grace    time.Time `json:"grace,omitzero"`    // of waits that were asked to end
+	More     bool      `json:"more,omitempty"`    // steps are ready that have not begun: a result begins a part of them
+}
+
+// Each is how far a step is that is done once for each item.
+type Each struct {
+	Count     int    `json:"count"`
+	Next      int    `json:"next"` // item to begin next
+	Open      int    `json:"open"`
+	Succeeded int    `json:"succeeded,omitempty"`
+	Failed    int    `json:"failed,omitempty"`
+	Cancelled int    `json:"cancelled,omitempty"`
+	Stopped   bool   `json:"stopped,omitempty"` // too many have failed, or the run stops: no other begins
+	Skipped   []int  `json:"skipped,omitempty"` // by hand, while they were open: their ends are no news
+	Redo      []byte `json:"redo,omitempty"`    // one bit for each item that this attempt has to do; nil: all
+}
+
+// Due is when something has waited long enough.
+type Due struct {
+	Step  int       `json:"step"`
+	Index int       `json:"index"`
+	At    time.Time `json:"at"`
+}
+
+// NoIndex is the index of a step itself.
+const NoIndex = -1
+
+// stateVersion is that of the format of states. A program reads none that is newer.
+const stateVersion = 1
+
+// NewState is that of a run that has not begun.
+func NewState(p *Plan) *State {
+	letters := make([]byte, len(p.Steps))
+	for n := range letters {
+		letters[n] = byte(Pending)
+	}
+	return &State{Version: stateVersion, Mode: Waits, Steps: string(letters)}
+}
+
+// Encode is the state as it is stored.
+func (s *State) Encode() ([]byte, error) { return json.Marshal(s) }
+
+// Decode reads a state.
+func Decode(text []byte) (*State, error) {
+	s := &State{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("the state of the run cannot be read: %w", err)
+	}
+	if s.Version > stateVersion {
+		return nil, fmt.Errorf("the state of the run cannot be read: it has version %d, and this program knows %d", s.Version, stateVersion)
+	}
+	return s, nil
+}
+
+// Fits tells whether a state can be that of a run of the plan.
+func (s *State) Fits(p *Plan) error {
+	if len(s.Steps) != len(p.Steps) {
+		return errors.New("the state of the run is of another template")
+	}
+	return nil
+}
+
+// Letter is the status of a step.
+func (s *State) Letter(step int) Letter { return Letter(s.Steps[step]) }
+
+// Timer is when the run has something to do by itself; zero: never. It is now where more is to be begun.
+func (s *State) Timer(now time.Time) time.Time {
+	if s.More {
+		return now
+	}
+	var at time.Time
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	switch s.Mode {
+	case Waits:
+		sooner(s.RunTime)
+		return at
+	case Resting:
+		sooner(s.Rest)
+	case Running, Stopping, Compensating:
+		for _, d := range s.Dues {
+			sooner(d.At)
+		}
+		sooner(s.Grace)
+	case Ended:
+		return at
+	}
+	if s.Mode != Compensating && s.Cause != ByTime && s.Cause != ByCancel {
+		sooner(s.Deadline)
+	}
+	return at
+}

@@ -1,0 +1,268 @@
+package flow
+
+import (
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// turn is what a step may do that has not begun.
+type turn byte
+
+const (
+	stay turn = iota
+	begin
+	skip
+)
+
+// turnOf tells what a pending step may do now.
+func (d *Run) turnOf(step int) turn {
+	p := &d.Plan.Steps[step]
+	var ended, good, failed, skipped int
+	for _, dep := range p.Deps {
+		switch l := d.letter(dep); {
+		case l.good():
+			good++
+		case l == Failed || l == Cancelled:
+			failed++
+		case l.ended():
+			skipped++
+		default:
+			continue
+		}
+		ended++
+	}
+	all := ended == len(p.Deps)
+	if p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED {
+		return when(all, begin)
+	}
+	switch {
+	case d.Plan.Linear:
+		return when(all && failed == 0, begin)
+	case p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED && len(p.Deps) > 0:
+		if good > 0 {
+			return begin
+		}
+		return when(all && failed == 0, skip)
+	case p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_SUCCEEDED:
+		if skipped > 0 {
+			return skip
+		}
+		return when(good == len(p.Deps), begin)
+	case !all || failed > 0:
+		return stay
+	case good == 0 && len(p.Deps) > 0:
+		return skip
+	}
+	return begin
+}
+
+func when(holds bool, t turn) turn {
+	if holds {
+		return t
+	}
+	return stay
+}
+
+// work lets steps begin, or be skipped, whose turn it is.
+func (d *Run) work() {
+	for len(d.check) > 0 && d.err == nil {
+		step := d.check[0]
+		d.check = d.check[1:]
+		switch d.letter(step) {
+		case Open:
+			if d.State.Each[step] != nil {
+				d.items(step)
+			}
+		case Pending:
+			d.look(step)
+		}
+	}
+}
+
+func (d *Run) look(step int) {
+	s, p := d.State, &d.Plan.Steps[step]
+	cleans := s.Mode == Stopping && s.Cause != ByCancel && d.final() && p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED
+	if s.Mode != Running && !cleans {
+		return
+	}
+	switch d.turnOf(step) {
+	case stay:
+	case skip:
+		d.end(step, Skipped, "nothing that it depends on succeeded", false)
+	case begin:
+		if d.starts >= startsAtOnce {
+			s.More = true
+			return
+		}
+		if p.Conditional {
+			if yes, err := d.Reader.Condition(step); err != nil {
+				d.broken(step, NoIndex, err)
+				return
+			} else if !yes {
+				d.end(step, Skipped, "its condition is false", false)
+				return
+			}
+		}
+		d.begin(step)
+	}
+}
+
+// broken fails a step that could not begin: its template does not fit what it met.
+func (d *Run) broken(step, index int, err error) {
+	d.effect(Effect{Deed: Refused, Step: step, Index: index, Err: err})
+	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Failed})
+}
+
+func (d *Run) begin(step int) {
+	p, s := &d.Plan.Steps[step], d.State
+	d.letters[step] = byte(Open)
+	if !p.Each {
+		d.start(step, NoIndex)
+		return
+	}
+	d.effect(Effect{Deed: Begin, Step: step, Index: NoIndex})
+	d.starts++
+	if s.Each[step] == nil {
+		n, err := d.Reader.Items(step)
+		if err != nil {
+			d.broken(step, NoIndex, err)
+			return
+		}
+		if s.Each == nil {
+			s.Each = map[int]*Each{}
+		}
+		s.Each[step] = &Each{Count: n}
+	}
+	d.items(step)
+}
+
+// start begins what does a step or an item.
+func (d *Run) start(step, index int) {
+	due, err := d.Reader.Begin(step, index)
+	d.starts++
+	d.effect(Effect{Deed: Begin, Step: step, Index: index, Due: due})
+	if err != nil {
+		d.broken(step, index, err)
+		return
+	}
+	if !due.IsZero() {
+		d.State.Dues = append(d.State.Dues, Due{Step: step, Index: index, At: due})
+	}
+}
+
+// items begins items, as many as may, and ends the step with the last one.
+func (d *Run) items(step int) {
+	p, each := &d.Plan.Steps[step], d.State.Each[step]
+	for !each.Stopped && d.err == nil {
+		for each.Next < each.Count && each.Redo != nil && each.Redo[each.Next/8]&(1<<(each.Next%8)) == 0 {
+			each.Next++
+		}
+		if each.Next >= each.Count || p.MaxRunning > 0 && each.Open >= p.MaxRunning {
+			break
+		}
+		if d.starts >= startsAtOnce {
+			d.State.More = true
+			return
+		}
+		index := each.Next
+		each.Next++
+		each.Open++
+		d.start(step, index)
+		if d.letter(step) != Open {
+			return // it was the last one, and could not begin
+		}
+	}
+	if each.Open > 0 || d.err != nil || d.letter(step) != Open {
+		return
+	}
+	switch {
+	case each.Failed > p.MaxFailures:
+		d.end(step, Failed, "", d.State.Lost)
+	case each.Stopped:
+		d.end(step, Cancelled, "the run "+string(d.State.Cause), false)
+	default:
+		d.end(step, Succeeded, "", false)
+	}
+}
+
+// settle looks whether the run has come to rest.
+func (d *Run) settle() {
+	s := d.State
+	if s.Mode != Running && s.Mode != Stopping && s.Mode != Compensating || s.More || d.err != nil {
+		return
+	}
+	var bad, failed, pending bool
+	for step := range d.letters {
+		switch d.letter(step) {
+		case Open:
+			return
+		case Failed:
+			failed = true
+		case Cancelled:
+			bad = true
+		case Pending:
+			pending = true
+		}
+	}
+	switch {
+	case s.Mode == Compensating:
+	case s.Mode == Running && !pending:
+		d.finish("succeeded")
+		return
+	case s.Mode == Running:
+		return
+	case s.Cause == ByFailure && !d.final():
+		s.Rest = d.Now.Add(d.Plan.Backoff(s.Attempt + 1))
+		d.reset()
+		d.mode(Resting)
+		return
+	case s.Cause == ByCancel && !bad && !failed:
+		d.finish("succeeded")
+		return
+	case s.Cause == ByCancel && !bad:
+		s.Cause = ByFailure
+	}
+	d.compensate()
+}
+
+// compensate undoes one step after the other, the last one first, then ends the run.
+func (d *Run) compensate() {
+	s := d.State
+	for s.Undoing == nil && len(s.Done) > 0 {
+		step := s.Done[len(s.Done)-1]
+		s.Done = s.Done[:len(s.Done)-1]
+		d.mode(Compensating)
+		if err := d.Reader.Undo(step); err != nil {
+			d.effect(Effect{Deed: Refused, Step: step, Index: NoIndex, Err: err})
+			d.undone(step, Failed)
+			continue
+		}
+		s.Undoing = &step
+		d.effect(Effect{Deed: Undo, Step: step, Index: NoIndex})
+	}
+	if s.Undoing != nil {
+		return
+	}
+	status := s.Cause
+	if status == ByFailure && s.Lost {
+		status = ByTime
+	}
+	d.finish(status)
+}
+
+// undone takes the end of a compensation. A step whose compensation failed stays as it is.
+func (d *Run) undone(step int, l Letter) {
+	d.effect(Effect{Deed: UndoneNow, Step: step, Index: NoIndex, Letter: l})
+	if l == Succeeded {
+		d.State.Undone = append(d.State.Undone, step)
+	} else {
+		d.State.Left = append(d.State.Left, step)
+	}
+}
+
+func (d *Run) finish(status Cause) {
+	s := d.State
+	s.Status, s.Dues, s.Grace, s.Deadline, s.Rest, s.More = status, nil, time.Time{}, time.Time{}, time.Time{}, false
+	d.mode(Ended)
+}

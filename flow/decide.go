@@ -28,14 +28,14 @@ type Deed string
 
 // The deeds. All of one decision are written in one transaction.
 const (
-	Begin     Deed = "begin"  // what does a step, or an item of it
-	End       Deed = "end"    // the step has a status for good
-	Ask       Deed = "ask"    // whatever does the step is asked to end
-	Undo      Deed = "undo"   // begins the compensation of a step
-	UndoneNow Deed = "undone" // it ended
-	Change    Deed = "change" // the status of the run
-	Refused   Deed = "broken" // a step could not begin: Err says why; End follows
-	Reset     Deed = "reset"  // a step that has ended is PENDING again
+	DeedBegin   Deed = "begin"  // what does a step, or an item of it
+	DeedEnd     Deed = "end"    // the step has a status for good
+	DeedAsk     Deed = "ask"    // whatever does the step is asked to end
+	DeedUndo    Deed = "undo"   // begins the compensation of a step
+	DeedUndone  Deed = "undone" // it ended
+	DeedChange  Deed = "change" // the status of the run
+	DeedRefused Deed = "broken" // a step could not begin: Err says why; End follows
+	DeedReset   Deed = "reset"  // a step that has ended is PENDING again
 )
 
 // Effect is something that follows from a decision.
@@ -62,8 +62,8 @@ type Outcome struct {
 // startsAtOnce is how many steps one result begins: a result says at most so much to other processes.
 const startsAtOnce = 100
 
-// Run is a run while something is decided about it.
-type Run struct {
+// Decision is a run while something is decided about it.
+type Decision struct {
 	Plan    *Plan
 	State   *State
 	Reader  Reader
@@ -76,13 +76,13 @@ type Run struct {
 	err     error
 }
 
-// Decider makes a run that decides. Its state is changed in place.
-func Decider(p *Plan, s *State, r Reader, now time.Time) *Run {
-	return &Run{Plan: p, State: s, Reader: r, Now: now, letters: []byte(s.Steps)}
+// Decide makes a run that decides. Its state is changed in place.
+func Decide(p *Plan, s *State, r Reader, now time.Time) *Decision {
+	return &Decision{Plan: p, State: s, Reader: r, Now: now, letters: []byte(s.Steps)}
 }
 
 // done ends a decision.
-func (d *Run) done() error {
+func (d *Decision) done() error {
 	if d.err == nil {
 		d.work()
 		d.settle()
@@ -91,19 +91,19 @@ func (d *Run) done() error {
 	return d.err
 }
 
-func (d *Run) letter(step int) Letter { return Letter(d.letters[step]) }
+func (d *Decision) letter(step int) Letter { return Letter(d.letters[step]) }
 
-func (d *Run) effect(e Effect) { d.Effects = append(d.Effects, e) }
+func (d *Decision) effect(e Effect) { d.Effects = append(d.Effects, e) }
 
-func (d *Run) mode(m Mode) {
+func (d *Decision) mode(m Mode) {
 	if d.State.Mode != m {
-		d.effect(Effect{Deed: Change, Step: NoIndex, Index: NoIndex, Was: d.State.Mode})
+		d.effect(Effect{Deed: DeedChange, Step: NoIndex, Index: NoIndex, Was: d.State.Mode})
 		d.State.Mode = m
 	}
 }
 
 // Start begins the first attempt, once the run waits for nothing any more.
-func (d *Run) Start() error {
+func (d *Decision) Start() error {
 	s := d.State
 	s.RunTime = time.Time{}
 	if d.Plan.Timeout > 0 {
@@ -114,29 +114,29 @@ func (d *Run) Start() error {
 }
 
 // attempt begins an attempt of the whole run.
-func (d *Run) attempt() {
+func (d *Decision) attempt() {
 	s := d.State
 	s.Round++
 	s.Attempt++
 	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Dues = NoCause, false, nil, time.Time{}, time.Time{}, nil
-	d.mode(Running)
+	d.mode(ModeRunning)
 	for step := range d.letters {
 		d.check = append(d.check, step)
 	}
 }
 
 // Tick does what its time has come for.
-func (d *Run) Tick() error {
+func (d *Decision) Tick() error {
 	s := d.State
 	passed := func(t time.Time) bool { return !t.IsZero() && !t.After(d.Now) }
-	if s.Mode == Waits && passed(s.RunTime) {
+	if s.Mode == ModeWaiting && passed(s.RunTime) {
 		return d.Start()
 	}
-	if s.Mode != Waits && s.Mode != Ended && s.Mode != Compensating && s.Cause != ByTime && s.Cause != ByCancel && passed(s.Deadline) {
+	if s.Mode != ModeWaiting && s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime && s.Cause != ByCancel && passed(s.Deadline) {
 		d.stop(ByTime)
 		return d.done()
 	}
-	if s.Mode == Resting && passed(s.Rest) {
+	if s.Mode == ModeResting && passed(s.Rest) {
 		d.attempt()
 		return d.done()
 	}
@@ -164,10 +164,10 @@ func (s *State) DueNow(now time.Time) (due []Due) {
 }
 
 // Ended takes the end of what does a step. known: it is that of something that is open.
-func (d *Run) Ended(o Outcome) (known bool, err error) {
+func (d *Decision) Ended(o Outcome) (known bool, err error) {
 	s := d.State
 	switch {
-	case o.Round != s.Round || s.Mode == Ended:
+	case o.Round != s.Round || s.Mode == ModeEnded:
 		return false, d.done()
 	case o.Undo:
 		if s.Undoing == nil || *s.Undoing != o.Step {
@@ -183,7 +183,7 @@ func (d *Run) Ended(o Outcome) (known bool, err error) {
 	return true, d.done()
 }
 
-func (d *Run) ended(o Outcome) {
+func (d *Decision) ended(o Outcome) {
 	s := d.State
 	s.Dues = slices.DeleteFunc(s.Dues, func(due Due) bool { return due.Step == o.Step && due.Index == o.Index })
 	if o.Index == NoIndex {
@@ -200,7 +200,7 @@ func (d *Run) ended(o Outcome) {
 	default:
 		each.Succeeded++
 	}
-	d.effect(Effect{Deed: End, Step: o.Step, Index: o.Index, Letter: o.Letter})
+	d.effect(Effect{Deed: DeedEnd, Step: o.Step, Index: o.Index, Letter: o.Letter})
 	if each.Failed > d.Plan.Steps[o.Step].MaxFailures && !each.Stopped {
 		each.Stopped = true
 		s.Lost = s.Lost || o.Lost
@@ -210,16 +210,16 @@ func (d *Run) ended(o Outcome) {
 }
 
 // end gives a step its status.
-func (d *Run) end(step int, l Letter, reason string, lost bool) {
+func (d *Decision) end(step int, l Letter, reason string, lost bool) {
 	p, s := &d.Plan.Steps[step], d.State
-	if l == Cancelled && s.Mode == Running {
+	if l == Cancelled && s.Mode == ModeRunning {
 		l, reason = Failed, "cancelled" // by somebody who is not the run
 	}
 	if l == Failed && p.Ignore {
 		l = Ignored
 	}
 	d.letters[step] = byte(l)
-	d.effect(Effect{Deed: End, Step: step, Index: NoIndex, Letter: l, Reason: reason})
+	d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: l, Reason: reason})
 	if l == Succeeded && p.Undoable {
 		s.Done = append(s.Done, step)
 	}
@@ -227,21 +227,21 @@ func (d *Run) end(step int, l Letter, reason string, lost bool) {
 		s.Broken, s.Lost = &step, lost || s.Lost
 	}
 	d.check = append(d.check, p.Dependants...)
-	if l == Failed && s.Mode == Running {
+	if l == Failed && s.Mode == ModeRunning {
 		d.stop(ByFailure)
 	}
 }
 
 // Cancel asks the run to end. The caller has looked whether it may.
-func (d *Run) Cancel() error {
+func (d *Decision) Cancel() error {
 	d.stop(ByCancel)
 	return d.done()
 }
 
 // Skip ends a step, or an item, by hand that has not ended.
-func (d *Run) Skip(step, index int) error {
+func (d *Decision) Skip(step, index int) error {
 	if d.letter(step) == Open {
-		d.effect(Effect{Deed: Ask, Step: step, Index: index})
+		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
 		if index == NoIndex && d.Plan.Steps[step].Each {
 			d.askItems(step)
 		}
@@ -259,7 +259,7 @@ func (d *Run) Skip(step, index int) error {
 }
 
 // Retry begins a run again that is at its end and did not succeed.
-func (d *Run) Retry() error {
+func (d *Decision) Retry() error {
 	s := d.State
 	s.Attempt, s.Deadline = 0, time.Time{}
 	s.Status = NoCause
@@ -272,7 +272,7 @@ func (d *Run) Retry() error {
 }
 
 // reset has what did not succeed done again, and what was undone.
-func (d *Run) reset() {
+func (d *Decision) reset() {
 	s := d.State
 	for step := range d.letters {
 		l := d.letter(step)
@@ -281,7 +281,7 @@ func (d *Run) reset() {
 			continue
 		}
 		d.letters[step] = byte(Pending)
-		d.effect(Effect{Deed: Reset, Step: step, Index: NoIndex})
+		d.effect(Effect{Deed: DeedReset, Step: step, Index: NoIndex})
 		each := s.Each[step]
 		switch {
 		case each == nil:
@@ -297,7 +297,7 @@ func (d *Run) reset() {
 }
 
 // redo notes which items of a step are to be done again.
-func (d *Run) redo(step int, each *Each) {
+func (d *Decision) redo(step int, each *Each) {
 	done, err := d.doneItems(step)
 	if err != nil {
 		d.err = err
@@ -314,13 +314,13 @@ func (d *Run) redo(step int, each *Each) {
 }
 
 // stop lets nothing new begin, but what cleans up, and asks what is open to end.
-func (d *Run) stop(cause Cause) {
+func (d *Decision) stop(cause Cause) {
 	s := d.State
-	if s.Mode == Waits || s.Mode == Resting || s.Cause == NoCause || cause != ByFailure {
+	if s.Mode == ModeWaiting || s.Mode == ModeResting || s.Cause == NoCause || cause != ByFailure {
 		s.Cause = cause
 	}
-	again := s.Mode == Stopping
-	d.mode(Stopping)
+	again := s.Mode == ModeStopping
+	d.mode(ModeStopping)
 	s.More, s.Rest = false, time.Time{}
 	final := d.final()
 	for step := range d.letters {
@@ -329,7 +329,7 @@ func (d *Run) stop(cause Cause) {
 		case Pending:
 			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
 				d.letters[step] = byte(Cancelled)
-				d.effect(Effect{Deed: End, Step: step, Index: NoIndex, Letter: Cancelled, Reason: "the run " + string(s.Cause)})
+				d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: "the run " + string(s.Cause)})
 				d.check = append(d.check, p.Dependants...)
 			} else if final {
 				d.check = append(d.check, step)
@@ -349,12 +349,12 @@ func (d *Run) stop(cause Cause) {
 }
 
 // final tells whether no other attempt follows.
-func (d *Run) final() bool {
+func (d *Decision) final() bool {
 	return d.State.Cause != ByFailure || d.State.Attempt >= d.Plan.MaxAttempts
 }
 
 // ask asks what does a step to end. Waits are ended by the run itself.
-func (d *Run) ask(step int) {
+func (d *Decision) ask(step int) {
 	p := &d.Plan.Steps[step]
 	if p.Each {
 		if each := d.State.Each[step]; !each.Stopped {
@@ -364,29 +364,29 @@ func (d *Run) ask(step int) {
 		}
 		return
 	}
-	d.effect(Effect{Deed: Ask, Step: step, Index: NoIndex})
+	d.effect(Effect{Deed: DeedAsk, Step: step, Index: NoIndex})
 }
 
-func (d *Run) askItems(step int) {
+func (d *Decision) askItems(step int) {
 	items, err := d.openItems(step)
 	if err != nil {
 		d.err = err
 		return
 	}
 	for _, index := range items {
-		d.effect(Effect{Deed: Ask, Step: step, Index: index})
+		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
 	}
 }
 
 // openItems lists the items of a step that are open, as this decision has left them so far: the reader knows those of the ones before.
-func (d *Run) openItems(step int) ([]int, error) {
+func (d *Decision) openItems(step int) ([]int, error) {
 	items, err := d.Reader.OpenItems(step)
 	for _, e := range d.Effects {
 		switch {
 		case e.Step != step || e.Index == NoIndex:
-		case e.Deed == Begin:
+		case e.Deed == DeedBegin:
 			items = append(items, e.Index)
-		case e.Deed == End:
+		case e.Deed == DeedEnd:
 			items = slices.DeleteFunc(items, func(index int) bool { return index == e.Index })
 		}
 	}
@@ -394,10 +394,10 @@ func (d *Run) openItems(step int) ([]int, error) {
 }
 
 // doneItems lists the items of a step that succeeded, likewise.
-func (d *Run) doneItems(step int) ([]int, error) {
+func (d *Decision) doneItems(step int) ([]int, error) {
 	items, err := d.Reader.DoneItems(step)
 	for _, e := range d.Effects {
-		if e.Deed == End && e.Step == step && e.Index != NoIndex && e.Letter.good() {
+		if e.Deed == DeedEnd && e.Step == step && e.Index != NoIndex && e.Letter.good() {
 			items = append(items, e.Index)
 		}
 	}
@@ -405,7 +405,7 @@ func (d *Run) doneItems(step int) ([]int, error) {
 }
 
 // endWaits ends the waits that are open, of some kinds.
-func (d *Run) endWaits(which func(*PlanStep) bool, reason string) {
+func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 	for step := range d.letters {
 		p := &d.Plan.Steps[step]
 		if d.letter(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {

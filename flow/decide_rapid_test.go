@@ -113,9 +113,9 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 		}
 		w.open, w.asked, w.succeeded, w.undoing = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]bool{}, -1
 		w.state = flow.NewState(w.plan)
-		w.decide(func(d *flow.Run) error { return d.Start() })
+		w.decide(func(d *flow.Decision) error { return d.Start() })
 		for range 5000 {
-			if w.state.Mode == flow.Ended {
+			if w.state.Mode == flow.ModeEnded {
 				if !w.again() {
 					w.atEnd()
 					return
@@ -144,7 +144,7 @@ func (w *world) again() bool {
 		}
 	}
 	w.order, w.undone, w.left, w.cancelled = w.left, nil, nil, false
-	w.decide(func(d *flow.Run) error { return d.Retry() })
+	w.decide(func(d *flow.Decision) error { return d.Retry() })
 	return true
 }
 
@@ -152,9 +152,9 @@ func (w *world) again() bool {
 func (w *world) something() {
 	before := w.state.Mode
 	switch n := rapid.IntRange(0, 30).Draw(w.t, "event"); {
-	case n == 0 && before != flow.Compensating && !w.cancelled:
+	case n == 0 && before != flow.ModeCompensating && !w.cancelled:
 		w.cancelled = true
-		w.decide(func(d *flow.Run) error { return d.Cancel() })
+		w.decide(func(d *flow.Decision) error { return d.Cancel() })
 	case n == 1:
 		w.skip()
 	case n < 4 || len(w.open) == 0 && w.undoing < 0:
@@ -164,9 +164,9 @@ func (w *world) something() {
 		for _, due := range w.state.DueNow(w.now) {
 			w.end([2]int{due.Step, due.Index}, flow.Outcome{Letter: rapid.SampledFrom([]flow.Letter{flow.Succeeded, flow.Failed, flow.Skipped}).Draw(w.t, "at its due time")})
 		}
-		w.decide(func(d *flow.Run) error { return d.Tick() })
+		w.decide(func(d *flow.Decision) error { return d.Tick() })
 	case w.undoing >= 0:
-		w.decide(func(d *flow.Run) error {
+		w.decide(func(d *flow.Decision) error {
 			known, err := d.Ended(flow.Outcome{Step: w.undoing, Index: flow.NoIndex, Undo: true, Round: w.state.Round, Letter: rapid.SampledFrom([]flow.Letter{flow.Succeeded, flow.Failed}).Draw(w.t, "undone")})
 			if !known {
 				w.t.Fatal("the end of a compensation is not known")
@@ -199,7 +199,7 @@ func (w *world) end(k [2]int, o flow.Outcome) {
 		return
 	}
 	o.Step, o.Index, o.Round = k[0], k[1], w.state.Round
-	w.decide(func(d *flow.Run) error {
+	w.decide(func(d *flow.Decision) error {
 		known, err := d.Ended(o)
 		if !known {
 			w.t.Fatalf("the end of %v is not known", k)
@@ -209,7 +209,7 @@ func (w *world) end(k [2]int, o flow.Outcome) {
 	if w.plan.Steps[k[0]].Each || w.open[k] {
 		return // of an item the state does not remember that it has ended: its message comes once
 	}
-	w.decide(func(d *flow.Run) error {
+	w.decide(func(d *flow.Decision) error {
 		known, err := d.Ended(o)
 		if known {
 			w.t.Fatalf("%v has ended twice", k)
@@ -225,7 +225,7 @@ func (w *world) skip() {
 			may = append(may, step)
 		}
 	}
-	if len(may) == 0 || w.state.Mode == flow.Compensating {
+	if len(may) == 0 || w.state.Mode == flow.ModeCompensating {
 		return
 	}
 	step := rapid.SampledFrom(may).Draw(w.t, "skip")
@@ -234,11 +234,11 @@ func (w *world) skip() {
 			delete(w.open, k)
 		}
 	}
-	w.decide(func(d *flow.Run) error { return d.Skip(step, flow.NoIndex) })
+	w.decide(func(d *flow.Decision) error { return d.Skip(step, flow.NoIndex) })
 }
 
 // decide makes a decision and takes its effects.
-func (w *world) decide(event func(*flow.Run) error) {
+func (w *world) decide(event func(*flow.Decision) error) {
 	text, err := w.state.Encode()
 	if err != nil {
 		w.t.Fatal(err)
@@ -247,7 +247,7 @@ func (w *world) decide(event func(*flow.Run) error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	d := flow.Decider(w.plan, state, w, w.now)
+	d := flow.Decide(w.plan, state, w, w.now)
 	if err := event(d); err != nil {
 		w.t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func (w *world) decide(event func(*flow.Run) error) {
 	begun := 0
 	for _, e := range d.Effects {
 		w.take(e)
-		if e.Deed == flow.Begin {
+		if e.Deed == flow.DeedBegin {
 			begun++
 		}
 	}
@@ -267,7 +267,7 @@ func (w *world) decide(event func(*flow.Run) error) {
 func (w *world) take(e flow.Effect) {
 	k := [2]int{e.Step, e.Index}
 	switch e.Deed {
-	case flow.Begin:
+	case flow.DeedBegin:
 		if w.open[k] || w.succeeded[k] {
 			w.t.Fatalf("%v begins, and is open or has succeeded", k)
 		}
@@ -277,7 +277,7 @@ func (w *world) take(e flow.Effect) {
 				w.t.Fatalf("more than %d items of %d are open", limit, e.Step)
 			}
 		}
-	case flow.End:
+	case flow.DeedEnd:
 		delete(w.open, k)
 		delete(w.asked, k)
 		if e.Letter == flow.Succeeded {
@@ -286,11 +286,11 @@ func (w *world) take(e flow.Effect) {
 				w.order = append(w.order, e.Step)
 			}
 		}
-	case flow.Ask:
+	case flow.DeedAsk:
 		w.asked[k] = true
-	case flow.Undo:
+	case flow.DeedUndo:
 		w.undoing = e.Step
-	case flow.UndoneNow:
+	case flow.DeedUndone:
 		w.undoing = -1
 		if last := w.order[len(w.order)-1]; last != e.Step {
 			w.t.Fatalf("%d is undone before %d, which succeeded later", e.Step, last)

@@ -70,12 +70,12 @@ type Mode string
 
 // The modes of runs.
 const (
-	Waits        Mode = "waits" // for its time, or for its scope
-	Running      Mode = "running"
-	Stopping     Mode = "stopping" // nothing new begins but what cleans up; what is open has to end
-	Resting      Mode = "resting"  // between two attempts
-	Compensating Mode = "compensating"
-	Ended        Mode = "ended"
+	ModeWaiting      Mode = "waiting" // for its time, or for its scope
+	ModeRunning      Mode = "running"
+	ModeStopping     Mode = "stopping" // nothing new begins but what cleans up; what is open has to end
+	ModeResting      Mode = "resting"  // between two attempts
+	ModeCompensating Mode = "compensating"
+	ModeEnded        Mode = "ended"
 )
 
 // Cause is why a run stops.
@@ -149,7 +149,7 @@ func NewState(p *Plan) *State {
 	for n := range letters {
 		letters[n] = byte(Pending)
 	}
-	return &State{Version: stateVersion, Mode: Waits, Steps: string(letters)}
+	return &State{Version: stateVersion, Mode: ModeWaiting, Steps: string(letters)}
 }
 
 // Encode is the state as it is stored.
@@ -190,20 +190,20 @@ func (s *State) Timer(now time.Time) time.Time {
 		}
 	}
 	switch s.Mode {
-	case Waits:
+	case ModeWaiting:
 		sooner(s.RunTime)
 		return at
-	case Resting:
+	case ModeResting:
 		sooner(s.Rest)
-	case Running, Stopping, Compensating:
+	case ModeRunning, ModeStopping, ModeCompensating:
 		for _, d := range s.Dues {
 			sooner(d.At)
 		}
 		sooner(s.Grace)
-	case Ended:
+	case ModeEnded:
 		return at
 	}
-	if s.Mode != Compensating && s.Cause != ByTime && s.Cause != ByCancel {
+	if s.Mode != ModeCompensating && s.Cause != ByTime && s.Cause != ByCancel {
 		sooner(s.Deadline)
 	}
 	return at

@@ -16,7 +16,7 @@ const (
 )
 
 // turnOf tells what a pending step may do now.
-func (d *Run) turnOf(step int) turn {
+func (d *Decision) turnOf(step int) turn {
 	p := &d.Plan.Steps[step]
 	var ended, good, failed, skipped int
 	for _, dep := range p.Deps {
@@ -65,7 +65,7 @@ func when(holds bool, t turn) turn {
 }
 
 // work lets steps begin, or be skipped, whose turn it is.
-func (d *Run) work() {
+func (d *Decision) work() {
 	for len(d.check) > 0 && d.err == nil {
 		step := d.check[0]
 		d.check = d.check[1:]
@@ -80,10 +80,10 @@ func (d *Run) work() {
 	}
 }
 
-func (d *Run) look(step int) {
+func (d *Decision) look(step int) {
 	s, p := d.State, &d.Plan.Steps[step]
-	cleans := s.Mode == Stopping && s.Cause != ByCancel && d.final() && p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED
-	if s.Mode != Running && !cleans {
+	cleans := s.Mode == ModeStopping && s.Cause != ByCancel && d.final() && p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED
+	if s.Mode != ModeRunning && !cleans {
 		return
 	}
 	switch d.turnOf(step) {
@@ -109,19 +109,19 @@ func (d *Run) look(step int) {
 }
 
 // broken fails a step that could not begin: its template does not fit what it met.
-func (d *Run) broken(step, index int, err error) {
-	d.effect(Effect{Deed: Refused, Step: step, Index: index, Err: err})
+func (d *Decision) broken(step, index int, err error) {
+	d.effect(Effect{Deed: DeedRefused, Step: step, Index: index, Err: err})
 	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Failed})
 }
 
-func (d *Run) begin(step int) {
+func (d *Decision) begin(step int) {
 	p, s := &d.Plan.Steps[step], d.State
 	d.letters[step] = byte(Open)
 	if !p.Each {
 		d.start(step, NoIndex)
 		return
 	}
-	d.effect(Effect{Deed: Begin, Step: step, Index: NoIndex})
+	d.effect(Effect{Deed: DeedBegin, Step: step, Index: NoIndex})
 	d.starts++
 	if s.Each[step] == nil {
 		n, err := d.Reader.Items(step)
@@ -138,10 +138,10 @@ func (d *Run) begin(step int) {
 }
 
 // start begins what does a step or an item.
-func (d *Run) start(step, index int) {
+func (d *Decision) start(step, index int) {
 	due, err := d.Reader.Begin(step, index)
 	d.starts++
-	d.effect(Effect{Deed: Begin, Step: step, Index: index, Due: due})
+	d.effect(Effect{Deed: DeedBegin, Step: step, Index: index, Due: due})
 	if err != nil {
 		d.broken(step, index, err)
 		return
@@ -152,7 +152,7 @@ func (d *Run) start(step, index int) {
 }
 
 // items begins items, as many as may, and ends the step with the last one.
-func (d *Run) items(step int) {
+func (d *Decision) items(step int) {
 	p, each := &d.Plan.Steps[step], d.State.Each[step]
 	for !each.Stopped && d.err == nil {
 		for each.Next < each.Count && each.Redo != nil && each.Redo[each.Next/8]&(1<<(each.Next%8)) == 0 {
@@ -187,9 +187,9 @@ func (d *Run) items(step int) {
 }
 
 // settle looks whether the run has come to rest.
-func (d *Run) settle() {
+func (d *Decision) settle() {
 	s := d.State
-	if s.Mode != Running && s.Mode != Stopping && s.Mode != Compensating || s.More || d.err != nil {
+	if s.Mode != ModeRunning && s.Mode != ModeStopping && s.Mode != ModeCompensating || s.More || d.err != nil {
 		return
 	}
 	var bad, failed, pending bool
@@ -206,16 +206,16 @@ func (d *Run) settle() {
 		}
 	}
 	switch {
-	case s.Mode == Compensating:
-	case s.Mode == Running && !pending:
+	case s.Mode == ModeCompensating:
+	case s.Mode == ModeRunning && !pending:
 		d.finish("succeeded")
 		return
-	case s.Mode == Running:
+	case s.Mode == ModeRunning:
 		return
 	case s.Cause == ByFailure && !d.final():
 		s.Rest = d.Now.Add(d.Plan.Backoff(s.Attempt + 1))
 		d.reset()
-		d.mode(Resting)
+		d.mode(ModeResting)
 		return
 	case s.Cause == ByCancel && !bad && !failed:
 		d.finish("succeeded")
@@ -227,19 +227,19 @@ func (d *Run) settle() {
 }
 
 // compensate undoes one step after the other, the last one first, then ends the run.
-func (d *Run) compensate() {
+func (d *Decision) compensate() {
 	s := d.State
 	for s.Undoing == nil && len(s.Done) > 0 {
 		step := s.Done[len(s.Done)-1]
 		s.Done = s.Done[:len(s.Done)-1]
-		d.mode(Compensating)
+		d.mode(ModeCompensating)
 		if err := d.Reader.Undo(step); err != nil {
-			d.effect(Effect{Deed: Refused, Step: step, Index: NoIndex, Err: err})
+			d.effect(Effect{Deed: DeedRefused, Step: step, Index: NoIndex, Err: err})
 			d.undone(step, Failed)
 			continue
 		}
 		s.Undoing = &step
-		d.effect(Effect{Deed: Undo, Step: step, Index: NoIndex})
+		d.effect(Effect{Deed: DeedUndo, Step: step, Index: NoIndex})
 	}
 	if s.Undoing != nil {
 		return
@@ -252,8 +252,8 @@ func (d *Run) compensate() {
 }
 
 // undone takes the end of a compensation. A step whose compensation failed stays as it is.
-func (d *Run) undone(step int, l Letter) {
-	d.effect(Effect{Deed: UndoneNow, Step: step, Index: NoIndex, Letter: l})
+func (d *Decision) undone(step int, l Letter) {
+	d.effect(Effect{Deed: DeedUndone, Step: step, Index: NoIndex, Letter: l})
 	if l == Succeeded {
 		d.State.Undone = append(d.State.Undone, step)
 	} else {
@@ -261,8 +261,8 @@ func (d *Run) undone(step int, l Letter) {
 	}
 }
 
-func (d *Run) finish(status Cause) {
+func (d *Decision) finish(status Cause) {
 	s := d.State
 	s.Status, s.Dues, s.Grace, s.Deadline, s.Rest, s.More = status, nil, time.Time{}, time.Time{}, time.Time{}, false
-	d.mode(Ended)
+	d.mode(ModeEnded)
 }

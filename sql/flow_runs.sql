@@ -1,0 +1,126 @@
+-- InsertRuns stores runs with the first results of their processes. It follows SaveResult and finds its items by the row that this very
+-- transaction has written at the end of their task: a fenced item writes nothing.
+-- name: InsertRuns :exec
+INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, blocked_on, run_time, fire_time, scope, scope_id, dedupe_key, cron_id,
+                       parent_run_id, repeat_of_run_id, payload)
+SELECT x.namespace, x.run_id, x.template_type, x.template_version, 'pending', NULLIF(x.blocked_on, ''), NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'),
+       x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''), NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                  unnest(@run_ids::text[]), unnest(@template_types::text[]), unnest(@template_versions::int[]), unnest(@blocked_ons::text[]),
+                  unnest(@run_times::timestamptz[]), unnest(@fire_times::timestamptz[]), unnest(@scopes::text[]), unnest(@scope_ids::text[]),
+                  unnest(@dedupe_keys::text[]), unnest(@cron_ids::text[]), unnest(@parent_run_ids::text[]), unnest(@repeat_of_run_ids::text[]), unnest(@payloads::text[]))
+       AS x(namespace, process_id, task_id, fencing_token, run_id, template_type, template_version, blocked_on, run_time, fire_time, scope, scope_id,
+            dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+ON CONFLICT DO NOTHING;
+
+-- UpdateRuns writes changes of runs. It follows InsertRuns and finds its items likewise. sets: begin and end are when the run's first step
+-- began and the run ended; retry takes it up again.
+-- name: UpdateRuns :exec
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                             unnest(@run_ids::text[]), unnest(@statuses::text[]), unnest(@attempts::int[]), unnest(@blocked_ons::text[]),
+                             unnest(@cancel_reasons::text[]), unnest(@cancels::bool[]), unnest(@results::text[]), unnest(@failures::text[]))
+         AS x(namespace, process_id, task_id, fencing_token, run_id, status, attempt, blocked_on, cancel_reason, cancels, result, failure)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
+UPDATE flow_runs r SET
+       status = i.status::flow_status, attempt = i.attempt, blocked_on = NULLIF(i.blocked_on, ''), updated_time = statement_timestamp(),
+       running_time = CASE WHEN i.attempt > 0 THEN coalesce(r.running_time, statement_timestamp()) ELSE r.running_time END,
+       finished_time = CASE WHEN i.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END,
+       cancel_requested_time = CASE WHEN i.cancels THEN coalesce(r.cancel_requested_time, statement_timestamp()) END,
+       cancel_reason = CASE WHEN i.cancels THEN coalesce(NULLIF(i.cancel_reason, ''), r.cancel_reason) END,
+       result = NULLIF(i.result, '')::jsonb, failure = NULLIF(i.failure, '')::jsonb
+  FROM i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.run_id = i.run_id;
+
+-- WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does. A result holds one
+-- row of a step or an item. begins: it has begun, once more; ends: it has ended.
+-- name: WriteSteps :exec
+INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
+                             token, worker_id, reason, input, result, failure, wait)
+SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
+       CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, 'epoch'),
+       NULLIF(x.does, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
+       NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                  unnest(@run_ids::text[]), unnest(@step_ids::text[]), unnest(@indexes::int[]), unnest(@ords::int[]), unnest(@statuses::text[]),
+                  unnest(@compensation_statuses::text[]), unnest(@begins::bool[]), unnest(@due_times::timestamptz[]), unnest(@does::text[]), unnest(@tokens::text[]),
+                  unnest(@worker_ids::text[]), unnest(@reasons::text[]), unnest(@inputs::text[]), unnest(@results::text[]), unnest(@failures::text[]), unnest(@waits::text[]))
+       AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, ord, status, compensation_status, begins, due_time, does, token, worker_id,
+            reason, input, result, failure, wait)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
+   status = CASE WHEN excluded.compensation_status IS NULL THEN excluded.status ELSE f.status END,
+   compensation_status = excluded.compensation_status,
+   attempt = f.attempt + excluded.attempt,
+   running_time = coalesce(excluded.running_time, f.running_time),
+   finished_time = CASE WHEN excluded.compensation_status IS NULL THEN excluded.finished_time ELSE f.finished_time END,
+   due_time = CASE WHEN excluded.attempt > 0 THEN excluded.due_time ELSE f.due_time END,
+   process_id = CASE WHEN excluded.attempt > 0 THEN excluded.process_id ELSE f.process_id END,
+   token = excluded.token,
+   worker_id = coalesce(excluded.worker_id, f.worker_id),
+   reason = CASE WHEN excluded.compensation_status IS NULL THEN excluded.reason ELSE f.reason END,
+   input = CASE WHEN excluded.attempt > 0 THEN excluded.input ELSE f.input END,
+   result = CASE WHEN excluded.compensation_status IS NULL THEN excluded.result ELSE f.result END,
+   failure = CASE WHEN excluded.compensation_status IS NULL THEN excluded.failure ELSE f.failure END,
+   wait = CASE WHEN excluded.attempt > 0 THEN excluded.wait ELSE f.wait END,
+   progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END;
+
+-- ReportSteps stores what was told of waits that are open. It follows SaveResult and finds its items as InsertRuns does.
+-- name: ReportSteps :exec
+UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.progress), due_time = coalesce(NULLIF(x.due_time, 'epoch'), f.due_time)
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                  unnest(@run_ids::text[]), unnest(@step_ids::text[]), unnest(@indexes::int[]), unnest(@progresses::text[]), unnest(@due_times::timestamptz[]))
+       AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, progress, due_time)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+ WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index = x.index AND f.token IS NOT NULL;
+
+-- GetRun reads a run.
+-- name: GetRun :one
+SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
+       r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
+       coalesce(r.cancel_reason, '')::text AS cancel_reason, coalesce(r.cron_id, '')::text AS cron_id, coalesce(r.parent_run_id, '')::text AS parent_run_id,
+       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status
+  FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id AND p.removed_time IS NULL
+ WHERE r.namespace = @namespace AND r.run_id = @run_id;
+
+-- ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id '': all; only_steps: none of items.
+-- name: ListSteps :many
+SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
+       coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
+       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(j.progress, f.progress) AS progress, l.expires_time AS lease_expires_time,
+       (u.task_id IS NOT NULL)::bool AS held
+  FROM flow_steps f
+  LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status = 'running' AND k.namespace = @job_namespace AND k.process_id = f.process_id LIMIT 1) j ON true
+  LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = @job_namespace AND k.process_id = f.process_id LIMIT 1) u ON true
+  LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = @job_namespace AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND (@step_id::text = '' OR f.step_id = @step_id) AND (NOT @only_steps::bool OR f.index = -1)
+   AND (f.ord, f.index) > (@after_ord::int, @after_index::int)
+ ORDER BY f.ord, f.index LIMIT @lim::int;
+
+-- CountItems counts the items of the steps of a run by their status.
+-- name: CountItems :many
+SELECT f.step_id, f.status, count(*) AS n FROM flow_steps f
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.index >= 0 GROUP BY f.step_id, f.status ORDER BY 1, 2;
+
+-- ReadSteps reads what expressions ask of steps.
+-- name: ReadSteps :many
+SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = ANY (@step_ids::text[]) AND f.index = -1;
+
+-- ReadItems reads the items of a step. results: with what they gave.
+-- name: ReadItems :many
+SELECT f.index, f.status, coalesce(f.process_id, '')::text AS process_id, CASE WHEN @results::bool THEN f.result END AS result FROM flow_steps f
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index;
+
+-- GetWait reads a wait, to check an answer.
+-- name: GetWait :one
+SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time FROM flow_steps f
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index = @index;

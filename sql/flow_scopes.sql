@@ -1,0 +1,60 @@
+-- LockScope locks the rows of a dedupe key: EnterScope and LeaveScopes come next, whose snapshots then show what every earlier holder has stored.
+-- name: LockScope :exec
+SELECT pg_advisory_xact_lock(hashtextextended(@namespace::text || chr(31) || @template_type::text || chr(31) || @dedupe_key::text, 7));
+
+-- EnterScope gives a run its dedupe key, if no other run has it that is still there and, unless its template is not repeatable, not at its end.
+-- Otherwise it answers who has it; waits: the run then waits for its turn.
+-- name: EnterScope :one
+WITH h AS MATERIALIZED (
+  SELECT s.run_id, r.status, EXISTS (SELECT 1 FROM processes p WHERE p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
+                                        AND p.status NOT IN ('COMPLETED', 'CANCELLED')) AS lives
+    FROM flow_scopes s LEFT JOIN flow_runs r USING (namespace, run_id)
+   WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds),
+k AS MATERIALIZED (
+  SELECT h.run_id, coalesce(h.status::text, '')::text AS status FROM h
+   WHERE h.run_id <> @run_id AND (h.lives OR NOT @repeatable::bool AND h.status = 'succeeded')),
+d AS (
+  DELETE FROM flow_scopes s WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds
+     AND s.run_id <> @run_id AND NOT EXISTS (SELECT 1 FROM k))
+SELECT coalesce((SELECT k.run_id FROM k), '')::text AS holder, coalesce((SELECT k.status FROM k), '')::text AS holder_status;
+
+-- TakeScope stores that a run has a dedupe key, or waits for it.
+-- name: TakeScope :exec
+INSERT INTO flow_scopes (namespace, template_type, dedupe_key, run_id, holds) VALUES (@namespace, @template_type, @dedupe_key, @run_id, @holds)
+ON CONFLICT (namespace, template_type, dedupe_key, run_id) DO UPDATE SET holds = flow_scopes.holds OR excluded.holds;
+
+-- LockScopes locks the dedupe keys that runs leave: see LockScope.
+-- name: LockScopes :exec
+SELECT pg_advisory_xact_lock(k.h) FROM (
+  SELECT DISTINCT hashtextextended(x.namespace || chr(31) || x.template_type || chr(31) || x.dedupe_key, 7) AS h
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@template_types::text[]), unnest(@dedupe_keys::text[])) AS x(namespace, template_type, dedupe_key)
+   ORDER BY 1) k;
+
+-- LeaveScopes takes the dedupe keys of runs that have ended from them, and gives each to the run that has waited longest, which is told. It
+-- follows SaveResult and LockScopes, and finds its items by the row that this very transaction has written at the end of their task. keeps: the run
+-- has succeeded and its template is not repeatable.
+-- name: LeaveScopes :many
+WITH i AS MATERIALIZED (
+  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                             unnest(@template_types::text[]), unnest(@dedupe_keys::text[]), unnest(@run_ids::text[]), unnest(@keeps::bool[]))
+         AS x(namespace, process_id, task_id, fencing_token, template_type, dedupe_key, run_id, keeps)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e),
+d AS (
+  DELETE FROM flow_scopes s USING i WHERE s.namespace = i.namespace AND s.template_type = i.template_type AND s.dedupe_key = i.dedupe_key AND s.run_id = i.run_id
+     AND NOT (i.keeps AND s.holds)
+  RETURNING s.namespace, s.template_type, s.dedupe_key, s.holds),
+n AS MATERIALIZED (
+  SELECT d.namespace, d.template_type, d.dedupe_key, w.run_id FROM d
+   CROSS JOIN LATERAL (
+     SELECT s.run_id FROM flow_scopes s
+      WHERE d.holds AND s.namespace = d.namespace AND s.template_type = d.template_type AND s.dedupe_key = d.dedupe_key AND NOT s.holds
+        AND EXISTS (SELECT 1 FROM processes p WHERE p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
+                       AND p.status NOT IN ('COMPLETED', 'CANCELLED'))
+      ORDER BY s.turn LIMIT 1) w),
+u AS (
+  UPDATE flow_scopes s SET holds = true FROM n WHERE s.namespace = n.namespace AND s.template_type = n.template_type AND s.dedupe_key = n.dedupe_key AND s.run_id = n.run_id)
+INSERT INTO messages (namespace, process_id, kind, created_time, args)
+SELECT n.namespace, '~flow/' || n.run_id, 'notify', statement_timestamp(), convert_to('{"method":"TakeTurn"}', 'UTF8') FROM n
+RETURNING namespace, process_id;

@@ -1,0 +1,37 @@
+-- LockType makes and locks the row of a template: who puts another version waits.
+-- name: LockType :one
+INSERT INTO flow_types AS t (namespace, template_type, version) VALUES (@namespace, @template_type, 1)
+ON CONFLICT (namespace, template_type) DO UPDATE SET version = t.version
+RETURNING t.version, (xmax = 0)::bool AS created;
+
+-- InsertTemplate stores a version.
+-- name: InsertTemplate :exec
+WITH t AS (
+  UPDATE flow_types SET version = @version, enabled = @enabled WHERE namespace = @namespace AND template_type = @template_type)
+INSERT INTO flow_templates (namespace, template_type, version, definition) VALUES (@namespace, @template_type, @version, @definition);
+
+-- GetTemplate reads a version; 0: the newest.
+-- name: GetTemplate :one
+SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled, t.version AS newest
+  FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
+ WHERE t.namespace = @namespace AND t.template_type = @template_type AND v.version = CASE @version::int WHEN 0 THEN t.version ELSE @version END;
+
+-- name: ListVersions :many
+SELECT v.version FROM flow_templates v WHERE v.namespace = @namespace AND v.template_type = @template_type ORDER BY v.version;
+
+-- ListTemplates lists the newest version of each template.
+-- name: ListTemplates :many
+SELECT v.template_type, v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled
+  FROM flow_types t JOIN flow_templates v USING (namespace, template_type, version)
+ WHERE t.namespace = @namespace AND t.template_type > @after ORDER BY t.template_type LIMIT @lim::int;
+
+-- EnableTemplate lets new runs start, or not.
+-- name: EnableTemplate :execrows
+UPDATE flow_types SET enabled = @enabled WHERE namespace = @namespace AND template_type = @template_type;
+
+-- DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the row first: see LockType.
+-- name: DeleteTemplate :one
+WITH l AS MATERIALIZED (SELECT t.namespace, t.template_type FROM flow_types t WHERE t.namespace = @namespace AND t.template_type = @template_type FOR UPDATE),
+o AS MATERIALIZED (SELECT r.run_id FROM l JOIN flow_runs r USING (namespace, template_type) WHERE r.finished_time IS NULL ORDER BY r.run_id LIMIT 1),
+d AS (DELETE FROM flow_types t USING l WHERE t.namespace = l.namespace AND t.template_type = l.template_type AND NOT EXISTS (SELECT 1 FROM o) RETURNING 1)
+SELECT EXISTS (SELECT 1 FROM l)::bool AS found, coalesce((SELECT o.run_id FROM o), '')::text AS open_run_id;

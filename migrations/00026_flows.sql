@@ -125,6 +125,7 @@ CREATE TABLE flow_steps (
   finished_time       timestamptz,
   due_time            timestamptz,
   process_id          text,
+  process_namespace   text,
   token               text,
   worker_id           text,
   reason              text,
@@ -149,6 +150,7 @@ COMMENT ON COLUMN flow_steps.running_time IS 'When it began last.';
 COMMENT ON COLUMN flow_steps.finished_time IS 'When it ended.';
 COMMENT ON COLUMN flow_steps.due_time IS 'Of a wait or a delay: until when.';
 COMMENT ON COLUMN flow_steps.process_id IS 'The job, process or run that does it.';
+COMMENT ON COLUMN flow_steps.process_namespace IS 'Its namespace; NULL: that of the run.';
 COMMENT ON COLUMN flow_steps.token IS 'Of a wait that is open: what its answer has to name.';
 COMMENT ON COLUMN flow_steps.worker_id IS 'Who answered a wait.';
 COMMENT ON COLUMN flow_steps.reason IS 'Why it was skipped or cancelled.';

@@ -40,16 +40,16 @@ UPDATE flow_runs r SET
 -- row of a step or an item. begins: it has begun, once more; ends: it has ended.
 -- name: WriteSteps :exec
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
-                             token, worker_id, reason, input, result, failure, wait)
+                             process_namespace, token, worker_id, reason, input, result, failure, wait)
 SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
        CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, 'epoch'),
-       NULLIF(x.does, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
+       NULLIF(x.does, ''), NULLIF(x.does_in, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
        NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
                   unnest(@run_ids::text[]), unnest(@step_ids::text[]), unnest(@indexes::int[]), unnest(@ords::int[]), unnest(@statuses::text[]),
-                  unnest(@compensation_statuses::text[]), unnest(@begins::bool[]), unnest(@due_times::timestamptz[]), unnest(@does::text[]), unnest(@tokens::text[]),
+                  unnest(@compensation_statuses::text[]), unnest(@begins::bool[]), unnest(@due_times::timestamptz[]), unnest(@does::text[]), unnest(@does_in::text[]), unnest(@tokens::text[]),
                   unnest(@worker_ids::text[]), unnest(@reasons::text[]), unnest(@inputs::text[]), unnest(@results::text[]), unnest(@failures::text[]), unnest(@waits::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, ord, status, compensation_status, begins, due_time, does, token, worker_id,
+       AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, ord, status, compensation_status, begins, due_time, does, does_in, token, worker_id,
             reason, input, result, failure, wait)
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
@@ -62,6 +62,7 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    finished_time = CASE WHEN excluded.compensation_status IS NULL THEN excluded.finished_time ELSE f.finished_time END,
    due_time = CASE WHEN excluded.attempt > 0 THEN excluded.due_time ELSE f.due_time END,
    process_id = CASE WHEN excluded.attempt > 0 THEN excluded.process_id ELSE f.process_id END,
+   process_namespace = CASE WHEN excluded.attempt > 0 THEN excluded.process_namespace ELSE f.process_namespace END,
    token = excluded.token,
    worker_id = coalesce(excluded.worker_id, f.worker_id),
    reason = CASE WHEN excluded.compensation_status IS NULL THEN excluded.reason ELSE f.reason END,
@@ -94,13 +95,13 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
 -- ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id '': all; only_steps: none of items.
 -- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
-       coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
+       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
        coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(j.progress, f.progress) AS progress, l.expires_time AS lease_expires_time,
        (u.task_id IS NOT NULL)::bool AS held
   FROM flow_steps f
-  LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status = 'running' AND k.namespace = @job_namespace AND k.process_id = f.process_id LIMIT 1) j ON true
-  LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = @job_namespace AND k.process_id = f.process_id LIMIT 1) u ON true
-  LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = @job_namespace AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
+  LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
+  LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) u ON true
+  LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND (@step_id::text = '' OR f.step_id = @step_id) AND (NOT @only_steps::bool OR f.index = -1)
    AND (f.ord, f.index) > (@after_ord::int, @after_index::int)
  ORDER BY f.ord, f.index LIMIT @lim::int;
@@ -117,7 +118,7 @@ SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
 
 -- ReadItems reads the items of a step. results: with what they gave.
 -- name: ReadItems :many
-SELECT f.index, f.status, coalesce(f.process_id, '')::text AS process_id, CASE WHEN @results::bool THEN f.result END AS result FROM flow_steps f
+SELECT f.index, f.status, CASE WHEN @results::bool THEN f.result END AS result FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index;
 
 -- GetWait reads a wait, to check an answer.

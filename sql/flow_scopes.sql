@@ -5,18 +5,17 @@ SELECT pg_advisory_xact_lock(hashtextextended(@namespace::text || chr(31) || @te
 -- EnterScope gives a run its dedupe key, if no other run has it that is still there and, unless its template is not repeatable, not at its end.
 -- Otherwise it answers who has it; waits: the run then waits for its turn.
 -- name: EnterScope :one
-WITH h AS MATERIALIZED (
-  SELECT s.run_id, r.status, EXISTS (SELECT 1 FROM processes p WHERE p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
-                                        AND p.status NOT IN ('COMPLETED', 'CANCELLED')) AS lives
-    FROM flow_scopes s LEFT JOIN flow_runs r USING (namespace, run_id)
-   WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds),
-k AS MATERIALIZED (
-  SELECT h.run_id, coalesce(h.status::text, '')::text AS status FROM h
-   WHERE h.run_id <> @run_id AND (h.lives OR NOT @repeatable::bool AND h.status = 'succeeded')),
+WITH k AS MATERIALIZED (
+  SELECT s.run_id AS holder, coalesce(r.status::text, '') AS holder_status
+    FROM flow_scopes s
+    LEFT JOIN flow_runs r ON r.namespace = s.namespace AND r.run_id = s.run_id
+    LEFT JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
+   WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds AND s.run_id <> @run_id
+     AND (p.status NOT IN ('COMPLETED', 'CANCELLED') OR p.status IS NOT NULL AND NOT @repeatable::bool AND r.status = 'succeeded')),
 d AS (
-  DELETE FROM flow_scopes s WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds
-     AND s.run_id <> @run_id AND NOT EXISTS (SELECT 1 FROM k))
-SELECT coalesce((SELECT k.run_id FROM k), '')::text AS holder, coalesce((SELECT k.status FROM k), '')::text AS holder_status;
+  DELETE FROM flow_scopes x WHERE x.namespace = @namespace AND x.template_type = @template_type AND x.dedupe_key = @dedupe_key AND x.holds
+     AND x.run_id <> @run_id AND NOT EXISTS (SELECT 1 FROM k))
+SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT k.holder_status FROM k), '')::text AS holder_status;
 
 -- TakeScope stores that a run has a dedupe key, or waits for it.
 -- name: TakeScope :exec

@@ -5,11 +5,107 @@
 package dbsqlc
 
 import (
+	"database/sql/driver"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 )
+
+type FlowStatus string
+
+const (
+	FlowStatusPending         FlowStatus = "pending"
+	FlowStatusActive          FlowStatus = "active"
+	FlowStatusCancelRequested FlowStatus = "cancel_requested"
+	FlowStatusCompensating    FlowStatus = "compensating"
+	FlowStatusSucceeded       FlowStatus = "succeeded"
+	FlowStatusFailed          FlowStatus = "failed"
+	FlowStatusCancelled       FlowStatus = "cancelled"
+	FlowStatusExpired         FlowStatus = "expired"
+)
+
+func (e *FlowStatus) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = FlowStatus(s)
+	case string:
+		*e = FlowStatus(s)
+	default:
+		return fmt.Errorf("unsupported scan type for FlowStatus: %T", src)
+	}
+	return nil
+}
+
+type NullFlowStatus struct {
+	FlowStatus FlowStatus
+	Valid      bool // Valid is true if FlowStatus is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullFlowStatus) Scan(value interface{}) error {
+	if value == nil {
+		ns.FlowStatus, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.FlowStatus.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullFlowStatus) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.FlowStatus), nil
+}
+
+type StepStatus string
+
+const (
+	StepStatusPending   StepStatus = "pending"
+	StepStatusRunning   StepStatus = "running"
+	StepStatusSucceeded StepStatus = "succeeded"
+	StepStatusFailed    StepStatus = "failed"
+	StepStatusSkipped   StepStatus = "skipped"
+	StepStatusCancelled StepStatus = "cancelled"
+)
+
+func (e *StepStatus) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = StepStatus(s)
+	case string:
+		*e = StepStatus(s)
+	default:
+		return fmt.Errorf("unsupported scan type for StepStatus: %T", src)
+	}
+	return nil
+}
+
+type NullStepStatus struct {
+	StepStatus StepStatus
+	Valid      bool // Valid is true if StepStatus is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullStepStatus) Scan(value interface{}) error {
+	if value == nil {
+		ns.StepStatus, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.StepStatus.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullStepStatus) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.StepStatus), nil
+}
 
 // Units of isolation and policy: which processor, how to retry, how much at a time. Every node reads changes within a second.
 type Namespace struct {

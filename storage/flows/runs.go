@@ -1,0 +1,316 @@
+// Package flows reads and writes what runs have beyond processes: the tables flow_types, flow_templates, flow_runs, flow_steps and flow_scopes.
+package flows
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Kind is the kind of processes that are runs, Prefix what their ids begin with, before the id of the run, and JobPrefix that of the jobs of steps.
+const (
+	Kind      = "flow"
+	Prefix    = "~flow/"
+	JobPrefix = "~job/"
+)
+
+// Status is what of the status of a run stands in flow_runs.
+type Status = dbsqlc.FlowStatus
+
+// The statuses of runs.
+const (
+	Pending         = dbsqlc.FlowStatusPending
+	Active          = dbsqlc.FlowStatusActive
+	CancelRequested = dbsqlc.FlowStatusCancelRequested
+	Compensating    = dbsqlc.FlowStatusCompensating
+	Succeeded       = dbsqlc.FlowStatusSucceeded
+	Failed          = dbsqlc.FlowStatusFailed
+	Cancelled       = dbsqlc.FlowStatusCancelled
+	Expired         = dbsqlc.FlowStatusExpired
+)
+
+// StepStatus is that of a step.
+type StepStatus = dbsqlc.StepStatus
+
+// The statuses of steps.
+const (
+	StepPending   = dbsqlc.StepStatusPending
+	StepRunning   = dbsqlc.StepStatusRunning
+	StepSucceeded = dbsqlc.StepStatusSucceeded
+	StepFailed    = dbsqlc.StepStatusFailed
+	StepSkipped   = dbsqlc.StepStatusSkipped
+	StepCancelled = dbsqlc.StepStatusCancelled
+)
+
+// Run is a row of flow_runs with what it has of its process.
+type Run = dbsqlc.GetRunRow
+
+// Step is a row of flow_steps with the job that does it.
+type Step = dbsqlc.ListStepsRow
+
+// epoch stands for "no time" in arrays, which carry no NULL.
+var epoch = time.Unix(0, 0).UTC()
+
+func orEpoch(t time.Time) time.Time {
+	if t.IsZero() {
+		return epoch
+	}
+	return t
+}
+
+// NewRun is what the first result of a run's process stores: a rider.
+type NewRun struct {
+	RunID           string
+	TemplateType    string
+	TemplateVersion int32
+	BlockedOn       string
+	RunTime         time.Time
+	FireTime        time.Time
+	Scope, ScopeID  string
+	DedupeKey       string
+	CronID          string
+	ParentRunID     string
+	RepeatOf        string
+	Payload         []byte // JSON; nil: none
+}
+
+// Bytes implements storage.Rider.
+func (r *NewRun) Bytes() int { return 400 + len(r.Payload) + len(r.DedupeKey) + len(r.ScopeID) }
+
+// Write implements storage.Rider.
+func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.InsertRunsParams
+	for _, ride := range all {
+		r := ride.Rider.(*NewRun)
+		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, ride.TaskID)
+		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
+		a.RunIds = append(a.RunIds, r.RunID)
+		a.TemplateTypes = append(a.TemplateTypes, r.TemplateType)
+		a.TemplateVersions = append(a.TemplateVersions, r.TemplateVersion)
+		a.BlockedOns = append(a.BlockedOns, r.BlockedOn)
+		a.RunTimes = append(a.RunTimes, orEpoch(r.RunTime))
+		a.FireTimes = append(a.FireTimes, orEpoch(r.FireTime))
+		a.Scopes = append(a.Scopes, r.Scope)
+		a.ScopeIds = append(a.ScopeIds, r.ScopeID)
+		a.DedupeKeys = append(a.DedupeKeys, r.DedupeKey)
+		a.CronIds = append(a.CronIds, r.CronID)
+		a.ParentRunIds = append(a.ParentRunIds, r.ParentRunID)
+		a.RepeatOfRunIds = append(a.RepeatOfRunIds, r.RepeatOf)
+		a.Payloads = append(a.Payloads, string(r.Payload))
+	}
+	return dbsqlc.New().InsertRuns(ctx, db, a)
+}
+
+// Change is what a result changes of a run: a rider.
+type Change struct {
+	RunID        string
+	Status       Status
+	Attempt      int32
+	BlockedOn    string
+	Cancels      bool // somebody asked it to end
+	CancelReason string
+	Result       []byte // JSON; nil: none
+	Failure      []byte // JSON; nil: none
+}
+
+// Bytes implements storage.Rider.
+func (c *Change) Bytes() int { return 200 + len(c.Result) + len(c.Failure) + len(c.CancelReason) }
+
+// Write implements storage.Rider.
+func (*Change) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.UpdateRunsParams
+	for _, ride := range all {
+		c := ride.Rider.(*Change)
+		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, ride.TaskID)
+		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
+		a.RunIds = append(a.RunIds, c.RunID)
+		a.Statuses = append(a.Statuses, string(c.Status))
+		a.Attempts = append(a.Attempts, c.Attempt)
+		a.BlockedOns = append(a.BlockedOns, c.BlockedOn)
+		a.Cancels = append(a.Cancels, c.Cancels)
+		a.CancelReasons = append(a.CancelReasons, c.CancelReason)
+		a.Results = append(a.Results, string(c.Result))
+		a.Failures = append(a.Failures, string(c.Failure))
+	}
+	return dbsqlc.New().UpdateRuns(ctx, db, a)
+}
+
+// StepChange is what a result writes of a step or an item: a rider. A result has one of each.
+type StepChange struct {
+	RunID        string
+	StepID       string
+	Index        int32 // -1: the step itself
+	Ord          int32
+	Status       StepStatus
+	Compensation StepStatus // "": none; else what becomes of undoing it, and nothing else is written
+	Begins       bool       // it has begun, once more
+	Due          time.Time
+	ProcessID    string // what does it
+	ProcessIn    string // its namespace; "": that of the run
+	Token        string // of a wait that is open
+	WorkerID     string
+	Reason       string
+	Input        []byte // JSON; nil: the payload
+	Result       []byte
+	Failure      []byte
+	Wait         []byte
+}
+
+// Bytes implements storage.Rider.
+func (s *StepChange) Bytes() int {
+	return 300 + len(s.Input) + len(s.Result) + len(s.Failure) + len(s.Wait) + len(s.Reason)
+}
+
+// Write implements storage.Rider.
+func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.WriteStepsParams
+	for _, ride := range all {
+		s := ride.Rider.(*StepChange)
+		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, ride.TaskID)
+		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
+		a.RunIds = append(a.RunIds, s.RunID)
+		a.StepIds = append(a.StepIds, s.StepID)
+		a.Indexes = append(a.Indexes, s.Index)
+		a.Ords = append(a.Ords, s.Ord)
+		a.Statuses = append(a.Statuses, string(s.Status))
+		a.CompensationStatuses = append(a.CompensationStatuses, string(s.Compensation))
+		a.Begins = append(a.Begins, s.Begins)
+		a.DueTimes = append(a.DueTimes, orEpoch(s.Due))
+		a.Does = append(a.Does, s.ProcessID)
+		a.DoesIn = append(a.DoesIn, s.ProcessIn)
+		a.Tokens = append(a.Tokens, s.Token)
+		a.WorkerIds = append(a.WorkerIds, s.WorkerID)
+		a.Reasons = append(a.Reasons, s.Reason)
+		a.Inputs = append(a.Inputs, string(s.Input))
+		a.Results = append(a.Results, string(s.Result))
+		a.Failures = append(a.Failures, string(s.Failure))
+		a.Waits = append(a.Waits, string(s.Wait))
+	}
+	return dbsqlc.New().WriteSteps(ctx, db, a)
+}
+
+// Report is what was told of a wait that is open: a rider.
+type Report struct {
+	RunID    string
+	StepID   string
+	Index    int32
+	Progress []byte    // JSON; nil: unchanged
+	Due      time.Time // zero: unchanged
+}
+
+// Bytes implements storage.Rider.
+func (r *Report) Bytes() int { return 100 + len(r.Progress) }
+
+// Write implements storage.Rider.
+func (*Report) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.ReportStepsParams
+	for _, ride := range all {
+		r := ride.Rider.(*Report)
+		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, ride.TaskID)
+		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
+		a.RunIds = append(a.RunIds, r.RunID)
+		a.StepIds = append(a.StepIds, r.StepID)
+		a.Indexes = append(a.Indexes, r.Index)
+		a.Progresses = append(a.Progresses, string(r.Progress))
+		a.DueTimes = append(a.DueTimes, orEpoch(r.Due))
+	}
+	return dbsqlc.New().ReportSteps(ctx, db, a)
+}
+
+// Get reads a run. process.ErrRunNotFound: there is none.
+func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Run, err error) {
+	err = s.Read(ctx, "get run", func(ctx context.Context, tx pgx.Tx) error {
+		run, err = dbsqlc.New().GetRun(ctx, tx, dbsqlc.GetRunParams{Namespace: namespace, RunID: runID})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return process.ErrRunNotFound
+		}
+		return err
+	})
+	return run, err
+}
+
+// StepsQuery says which steps of a run to read.
+type StepsQuery struct {
+	Namespace string // of the run
+	RunID     string
+	StepID    string // "": all
+	OnlySteps bool   // none of items
+	AfterOrd  int32
+	After     int32 // index
+	Limit     int
+}
+
+// Steps reads rows of steps in their order.
+func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, err error) {
+	err = s.Read(ctx, "list steps", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err = dbsqlc.New().ListSteps(ctx, tx, dbsqlc.ListStepsParams{
+			Namespace: q.Namespace, RunID: q.RunID, StepID: q.StepID, OnlySteps: q.OnlySteps,
+			AfterOrd: q.AfterOrd, AfterIndex: q.After, Lim: int32(q.Limit), //nolint:gosec // a page
+		})
+		return err
+	})
+	return rows, err
+}
+
+// Items counts the items of the steps of a run by their status.
+func Items(ctx context.Context, s *storage.Store, namespace, runID string) (counts []dbsqlc.CountItemsRow, err error) {
+	err = s.Read(ctx, "count items", func(ctx context.Context, tx pgx.Tx) error {
+		counts, err = dbsqlc.New().CountItems(ctx, tx, dbsqlc.CountItemsParams{Namespace: namespace, RunID: runID})
+		return err
+	})
+	return counts, err
+}
+
+// Value is what expressions ask of a step.
+type Value = dbsqlc.ReadStepsRow
+
+// Values reads what expressions ask of steps.
+func Values(ctx context.Context, s *storage.Store, namespace, runID string, stepIDs ...string) (rows []Value, err error) {
+	err = s.Read(ctx, "read steps", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err = dbsqlc.New().ReadSteps(ctx, tx, dbsqlc.ReadStepsParams{Namespace: namespace, RunID: runID, StepIds: stepIDs})
+		return err
+	})
+	return rows, err
+}
+
+// Item is an item of a step.
+type Item = dbsqlc.ReadItemsRow
+
+// ItemsOf reads the items of a step in their order.
+func ItemsOf(ctx context.Context, s *storage.Store, namespace, runID, stepID string, results bool) (rows []Item, err error) {
+	err = s.Read(ctx, "read items", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err = dbsqlc.New().ReadItems(ctx, tx, dbsqlc.ReadItemsParams{Namespace: namespace, RunID: runID, StepID: stepID, Results: results})
+		return err
+	})
+	return rows, err
+}
+
+// Wait is what an answer to a wait is checked against.
+type Wait = dbsqlc.GetWaitRow
+
+// GetWait reads a wait; false: no such step has begun.
+func GetWait(ctx context.Context, s *storage.Store, namespace, runID, stepID string, index int32) (w Wait, found bool, err error) {
+	err = s.Read(ctx, "get wait", func(ctx context.Context, tx pgx.Tx) error {
+		w, err = dbsqlc.New().GetWait(ctx, tx, dbsqlc.GetWaitParams{Namespace: namespace, RunID: runID, StepID: stepID, Index: index})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		found = err == nil
+		return err
+	})
+	return w, found, err
+}

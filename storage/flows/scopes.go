@@ -1,0 +1,82 @@
+package flows
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Scope is a dedupe key that a run asks for.
+type Scope struct {
+	Namespace    string
+	TemplateType string
+	DedupeKey    string
+	RunID        string
+	Repeatable   bool // a run that has succeeded does not hold it any more
+	Holds        bool // one that runs does: else only one that has succeeded is asked for
+	Queues       bool // where another run has it, this one waits for its turn
+}
+
+// Holder is the run that has a dedupe key.
+type Holder struct {
+	RunID  string // "": the run that asked
+	Status Status // "": it is about to be stored
+}
+
+// Enter gives a run its dedupe key, or says who has it. It may be asked again by the same run.
+func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
+	err = s.Locked(ctx, "enter scope", nil, func(ctx context.Context, db storage.DB) error {
+		q := dbsqlc.New()
+		if err := q.LockScope(ctx, db, dbsqlc.LockScopeParams{Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey}); err != nil {
+			return err
+		}
+		row, err := q.EnterScope(ctx, db, dbsqlc.EnterScopeParams{
+			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Repeatable: sc.Repeatable,
+		})
+		if err != nil {
+			return err
+		}
+		holder = Holder{RunID: row.Holder, Status: Status(row.HolderStatus)}
+		if holder.RunID != "" && (!sc.Queues || holder.Status == Succeeded) {
+			return nil
+		}
+		return q.TakeScope(ctx, db, dbsqlc.TakeScopeParams{
+			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Holds: holder.RunID == "",
+		})
+	})
+	return holder, err
+}
+
+// Leave takes the dedupe key from a run that has ended, and gives it to the one that has waited longest: a rider.
+type Leave struct {
+	TemplateType string
+	DedupeKey    string
+	RunID        string
+	Keeps        bool // it has succeeded, and no other run may
+}
+
+// Bytes implements storage.Rider.
+func (l *Leave) Bytes() int { return 200 + len(l.DedupeKey) }
+
+// Write implements storage.Rider. Its first statement waits for whoever looks at the keys, so that the second one sees what these have stored.
+func (*Leave) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.LeaveScopesParams
+	for _, ride := range all {
+		l := ride.Rider.(*Leave)
+		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, ride.TaskID)
+		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
+		a.TemplateTypes = append(a.TemplateTypes, l.TemplateType)
+		a.DedupeKeys = append(a.DedupeKeys, l.DedupeKey)
+		a.RunIds = append(a.RunIds, l.RunID)
+		a.Keeps = append(a.Keeps, l.Keeps)
+	}
+	q := dbsqlc.New()
+	if err := q.LockScopes(ctx, db, dbsqlc.LockScopesParams{Namespaces: a.Namespaces, TemplateTypes: a.TemplateTypes, DedupeKeys: a.DedupeKeys}); err != nil {
+		return err
+	}
+	_, err := q.LeaveScopes(ctx, db, a)
+	return err
+}

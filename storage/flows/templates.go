@@ -1,0 +1,112 @@
+package flows
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Template is a version of a template.
+type Template = dbsqlc.GetTemplateRow
+
+// Put stores the next version of a template, unless same says that the newest one is equal to it. expected: the newest version that the caller
+// knows; negative: any. process.ErrStaleVersion: another is the newest.
+func Put(ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool, expected int32, same func(Template) (bool, error)) (created bool, err error) {
+	err = s.Locked(ctx, "put template", nil, func(ctx context.Context, db storage.DB) error {
+		q := dbsqlc.New()
+		created = false
+		head, err := q.LockType(ctx, db, dbsqlc.LockTypeParams{Namespace: namespace, TemplateType: templateType})
+		if err != nil {
+			return err
+		}
+		newest := head.Version
+		if head.Created {
+			newest = 0
+		}
+		if expected >= 0 && expected != newest {
+			return process.ErrStaleVersion
+		}
+		on := true
+		if newest > 0 {
+			t, err := q.GetTemplate(ctx, db, dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType})
+			if err != nil {
+				return err
+			}
+			on = t.Enabled
+			if equal, err := same(t); err != nil || equal && (enabled == nil || *enabled == on) {
+				return err
+			} else if equal {
+				_, err := q.EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: *enabled})
+				return err
+			}
+		}
+		if enabled != nil {
+			on = *enabled
+		}
+		created = true
+		return q.InsertTemplate(ctx, db, dbsqlc.InsertTemplateParams{Namespace: namespace, TemplateType: templateType, Version: newest + 1, Enabled: on, Definition: definition})
+	})
+	return created, err
+}
+
+// GetTemplate reads a version of a template; 0: the newest. process.ErrTemplateNotFound: there is none.
+func GetTemplate(ctx context.Context, s *storage.Store, namespace, templateType string, version int32) (t Template, err error) {
+	err = s.Read(ctx, "get template", func(ctx context.Context, tx pgx.Tx) error {
+		t, err = dbsqlc.New().GetTemplate(ctx, tx, dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return process.ErrTemplateNotFound
+		}
+		return err
+	})
+	return t, err
+}
+
+// Versions lists the versions of a template.
+func Versions(ctx context.Context, s *storage.Store, namespace, templateType string) (versions []int32, err error) {
+	err = s.Read(ctx, "list versions", func(ctx context.Context, tx pgx.Tx) error {
+		versions, err = dbsqlc.New().ListVersions(ctx, tx, dbsqlc.ListVersionsParams{Namespace: namespace, TemplateType: templateType})
+		return err
+	})
+	return versions, err
+}
+
+// Listed is the newest version of a template.
+type Listed = dbsqlc.ListTemplatesRow
+
+// ListTemplates lists the newest version of each template after a type.
+func ListTemplates(ctx context.Context, s *storage.Store, namespace, after string, limit int) (rows []Listed, err error) {
+	err = s.Read(ctx, "list templates", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err = dbsqlc.New().ListTemplates(ctx, tx, dbsqlc.ListTemplatesParams{Namespace: namespace, After: after, Lim: int32(limit)}) //nolint:gosec // a page
+		return err
+	})
+	return rows, err
+}
+
+// Enable lets new runs of a template start, or not.
+func Enable(ctx context.Context, s *storage.Store, namespace, templateType string, enabled bool) error {
+	return s.Write(ctx, "enable template", func(ctx context.Context, db storage.DB) error {
+		n, err := dbsqlc.New().EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: enabled})
+		if err == nil && n == 0 {
+			return process.ErrTemplateNotFound
+		}
+		return err
+	})
+}
+
+// Delete deletes a template, unless a run of it is open, which it names.
+func Delete(ctx context.Context, s *storage.Store, namespace, templateType string) (openRunID string, err error) {
+	err = s.Write(ctx, "delete template", func(ctx context.Context, db storage.DB) error {
+		row, err := dbsqlc.New().DeleteTemplate(ctx, db, dbsqlc.DeleteTemplateParams{Namespace: namespace, TemplateType: templateType})
+		if err == nil && !row.Found {
+			return process.ErrTemplateNotFound
+		}
+		openRunID = row.OpenRunID
+		return err
+	})
+	return openRunID, err
+}

@@ -67,6 +67,7 @@ CREATE TABLE flow_runs (
 CREATE INDEX flow_runs_created ON flow_runs (namespace, created_time, run_id);
 CREATE INDEX flow_runs_type ON flow_runs (namespace, template_type, created_time, run_id);
 CREATE INDEX flow_runs_finished ON flow_runs (namespace, finished_time) WHERE finished_time IS NOT NULL;
+CREATE INDEX flow_runs_same ON flow_runs (namespace, template_type, dedupe_key) WHERE status = 'succeeded' AND dedupe_key IS NOT NULL;
 CREATE INDEX flow_runs_open ON flow_runs (namespace, template_type) WHERE finished_time IS NULL;
 COMMENT ON TABLE flow_runs IS 'Runs of templates: one row for each process of kind flow. Between active and its end a run is QUEUED, RUNNING or WAITING_WORKER by what its steps do: see the view run_list.';
 COMMENT ON COLUMN flow_runs.namespace IS 'Namespace of the run.';
@@ -104,7 +105,7 @@ CREATE TABLE flow_scopes (
   PRIMARY KEY (namespace, template_type, dedupe_key, run_id)
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX flow_scopes_holder ON flow_scopes (namespace, template_type, dedupe_key) WHERE holds;
-COMMENT ON TABLE flow_scopes IS 'Which run has a dedupe key, and which wait for it. A row whose run is at its end, or gone, holds nothing; that of one that SUCCEEDED stays where its template is not repeatable.';
+COMMENT ON TABLE flow_scopes IS 'Which run has a dedupe key, and which wait for it. A row whose run is at its end, or gone, holds nothing.';
 COMMENT ON COLUMN flow_scopes.namespace IS 'Namespace of the run.';
 COMMENT ON COLUMN flow_scopes.template_type IS 'Template of the run.';
 COMMENT ON COLUMN flow_scopes.dedupe_key IS 'As in flow_runs.';

@@ -1,34 +1,36 @@
 -- InsertRuns stores runs with the first results of their processes. It follows SaveResult and finds its items by the row that this very
 -- transaction has written at the end of their task: a fenced item writes nothing.
 -- name: InsertRuns :exec
-INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, blocked_on, run_time, fire_time, scope, scope_id, dedupe_key, cron_id,
-                       parent_run_id, repeat_of_run_id, payload)
-SELECT x.namespace, x.run_id, x.template_type, x.template_version, 'pending', NULLIF(x.blocked_on, ''), NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'),
-       x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''), NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb
+INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt, running_time, finished_time, blocked_on, run_time, fire_time, scope, scope_id,
+                       dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
+SELECT x.namespace, x.run_id, x.template_type, x.template_version, x.status::flow_status, x.attempt, CASE WHEN x.attempt > 0 THEN statement_timestamp() END,
+       CASE WHEN x.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END, NULLIF(x.blocked_on, ''),
+       NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'), x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''),
+       NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb, NULLIF(x.result, '')::jsonb, NULLIF(x.failure, '')::jsonb
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                  unnest(@run_ids::text[]), unnest(@template_types::text[]), unnest(@template_versions::int[]), unnest(@blocked_ons::text[]),
-                  unnest(@run_times::timestamptz[]), unnest(@fire_times::timestamptz[]), unnest(@scopes::text[]), unnest(@scope_ids::text[]),
-                  unnest(@dedupe_keys::text[]), unnest(@cron_ids::text[]), unnest(@parent_run_ids::text[]), unnest(@repeat_of_run_ids::text[]), unnest(@payloads::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, template_type, template_version, blocked_on, run_time, fire_time, scope, scope_id,
-            dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload)
+                  unnest(@run_ids::text[]), unnest(@template_types::text[]), unnest(@template_versions::int[]), unnest(@statuses::text[]), unnest(@attempts::int[]),
+                  unnest(@blocked_ons::text[]), unnest(@run_times::timestamptz[]), unnest(@fire_times::timestamptz[]), unnest(@scopes::text[]), unnest(@scope_ids::text[]),
+                  unnest(@dedupe_keys::text[]), unnest(@cron_ids::text[]), unnest(@parent_run_ids::text[]), unnest(@repeat_of_run_ids::text[]), unnest(@payloads::text[]),
+                  unnest(@results::text[]), unnest(@failures::text[]))
+       AS x(namespace, process_id, task_id, fencing_token, run_id, template_type, template_version, status, attempt, blocked_on, run_time, fire_time, scope, scope_id,
+            dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
 ON CONFLICT DO NOTHING;
 
--- UpdateRuns writes changes of runs. It follows InsertRuns and finds its items likewise. sets: begin and end are when the run's first step
--- began and the run ended; retry takes it up again.
+-- UpdateRuns writes changes of runs. It follows SaveResult and finds its items as InsertRuns does. template_version 0: as it was.
 -- name: UpdateRuns :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
                              unnest(@run_ids::text[]), unnest(@statuses::text[]), unnest(@attempts::int[]), unnest(@blocked_ons::text[]),
-                             unnest(@cancel_reasons::text[]), unnest(@cancels::bool[]), unnest(@results::text[]), unnest(@failures::text[]))
-         AS x(namespace, process_id, task_id, fencing_token, run_id, status, attempt, blocked_on, cancel_reason, cancels, result, failure)
+                             unnest(@template_versions::int[]), unnest(@cancel_reasons::text[]), unnest(@cancels::bool[]), unnest(@results::text[]), unnest(@failures::text[]))
+         AS x(namespace, process_id, task_id, fencing_token, run_id, status, attempt, blocked_on, template_version, cancel_reason, cancels, result, failure)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 UPDATE flow_runs r SET
-       status = i.status::flow_status, attempt = i.attempt, blocked_on = NULLIF(i.blocked_on, ''), updated_time = statement_timestamp(),
+       status = i.status::flow_status, template_version = coalesce(NULLIF(i.template_version, 0), r.template_version), attempt = i.attempt, blocked_on = NULLIF(i.blocked_on, ''), updated_time = statement_timestamp(),
        running_time = CASE WHEN i.attempt > 0 THEN coalesce(r.running_time, statement_timestamp()) ELSE r.running_time END,
        finished_time = CASE WHEN i.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END,
        cancel_requested_time = CASE WHEN i.cancels THEN coalesce(r.cancel_requested_time, statement_timestamp()) END,
@@ -125,3 +127,23 @@ SELECT f.index, f.status, CASE WHEN @results::bool THEN f.result END AS result F
 -- name: GetWait :one
 SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index = @index;
+
+-- ReopenRuns lets a run go on that is at its end, and did not succeed: its process is RUNNING again, for the order that comes next; should that never
+-- come, its timer ends it again. It runs after LockProcesses. It answers the runs that go on.
+-- name: ReopenRuns :many
+WITH i AS MATERIALIZED (
+  SELECT p.namespace, p.process_id, p.status FROM processes p JOIN flow_runs r ON r.namespace = p.namespace AND r.run_id = substr(p.process_id, 7)
+   WHERE p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND p.kind = 'flow' AND p.status IN ('COMPLETED', 'CANCELLED')
+     AND r.status IN ('failed', 'cancelled', 'expired')),
+up AS (
+  UPDATE processes p SET status = 'RUNNING', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
+         detail = NULL, cancel_requested_time = NULL, cancel_reason = NULL, cancel_deadline = NULL
+    FROM i WHERE p.namespace = i.namespace AND p.process_id = i.process_id),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT i.namespace, x.status, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES (i.status, -1), ('RUNNING'::process_status, 1)) AS x(status, n)
+   GROUP BY i.namespace, x.status ORDER BY i.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+SELECT i.namespace, i.process_id, nextval('task_ids'), 'TIMEOUT', 'time', statement_timestamp() + interval '1 minute' FROM i
+RETURNING namespace, process_id;

@@ -2,20 +2,21 @@
 -- name: LockScope :exec
 SELECT pg_advisory_xact_lock(hashtextextended(@namespace::text || chr(31) || @template_type::text || chr(31) || @dedupe_key::text, 7));
 
--- EnterScope gives a run its dedupe key, if no other run has it that is still there and, unless its template is not repeatable, not at its end.
--- Otherwise it answers who has it; waits: the run then waits for its turn.
+-- EnterScope tells who has a dedupe key, once holders are gone that are at their end: a run that is there still, or, where a template is not
+-- repeatable, one that has succeeded.
 -- name: EnterScope :one
 WITH k AS MATERIALIZED (
-  SELECT s.run_id AS holder, coalesce(r.status::text, '') AS holder_status
-    FROM flow_scopes s
-    LEFT JOIN flow_runs r ON r.namespace = s.namespace AND r.run_id = s.run_id
-    LEFT JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
-   WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds AND s.run_id <> @run_id
-     AND (p.status NOT IN ('COMPLETED', 'CANCELLED') OR p.status IS NOT NULL AND NOT @repeatable::bool AND r.status = 'succeeded')),
+  SELECT s.run_id AS holder FROM flow_scopes s
+    JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL AND p.status NOT IN ('COMPLETED', 'CANCELLED')
+   WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds AND s.run_id <> @run_id),
 d AS (
   DELETE FROM flow_scopes x WHERE x.namespace = @namespace AND x.template_type = @template_type AND x.dedupe_key = @dedupe_key AND x.holds
-     AND x.run_id <> @run_id AND NOT EXISTS (SELECT 1 FROM k))
-SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT k.holder_status FROM k), '')::text AS holder_status;
+     AND x.run_id <> @run_id AND NOT EXISTS (SELECT 1 FROM k)),
+o AS MATERIALIZED (
+  SELECT r.run_id AS done FROM flow_runs r
+   WHERE NOT @repeatable::bool AND r.namespace = @namespace AND r.template_type = @template_type AND r.dedupe_key = @dedupe_key AND r.status = 'succeeded' AND r.run_id <> @run_id
+   ORDER BY r.created_time LIMIT 1)
+SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT o.done FROM o), '')::text AS done;
 
 -- TakeScope stores that a run has a dedupe key, or waits for it.
 -- name: TakeScope :exec
@@ -30,19 +31,17 @@ SELECT pg_advisory_xact_lock(k.h) FROM (
    ORDER BY 1) k;
 
 -- LeaveScopes takes the dedupe keys of runs that have ended from them, and gives each to the run that has waited longest, which is told. It
--- follows SaveResult and LockScopes, and finds its items by the row that this very transaction has written at the end of their task. keeps: the run
--- has succeeded and its template is not repeatable.
+-- follows SaveResult and LockScopes, and finds its items by the row that this very transaction has written at the end of their task.
 -- name: LeaveScopes :many
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                             unnest(@template_types::text[]), unnest(@dedupe_keys::text[]), unnest(@run_ids::text[]), unnest(@keeps::bool[]))
-         AS x(namespace, process_id, task_id, fencing_token, template_type, dedupe_key, run_id, keeps)
+                             unnest(@template_types::text[]), unnest(@dedupe_keys::text[]), unnest(@run_ids::text[]))
+         AS x(namespace, process_id, task_id, fencing_token, template_type, dedupe_key, run_id)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e),
 d AS (
   DELETE FROM flow_scopes s USING i WHERE s.namespace = i.namespace AND s.template_type = i.template_type AND s.dedupe_key = i.dedupe_key AND s.run_id = i.run_id
-     AND NOT (i.keeps AND s.holds)
   RETURNING s.namespace, s.template_type, s.dedupe_key, s.holds),
 n AS MATERIALIZED (
   SELECT d.namespace, d.template_type, d.dedupe_key, w.run_id FROM d

@@ -66,22 +66,22 @@ func orEpoch(t time.Time) time.Time {
 
 // NewRun is what the first result of a run's process stores: a rider.
 type NewRun struct {
-	RunID           string
-	TemplateType    string
-	TemplateVersion int32
-	BlockedOn       string
-	RunTime         time.Time
-	FireTime        time.Time
-	Scope, ScopeID  string
-	DedupeKey       string
-	CronID          string
-	ParentRunID     string
-	RepeatOf        string
-	Payload         []byte // JSON; nil: none
+	Change
+	TemplateType   string
+	RunTime        time.Time
+	FireTime       time.Time
+	Scope, ScopeID string
+	DedupeKey      string
+	CronID         string
+	ParentRunID    string
+	RepeatOf       string
+	Payload        []byte // JSON; nil: none
 }
 
 // Bytes implements storage.Rider.
-func (r *NewRun) Bytes() int { return 400 + len(r.Payload) + len(r.DedupeKey) + len(r.ScopeID) }
+func (r *NewRun) Bytes() int {
+	return 400 + r.Change.Bytes() + len(r.Payload) + len(r.DedupeKey) + len(r.ScopeID)
+}
 
 // Write implements storage.Rider.
 func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
@@ -95,6 +95,8 @@ func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.Ride) err
 		a.RunIds = append(a.RunIds, r.RunID)
 		a.TemplateTypes = append(a.TemplateTypes, r.TemplateType)
 		a.TemplateVersions = append(a.TemplateVersions, r.TemplateVersion)
+		a.Statuses = append(a.Statuses, string(r.Status))
+		a.Attempts = append(a.Attempts, r.Attempt)
 		a.BlockedOns = append(a.BlockedOns, r.BlockedOn)
 		a.RunTimes = append(a.RunTimes, orEpoch(r.RunTime))
 		a.FireTimes = append(a.FireTimes, orEpoch(r.FireTime))
@@ -105,20 +107,23 @@ func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.Ride) err
 		a.ParentRunIds = append(a.ParentRunIds, r.ParentRunID)
 		a.RepeatOfRunIds = append(a.RepeatOfRunIds, r.RepeatOf)
 		a.Payloads = append(a.Payloads, string(r.Payload))
+		a.Results = append(a.Results, string(r.Result))
+		a.Failures = append(a.Failures, string(r.Failure))
 	}
 	return dbsqlc.New().InsertRuns(ctx, db, a)
 }
 
 // Change is what a result changes of a run: a rider.
 type Change struct {
-	RunID        string
-	Status       Status
-	Attempt      int32
-	BlockedOn    string
-	Cancels      bool // somebody asked it to end
-	CancelReason string
-	Result       []byte // JSON; nil: none
-	Failure      []byte // JSON; nil: none
+	RunID           string
+	TemplateVersion int32 // 0: as it was
+	Status          Status
+	Attempt         int32
+	BlockedOn       string
+	Cancels         bool // somebody asked it to end
+	CancelReason    string
+	Result          []byte // JSON; nil: none
+	Failure         []byte // JSON; nil: none
 }
 
 // Bytes implements storage.Rider.
@@ -137,8 +142,9 @@ func (*Change) Write(ctx context.Context, db storage.DB, all []storage.Ride) err
 		a.Statuses = append(a.Statuses, string(c.Status))
 		a.Attempts = append(a.Attempts, c.Attempt)
 		a.BlockedOns = append(a.BlockedOns, c.BlockedOn)
-		a.Cancels = append(a.Cancels, c.Cancels)
+		a.TemplateVersions = append(a.TemplateVersions, c.TemplateVersion)
 		a.CancelReasons = append(a.CancelReasons, c.CancelReason)
+		a.Cancels = append(a.Cancels, c.Cancels)
 		a.Results = append(a.Results, string(c.Result))
 		a.Failures = append(a.Failures, string(c.Failure))
 	}
@@ -241,6 +247,17 @@ func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Ru
 		return err
 	})
 	return run, err
+}
+
+// Reopen lets a run go on that is at its end, and did not succeed. false: it is not, or did.
+func Reopen(ctx context.Context, s *storage.Store, namespace, runID string) (reopened bool, err error) {
+	key := process.Key{Namespace: namespace, ProcessID: Prefix + runID}
+	err = s.Locked(ctx, "reopen run", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().ReopenRuns(ctx, db, dbsqlc.ReopenRunsParams{Namespace: namespace, ProcessID: key.ProcessID})
+		reopened = len(rows) > 0
+		return err
+	})
+	return reopened, err
 }
 
 // StepsQuery says which steps of a run to read.

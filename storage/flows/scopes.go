@@ -13,15 +13,15 @@ type Scope struct {
 	TemplateType string
 	DedupeKey    string
 	RunID        string
-	Repeatable   bool // a run that has succeeded does not hold it any more
-	Holds        bool // one that runs does: else only one that has succeeded is asked for
+	Once         bool // a run that has succeeded is the last one
+	Alone        bool // one at a time: else only those that have succeeded count
 	Queues       bool // where another run has it, this one waits for its turn
 }
 
-// Holder is the run that has a dedupe key.
+// Holder is the run that a dedupe key belongs to; both "": the run that asked.
 type Holder struct {
-	RunID  string // "": the run that asked
-	Status Status // "": it is about to be stored
+	RunID string // it is not at its end
+	Done  string // it has succeeded, and no other may
 }
 
 // Enter gives a run its dedupe key, or says who has it. It may be asked again by the same run.
@@ -32,13 +32,16 @@ func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err 
 			return err
 		}
 		row, err := q.EnterScope(ctx, db, dbsqlc.EnterScopeParams{
-			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Repeatable: sc.Repeatable,
+			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Repeatable: !sc.Once,
 		})
 		if err != nil {
 			return err
 		}
-		holder = Holder{RunID: row.Holder, Status: Status(row.HolderStatus)}
-		if holder.RunID != "" && (!sc.Queues || holder.Status == Succeeded) {
+		holder = Holder{Done: row.Done}
+		if holder.Done != "" || !sc.Alone {
+			return nil
+		}
+		if holder.RunID = row.Holder; holder.RunID != "" && !sc.Queues {
 			return nil
 		}
 		return q.TakeScope(ctx, db, dbsqlc.TakeScopeParams{
@@ -53,7 +56,6 @@ type Leave struct {
 	TemplateType string
 	DedupeKey    string
 	RunID        string
-	Keeps        bool // it has succeeded, and no other run may
 }
 
 // Bytes implements storage.Rider.
@@ -71,7 +73,6 @@ func (*Leave) Write(ctx context.Context, db storage.DB, all []storage.Ride) erro
 		a.TemplateTypes = append(a.TemplateTypes, l.TemplateType)
 		a.DedupeKeys = append(a.DedupeKeys, l.DedupeKey)
 		a.RunIds = append(a.RunIds, l.RunID)
-		a.Keeps = append(a.Keeps, l.Keeps)
 	}
 	q := dbsqlc.New()
 	if err := q.LockScopes(ctx, db, dbsqlc.LockScopesParams{Namespaces: a.Namespaces, TemplateTypes: a.TemplateTypes, DedupeKeys: a.DedupeKeys}); err != nil {

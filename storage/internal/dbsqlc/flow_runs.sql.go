@@ -160,16 +160,19 @@ func (q *Queries) GetWait(ctx context.Context, db DBTX, arg GetWaitParams) (GetW
 }
 
 const insertRuns = `-- name: InsertRuns :exec
-INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, blocked_on, run_time, fire_time, scope, scope_id, dedupe_key, cron_id,
-                       parent_run_id, repeat_of_run_id, payload)
-SELECT x.namespace, x.run_id, x.template_type, x.template_version, 'pending', NULLIF(x.blocked_on, ''), NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'),
-       x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''), NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb
+INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt, running_time, finished_time, blocked_on, run_time, fire_time, scope, scope_id,
+                       dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
+SELECT x.namespace, x.run_id, x.template_type, x.template_version, x.status::flow_status, x.attempt, CASE WHEN x.attempt > 0 THEN statement_timestamp() END,
+       CASE WHEN x.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END, NULLIF(x.blocked_on, ''),
+       NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'), x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''),
+       NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb, NULLIF(x.result, '')::jsonb, NULLIF(x.failure, '')::jsonb
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                  unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]),
-                  unnest($9::timestamptz[]), unnest($10::timestamptz[]), unnest($11::text[]), unnest($12::text[]),
-                  unnest($13::text[]), unnest($14::text[]), unnest($15::text[]), unnest($16::text[]), unnest($17::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, template_type, template_version, blocked_on, run_time, fire_time, scope, scope_id,
-            dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload)
+                  unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]), unnest($9::int[]),
+                  unnest($10::text[]), unnest($11::timestamptz[]), unnest($12::timestamptz[]), unnest($13::text[]), unnest($14::text[]),
+                  unnest($15::text[]), unnest($16::text[]), unnest($17::text[]), unnest($18::text[]), unnest($19::text[]),
+                  unnest($20::text[]), unnest($21::text[]))
+       AS x(namespace, process_id, task_id, fencing_token, run_id, template_type, template_version, status, attempt, blocked_on, run_time, fire_time, scope, scope_id,
+            dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
@@ -184,6 +187,8 @@ type InsertRunsParams struct {
 	RunIds           []string
 	TemplateTypes    []string
 	TemplateVersions []int32
+	Statuses         []string
+	Attempts         []int32
 	BlockedOns       []string
 	RunTimes         []time.Time
 	FireTimes        []time.Time
@@ -194,6 +199,8 @@ type InsertRunsParams struct {
 	ParentRunIds     []string
 	RepeatOfRunIds   []string
 	Payloads         []string
+	Results          []string
+	Failures         []string
 }
 
 // InsertRuns stores runs with the first results of their processes. It follows SaveResult and finds its items by the row that this very
@@ -207,6 +214,8 @@ func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams)
 		arg.RunIds,
 		arg.TemplateTypes,
 		arg.TemplateVersions,
+		arg.Statuses,
+		arg.Attempts,
 		arg.BlockedOns,
 		arg.RunTimes,
 		arg.FireTimes,
@@ -217,6 +226,8 @@ func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams)
 		arg.ParentRunIds,
 		arg.RepeatOfRunIds,
 		arg.Payloads,
+		arg.Results,
+		arg.Failures,
 	)
 	return err
 }
@@ -408,6 +419,57 @@ func (q *Queries) ReadSteps(ctx context.Context, db DBTX, arg ReadStepsParams) (
 	return items, nil
 }
 
+const reopenRuns = `-- name: ReopenRuns :many
+WITH i AS MATERIALIZED (
+  SELECT p.namespace, p.process_id, p.status FROM processes p JOIN flow_runs r ON r.namespace = p.namespace AND r.run_id = substr(p.process_id, 7)
+   WHERE p.namespace = $1::text AND p.process_id = $2::text AND p.removed_time IS NULL AND p.kind = 'flow' AND p.status IN ('COMPLETED', 'CANCELLED')
+     AND r.status IN ('failed', 'cancelled', 'expired')),
+up AS (
+  UPDATE processes p SET status = 'RUNNING', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
+         detail = NULL, cancel_requested_time = NULL, cancel_reason = NULL, cancel_deadline = NULL
+    FROM i WHERE p.namespace = i.namespace AND p.process_id = i.process_id),
+cn AS (
+  INSERT INTO status_counts (namespace, status, n)
+  SELECT i.namespace, x.status, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES (i.status, -1), ('RUNNING'::process_status, 1)) AS x(status, n)
+   GROUP BY i.namespace, x.status ORDER BY i.namespace, x.status
+  ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+SELECT i.namespace, i.process_id, nextval('task_ids'), 'TIMEOUT', 'time', statement_timestamp() + interval '1 minute' FROM i
+RETURNING namespace, process_id
+`
+
+type ReopenRunsParams struct {
+	Namespace string
+	ProcessID string
+}
+
+type ReopenRunsRow struct {
+	Namespace string
+	ProcessID string
+}
+
+// ReopenRuns lets a run go on that is at its end, and did not succeed: its process is RUNNING again, for the order that comes next; should that never
+// come, its timer ends it again. It runs after LockProcesses. It answers the runs that go on.
+func (q *Queries) ReopenRuns(ctx context.Context, db DBTX, arg ReopenRunsParams) ([]ReopenRunsRow, error) {
+	rows, err := db.Query(ctx, reopenRuns, arg.Namespace, arg.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReopenRunsRow
+	for rows.Next() {
+		var i ReopenRunsRow
+		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportSteps = `-- name: ReportSteps :exec
 UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.progress), due_time = coalesce(NULLIF(x.due_time, 'epoch'), f.due_time)
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
@@ -449,15 +511,15 @@ func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParam
 
 const updateRuns = `-- name: UpdateRuns :exec
 WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.run_id, x.status, x.attempt, x.blocked_on, x.cancel_reason, x.cancels, x.result, x.failure FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.run_id, x.status, x.attempt, x.blocked_on, x.template_version, x.cancel_reason, x.cancels, x.result, x.failure FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
                              unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]),
-                             unnest($9::text[]), unnest($10::bool[]), unnest($11::text[]), unnest($12::text[]))
-         AS x(namespace, process_id, task_id, fencing_token, run_id, status, attempt, blocked_on, cancel_reason, cancels, result, failure)
+                             unnest($9::int[]), unnest($10::text[]), unnest($11::bool[]), unnest($12::text[]), unnest($13::text[]))
+         AS x(namespace, process_id, task_id, fencing_token, run_id, status, attempt, blocked_on, template_version, cancel_reason, cancels, result, failure)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 UPDATE flow_runs r SET
-       status = i.status::flow_status, attempt = i.attempt, blocked_on = NULLIF(i.blocked_on, ''), updated_time = statement_timestamp(),
+       status = i.status::flow_status, template_version = coalesce(NULLIF(i.template_version, 0), r.template_version), attempt = i.attempt, blocked_on = NULLIF(i.blocked_on, ''), updated_time = statement_timestamp(),
        running_time = CASE WHEN i.attempt > 0 THEN coalesce(r.running_time, statement_timestamp()) ELSE r.running_time END,
        finished_time = CASE WHEN i.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END,
        cancel_requested_time = CASE WHEN i.cancels THEN coalesce(r.cancel_requested_time, statement_timestamp()) END,
@@ -467,22 +529,22 @@ UPDATE flow_runs r SET
 `
 
 type UpdateRunsParams struct {
-	Namespaces    []string
-	ProcessIds    []string
-	TaskIds       []int64
-	FencingTokens []int64
-	RunIds        []string
-	Statuses      []string
-	Attempts      []int32
-	BlockedOns    []string
-	CancelReasons []string
-	Cancels       []bool
-	Results       []string
-	Failures      []string
+	Namespaces       []string
+	ProcessIds       []string
+	TaskIds          []int64
+	FencingTokens    []int64
+	RunIds           []string
+	Statuses         []string
+	Attempts         []int32
+	BlockedOns       []string
+	TemplateVersions []int32
+	CancelReasons    []string
+	Cancels          []bool
+	Results          []string
+	Failures         []string
 }
 
-// UpdateRuns writes changes of runs. It follows InsertRuns and finds its items likewise. sets: begin and end are when the run's first step
-// began and the run ended; retry takes it up again.
+// UpdateRuns writes changes of runs. It follows SaveResult and finds its items as InsertRuns does. template_version 0: as it was.
 func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams) error {
 	_, err := db.Exec(ctx, updateRuns,
 		arg.Namespaces,
@@ -493,6 +555,7 @@ func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams)
 		arg.Statuses,
 		arg.Attempts,
 		arg.BlockedOns,
+		arg.TemplateVersions,
 		arg.CancelReasons,
 		arg.Cancels,
 		arg.Results,

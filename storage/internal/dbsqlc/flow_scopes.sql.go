@@ -11,16 +11,17 @@ import (
 
 const enterScope = `-- name: EnterScope :one
 WITH k AS MATERIALIZED (
-  SELECT s.run_id AS holder, coalesce(r.status::text, '') AS holder_status
-    FROM flow_scopes s
-    LEFT JOIN flow_runs r ON r.namespace = s.namespace AND r.run_id = s.run_id
-    LEFT JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
-   WHERE s.namespace = $1 AND s.template_type = $2 AND s.dedupe_key = $3 AND s.holds AND s.run_id <> $4
-     AND (p.status NOT IN ('COMPLETED', 'CANCELLED') OR p.status IS NOT NULL AND NOT $5::bool AND r.status = 'succeeded')),
+  SELECT s.run_id AS holder FROM flow_scopes s
+    JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL AND p.status NOT IN ('COMPLETED', 'CANCELLED')
+   WHERE s.namespace = $1 AND s.template_type = $2 AND s.dedupe_key = $3 AND s.holds AND s.run_id <> $4),
 d AS (
   DELETE FROM flow_scopes x WHERE x.namespace = $1 AND x.template_type = $2 AND x.dedupe_key = $3 AND x.holds
-     AND x.run_id <> $4 AND NOT EXISTS (SELECT 1 FROM k))
-SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT k.holder_status FROM k), '')::text AS holder_status
+     AND x.run_id <> $4 AND NOT EXISTS (SELECT 1 FROM k)),
+o AS MATERIALIZED (
+  SELECT r.run_id AS done FROM flow_runs r
+   WHERE NOT $5::bool AND r.namespace = $1 AND r.template_type = $2 AND r.dedupe_key = $3 AND r.status = 'succeeded' AND r.run_id <> $4
+   ORDER BY r.created_time LIMIT 1)
+SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT o.done FROM o), '')::text AS done
 `
 
 type EnterScopeParams struct {
@@ -32,12 +33,12 @@ type EnterScopeParams struct {
 }
 
 type EnterScopeRow struct {
-	Holder       string
-	HolderStatus string
+	Holder string
+	Done   string
 }
 
-// EnterScope gives a run its dedupe key, if no other run has it that is still there and, unless its template is not repeatable, not at its end.
-// Otherwise it answers who has it; waits: the run then waits for its turn.
+// EnterScope tells who has a dedupe key, once holders are gone that are at their end: a run that is there still, or, where a template is not
+// repeatable, one that has succeeded.
 func (q *Queries) EnterScope(ctx context.Context, db DBTX, arg EnterScopeParams) (EnterScopeRow, error) {
 	row := db.QueryRow(ctx, enterScope,
 		arg.Namespace,
@@ -47,21 +48,20 @@ func (q *Queries) EnterScope(ctx context.Context, db DBTX, arg EnterScopeParams)
 		arg.Repeatable,
 	)
 	var i EnterScopeRow
-	err := row.Scan(&i.Holder, &i.HolderStatus)
+	err := row.Scan(&i.Holder, &i.Done)
 	return i, err
 }
 
 const leaveScopes = `-- name: LeaveScopes :many
 WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.template_type, x.dedupe_key, x.run_id, x.keeps FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                             unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bool[]))
-         AS x(namespace, process_id, task_id, fencing_token, template_type, dedupe_key, run_id, keeps)
+  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.template_type, x.dedupe_key, x.run_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+                             unnest($5::text[]), unnest($6::text[]), unnest($7::text[]))
+         AS x(namespace, process_id, task_id, fencing_token, template_type, dedupe_key, run_id)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e),
 d AS (
   DELETE FROM flow_scopes s USING i WHERE s.namespace = i.namespace AND s.template_type = i.template_type AND s.dedupe_key = i.dedupe_key AND s.run_id = i.run_id
-     AND NOT (i.keeps AND s.holds)
   RETURNING s.namespace, s.template_type, s.dedupe_key, s.holds),
 n AS MATERIALIZED (
   SELECT d.namespace, d.template_type, d.dedupe_key, w.run_id FROM d
@@ -86,7 +86,6 @@ type LeaveScopesParams struct {
 	TemplateTypes []string
 	DedupeKeys    []string
 	RunIds        []string
-	Keeps         []bool
 }
 
 type LeaveScopesRow struct {
@@ -95,8 +94,7 @@ type LeaveScopesRow struct {
 }
 
 // LeaveScopes takes the dedupe keys of runs that have ended from them, and gives each to the run that has waited longest, which is told. It
-// follows SaveResult and LockScopes, and finds its items by the row that this very transaction has written at the end of their task. keeps: the run
-// has succeeded and its template is not repeatable.
+// follows SaveResult and LockScopes, and finds its items by the row that this very transaction has written at the end of their task.
 func (q *Queries) LeaveScopes(ctx context.Context, db DBTX, arg LeaveScopesParams) ([]LeaveScopesRow, error) {
 	rows, err := db.Query(ctx, leaveScopes,
 		arg.Namespaces,
@@ -106,7 +104,6 @@ func (q *Queries) LeaveScopes(ctx context.Context, db DBTX, arg LeaveScopesParam
 		arg.TemplateTypes,
 		arg.DedupeKeys,
 		arg.RunIds,
-		arg.Keeps,
 	)
 	if err != nil {
 		return nil, err

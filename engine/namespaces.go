@@ -35,7 +35,7 @@ type namespace struct {
 	history     process.HistoryMode
 	maxWaiting  int32
 	events      storage.EventMode // of its jobs and runs
-	retention   time.Duration // of processes at their end; 0: for ever
+	retention   time.Duration     // of processes at their end; 0: for ever
 	places      *places
 	cronPlaces  *cronPlaces
 	away        *atomic.Bool // the processor was not reached the last time; nil: it is a part of the engine

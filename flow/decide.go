@@ -91,7 +91,8 @@ func (d *Decision) done() error {
 	return d.err
 }
 
-func (d *Decision) letter(step int) Letter { return Letter(d.letters[step]) }
+// Letter is the status of a step, as the decision has left it so far.
+func (d *Decision) Letter(step int) Letter { return Letter(d.letters[step]) }
 
 func (d *Decision) effect(e Effect) { d.Effects = append(d.Effects, e) }
 
@@ -176,7 +177,7 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 		s.Undoing = nil
 		d.undone(o.Step, o.Letter)
 		return true, d.done()
-	case d.letter(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
+	case d.Letter(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
 		return false, d.done()
 	}
 	d.ended(o)
@@ -238,9 +239,35 @@ func (d *Decision) Cancel() error {
 	return d.done()
 }
 
+// Abort ends the run at once: what is open is asked to end, and nobody waits for it.
+func (d *Decision) Abort() error {
+	s := d.State
+	s.Cause, s.Done, s.Undoing, s.Grace = ByCancel, nil, nil, time.Time{}
+	d.mode(ModeStopping)
+	for step := range d.letters {
+		switch d.Letter(step) {
+		case Open:
+			d.effect(Effect{Deed: DeedAsk, Step: step, Index: NoIndex})
+			if d.State.Each[step] != nil {
+				d.askItems(step)
+			}
+		case Pending:
+		default:
+			continue
+		}
+		d.letters[step] = byte(Cancelled)
+		d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: "the run was cancelled"})
+	}
+	if d.err == nil {
+		d.finish(ByCancel)
+	}
+	s.Steps = string(d.letters)
+	return d.err
+}
+
 // Skip ends a step, or an item, by hand that has not ended.
 func (d *Decision) Skip(step, index int) error {
-	if d.letter(step) == Open {
+	if d.Letter(step) == Open {
 		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
 		if index == NoIndex && d.Plan.Steps[step].Each {
 			d.askItems(step)
@@ -275,7 +302,7 @@ func (d *Decision) Retry() error {
 func (d *Decision) reset() {
 	s := d.State
 	for step := range d.letters {
-		l := d.letter(step)
+		l := d.Letter(step)
 		undone := slices.Contains(s.Undone, step)
 		if l != Failed && l != Cancelled && !undone {
 			continue
@@ -292,7 +319,7 @@ func (d *Decision) reset() {
 		}
 	}
 	slices.Reverse(s.Left)
-	s.Done = slices.DeleteFunc(append(s.Done, s.Left...), func(step int) bool { return d.letter(step) == Pending })
+	s.Done = slices.DeleteFunc(append(s.Done, s.Left...), func(step int) bool { return d.Letter(step) == Pending })
 	s.Undone, s.Left = nil, nil
 }
 
@@ -325,7 +352,7 @@ func (d *Decision) stop(cause Cause) {
 	final := d.final()
 	for step := range d.letters {
 		p := &d.Plan.Steps[step]
-		switch d.letter(step) {
+		switch d.Letter(step) {
 		case Pending:
 			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
 				d.letters[step] = byte(Cancelled)
@@ -408,7 +435,7 @@ func (d *Decision) doneItems(step int) ([]int, error) {
 func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 	for step := range d.letters {
 		p := &d.Plan.Steps[step]
-		if d.letter(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {
+		if d.Letter(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {
 			continue
 		}
 		if !p.Each {

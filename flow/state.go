@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,7 +16,6 @@ type Plan struct {
 	Backoff     func(attempt int32) time.Duration // before that attempt
 	Timeout     time.Duration                     // from the first step's start; 0: none
 	Grace       time.Duration                     // of waits that are asked to end; 0: they end at once
-	Cancels     bool                              // a run can be cancelled
 }
 
 // PlanStep is a step of a plan. Steps are named by their place in it.
@@ -152,23 +150,11 @@ func NewState(p *Plan) *State {
 	return &State{Version: stateVersion, Mode: ModeWaiting, Steps: string(letters)}
 }
 
-// Encode is the state as it is stored.
-func (s *State) Encode() ([]byte, error) { return json.Marshal(s) }
-
-// Decode reads a state.
-func Decode(text []byte) (*State, error) {
-	s := &State{}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("the state of the run cannot be read: %w", err)
-	}
-	if s.Version > stateVersion {
-		return nil, fmt.Errorf("the state of the run cannot be read: it has version %d, and this program knows %d", s.Version, stateVersion)
-	}
-	return s, nil
-}
-
 // Fits tells whether a state can be that of a run of the plan.
 func (s *State) Fits(p *Plan) error {
+	if s.Version > stateVersion {
+		return fmt.Errorf("the state of the run has version %d, and this program knows %d", s.Version, stateVersion)
+	}
 	if len(s.Steps) != len(p.Steps) {
 		return errors.New("the state of the run is of another template")
 	}
@@ -207,4 +193,15 @@ func (s *State) Timer(now time.Time) time.Time {
 		sooner(s.Deadline)
 	}
 	return at
+}
+
+// Postpone moves the due time of a wait.
+func (s *State) Postpone(step, index int, at time.Time) {
+	for n := range s.Dues {
+		if d := &s.Dues[n]; d.Step == step && d.Index == index {
+			d.At = at
+			return
+		}
+	}
+	s.Dues = append(s.Dues, Due{Step: step, Index: index, At: at})
 }

@@ -20,7 +20,7 @@ func (d *Decision) turnOf(step int) turn {
 	p := &d.Plan.Steps[step]
 	var ended, good, failed, skipped int
 	for _, dep := range p.Deps {
-		switch l := d.letter(dep); {
+		switch l := d.Letter(dep); {
 		case l.good():
 			good++
 		case l == Failed || l == Cancelled:
@@ -69,7 +69,7 @@ func (d *Decision) work() {
 	for len(d.check) > 0 && d.err == nil {
 		step := d.check[0]
 		d.check = d.check[1:]
-		switch d.letter(step) {
+		switch d.Letter(step) {
 		case Open:
 			if d.State.Each[step] != nil {
 				d.items(step)
@@ -169,11 +169,11 @@ func (d *Decision) items(step int) {
 		each.Next++
 		each.Open++
 		d.start(step, index)
-		if d.letter(step) != Open {
+		if d.Letter(step) != Open {
 			return // it was the last one, and could not begin
 		}
 	}
-	if each.Open > 0 || d.err != nil || d.letter(step) != Open {
+	if each.Open > 0 || d.err != nil || d.Letter(step) != Open {
 		return
 	}
 	switch {
@@ -194,7 +194,7 @@ func (d *Decision) settle() {
 	}
 	var bad, failed, pending bool
 	for step := range d.letters {
-		switch d.letter(step) {
+		switch d.Letter(step) {
 		case Open:
 			return
 		case Failed:

@@ -24,6 +24,7 @@ var (
 	ErrCronNotFound        = errors.New("cron not found")
 	ErrCronExists          = errors.New("cron exists already")
 	ErrTemplateNotFound    = errors.New("template not found")
+	ErrRunExists           = errors.New("run exists already")
 	ErrRunNotFound         = errors.New("run not found")
 	ErrStepNotFound        = errors.New("step not found")
 	ErrStaleVersion        = errors.New("the expected version is not the newest: somebody has put another one since; read it again")

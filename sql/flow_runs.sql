@@ -98,7 +98,7 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
 -- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
-       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(j.progress, f.progress) AS progress, l.expires_time AS lease_expires_time,
+       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(j.progress, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        (u.task_id IS NOT NULL)::bool AS held
   FROM flow_steps f
   LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
@@ -120,7 +120,7 @@ SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
 
 -- ReadItems reads the items of a step. results: with what they gave.
 -- name: ReadItems :many
-SELECT f.index, f.status, CASE WHEN @results::bool THEN f.result END AS result FROM flow_steps f
+SELECT f.index, f.status, coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index;
 
 -- GetWait reads a wait, to check an answer.

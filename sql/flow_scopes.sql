@@ -18,6 +18,17 @@ o AS MATERIALIZED (
    ORDER BY r.created_time LIMIT 1)
 SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT o.done FROM o), '')::text AS done;
 
+-- PeekScope tells the same, and changes nothing.
+-- name: PeekScope :one
+SELECT coalesce((
+  SELECT s.run_id FROM flow_scopes s
+    JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL AND p.status NOT IN ('COMPLETED', 'CANCELLED')
+   WHERE s.namespace = @namespace AND s.template_type = @template_type AND s.dedupe_key = @dedupe_key AND s.holds AND s.run_id <> @run_id), '')::text AS holder,
+  coalesce((
+  SELECT r.run_id FROM flow_runs r
+   WHERE NOT @repeatable::bool AND r.namespace = @namespace AND r.template_type = @template_type AND r.dedupe_key = @dedupe_key AND r.status = 'succeeded' AND r.run_id <> @run_id
+   ORDER BY r.created_time LIMIT 1), '')::text AS done;
+
 -- TakeScope stores that a run has a dedupe key, or waits for it.
 -- name: TakeScope :exec
 INSERT INTO flow_scopes (namespace, template_type, dedupe_key, run_id, holds) VALUES (@namespace, @template_type, @dedupe_key, @run_id, @holds)

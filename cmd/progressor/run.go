@@ -20,6 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
@@ -77,11 +78,13 @@ func (n *node) run(ctx context.Context) error {
 	queue := jobs.New(eng, store)
 	eng.Add(queue.Kind())
 	schedules.EnqueueBy(queue.NewJob)
+	runs := flows.New(eng, store, queue.NewJob)
+	eng.Add(runs.Kind())
 	if err := n.put(ctx, eng); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
+		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
 		Console: n.console,
 	})
 	group, ctx := errgroup.WithContext(ctx)

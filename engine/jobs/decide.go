@@ -66,16 +66,28 @@ func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
 	return row, options, err
 }
 
-// succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept: not in tasks.
+// stepPrefix is what the ids of jobs begin with that are steps of runs.
+const stepPrefix = "~job/"
+
+// succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept, and not in tasks; but that
+// of a step is the response of its task, which the run is told with the end.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
-	if options.GetKeepResult() {
-		text, err := valueJSON("job_result", e.Response.GetResult().GetJobResult())
-		if err != nil {
+	isStep := strings.HasPrefix(c.Key.ProcessID, stepPrefix)
+	var text []byte
+	if options.GetKeepResult() || isStep {
+		var err error
+		if text, err = valueJSON("job_result", e.Response.GetResult().GetJobResult()); err != nil {
 			row, _, _ := read(e.Claim) // it was read before
 			e.Failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
 			fail(e, c, end, row, options)
 			return
 		}
+	}
+	c.Outcome, c.Response, c.Job.Type = storage.Completed, nil, EventSucceeded
+	switch {
+	case isStep:
+		c.Response = text
+	case options.GetKeepResult():
 		if text == nil {
 			text = []byte("null")
 		}
@@ -84,7 +96,6 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 			end.TTL = ttl.AsDuration()
 		}
 	}
-	c.Outcome, c.Response, c.Job.Type = storage.Completed, nil, EventSucceeded
 	c.Timer, c.UnsetTimers, c.NamedTimers, c.UnsetNames = nil, false, nil, nil
 }
 
@@ -121,7 +132,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 		end.Takeover = true
 		c.Outcome, c.RetryAfter, c.Uncounted = storage.Retry, 0, e.NeverBeat
 	case again:
-		c.Outcome, c.RetryAfter = storage.Retry, backoff(options.GetBackoff(), used, e.Random)
+		c.Outcome, c.RetryAfter = storage.Retry, wire.Backoff(options.GetBackoff(), used, e.Random)
 	}
 	if end.Takeover || again {
 		text, _ := wire.FailureJSON(failure) // it has been cleaned, or is made of plain strings

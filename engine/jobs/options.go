@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -27,9 +26,6 @@ const (
 	defaultMaxTakeovers = 3
 	maxTimeout          = 365 * 24 * time.Hour
 )
-
-// defaultBackoff is exponential from 1 s by a factor of 2, at most 1 h, with a jitter of 10 %.
-var defaultBackoff = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Hour, JitterPortion: 0.1}
 
 // stored are the options of a job as its rows keep them.
 type stored struct {
@@ -80,30 +76,6 @@ func valueJSON(field string, v *structpb.Value) ([]byte, error) {
 		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxPayloadBytes)}
 	}
 	return text, nil
-}
-
-// backoff is how long a job waits after its n-th failed attempt, from 1.
-func backoff(b *progressorv1.Backoff, n int32, random float64) time.Duration {
-	policy := defaultBackoff
-	if b.GetInitial() != nil {
-		policy.Initial = b.GetInitial().AsDuration()
-	}
-	if b != nil && b.Factor != nil {
-		policy.Coefficient = b.GetFactor()
-	}
-	if b.GetMax() != nil {
-		policy.Max = b.GetMax().AsDuration()
-	}
-	if b != nil && b.Jitter != nil {
-		policy.JitterPortion = b.GetJitter()
-	}
-	if steps := b.GetSteps(); len(steps) > 0 {
-		policy.Initial, policy.Coefficient, policy.Max = steps[min(int(n), len(steps))-1].AsDuration(), 1, math.MaxInt64
-		if b.Jitter == nil {
-			policy.JitterPortion = 0
-		}
-	}
-	return policy.Interval(n, random)
 }
 
 // updatable are the fields of JobOptions that UpdateJob changes.

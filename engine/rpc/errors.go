@@ -43,6 +43,11 @@ var sentinels = []struct {
 	{process.ErrCronNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND},
 	{process.ErrCronExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
 	{process.ErrStaleEtag, connect.CodeAborted, progressorv1.ErrorDetail_REASON_STALE_ETAG},
+	{process.ErrTemplateNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND},
+	{process.ErrRunNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
+	{process.ErrRunExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
+	{process.ErrStepNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
+	{process.ErrStaleVersion, connect.CodeAborted, progressorv1.ErrorDetail_REASON_STALE_ETAG},
 	{process.ErrNamespaceNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND},
 	{process.ErrProcessNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
 	{process.ErrTaskNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
@@ -98,6 +103,9 @@ func isOfCron(err error) bool {
 func answerOf(err error) (a answer, known bool) {
 	if task, ok := errors.AsType[*engine.TaskError](err); ok {
 		return taskAnswer(task), true
+	}
+	if a, ok := flowAnswer(err); ok {
+		return a, true
 	}
 	if wrong, ok := errors.AsType[*process.WrongStatusError](err); ok {
 		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{
@@ -228,6 +236,10 @@ func scopeOf(request any) (namespace, processID string) {
 	case interface{ GetCron() *progressorv1.Cron }:
 		namespace = r.GetCron().GetNamespace()
 	case interface {
+		GetTemplate() *progressorv1.Template
+	}:
+		namespace = r.GetTemplate().GetNamespace()
+	case interface {
 		GetConstraint() *progressorv1.Constraint
 	}:
 		namespace = r.GetConstraint().GetNamespace()
@@ -239,6 +251,8 @@ func scopeOf(request any) (namespace, processID string) {
 		processID = r.GetProcessId()
 	case interface{ GetJobId() string }:
 		processID = r.GetJobId()
+	case interface{ GetRunId() string }:
+		processID = r.GetRunId()
 	case interface{ GetBulkId() string }:
 		processID = bulk.ProcessID(r.GetBulkId())
 	case interface{ GetCronId() string }:

@@ -20,6 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -38,6 +39,7 @@ const (
 type Config struct {
 	Engine     *engine.Engine
 	Bulks      *bulk.Bulks           // nil: BulkService is not implemented here
+	Flows      *flows.Flows          // nil: nor is FlowService
 	Crons      *crons.Crons          // nil: nor is CronService
 	Jobs       *jobs.Jobs            // nil: nor is JobService
 	Logger     *slog.Logger          // nil: slog.Default
@@ -51,6 +53,7 @@ type Config struct {
 var services = []string{
 	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
 	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName, progressorv1connect.WorkerServiceName,
+	progressorv1connect.FlowServiceName,
 }
 
 // NewHandler serves the services and, beside them:
@@ -71,7 +74,7 @@ func NewHandler(cfg Config) http.Handler {
 	}
 	s := served{
 		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{},
-		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, workers,
+		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, workers, progressorv1connect.UnimplementedFlowServiceHandler{},
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}
@@ -81,6 +84,9 @@ func NewHandler(cfg Config) http.Handler {
 	}
 	if cfg.Jobs != nil {
 		s.job = &jobService{jobs: cfg.Jobs}
+	}
+	if cfg.Flows != nil {
+		s.flow = &flowService{flows: cfg.Flows}
 	}
 	h, err := newHandler(cfg, s, e.Ready)
 	if err != nil {
@@ -98,6 +104,7 @@ type served struct {
 	cron      progressorv1connect.CronServiceHandler
 	job       progressorv1connect.JobServiceHandler
 	worker    progressorv1connect.WorkerServiceHandler
+	flow      progressorv1connect.FlowServiceHandler
 }
 
 // newHandler mounts the given services: tests give their own.
@@ -133,6 +140,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewBulkServiceHandler(s.bulk, options))
 	mount(progressorv1connect.NewCronServiceHandler(s.cron, options))
 	mount(progressorv1connect.NewJobServiceHandler(s.job, options))
+	mount(progressorv1connect.NewFlowServiceHandler(s.flow, options))
 	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options))
 	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)

@@ -3,6 +3,8 @@ package flows
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -80,4 +82,22 @@ func (*Leave) Write(ctx context.Context, db storage.DB, all []storage.Ride) erro
 	}
 	_, err := q.LeaveScopes(ctx, db, a)
 	return err
+}
+
+// Peek tells who has a dedupe key, and changes nothing.
+func Peek(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
+	if sc.DedupeKey == "" || !sc.Alone && !sc.Once {
+		return holder, nil
+	}
+	err = s.Read(ctx, "peek scope", func(ctx context.Context, tx pgx.Tx) error {
+		row, err := dbsqlc.New().PeekScope(ctx, tx, dbsqlc.PeekScopeParams{
+			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Repeatable: !sc.Once,
+		})
+		holder = Holder{RunID: row.Holder, Done: row.Done}
+		if !sc.Alone {
+			holder.RunID = ""
+		}
+		return err
+	})
+	return holder, err
 }

@@ -235,7 +235,7 @@ func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams)
 const listSteps = `-- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
-       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(j.progress, f.progress) AS progress, l.expires_time AS lease_expires_time,
+       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(j.progress, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        (u.task_id IS NOT NULL)::bool AS held
   FROM flow_steps f
   LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
@@ -332,7 +332,7 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 }
 
 const readItems = `-- name: ReadItems :many
-SELECT f.index, f.status, CASE WHEN $1::bool THEN f.result END AS result FROM flow_steps f
+SELECT f.index, f.status, coalesce(CASE WHEN $1::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = $2 AND f.run_id = $3 AND f.step_id = $4 AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index
 `
 
@@ -346,7 +346,7 @@ type ReadItemsParams struct {
 type ReadItemsRow struct {
 	Index  int32
 	Status StepStatus
-	Result interface{}
+	Result json.RawMessage
 }
 
 // ReadItems reads the items of a step. results: with what they gave.

@@ -158,6 +158,44 @@ func (q *Queries) LockScopes(ctx context.Context, db DBTX, arg LockScopesParams)
 	return err
 }
 
+const peekScope = `-- name: PeekScope :one
+SELECT coalesce((
+  SELECT s.run_id FROM flow_scopes s
+    JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL AND p.status NOT IN ('COMPLETED', 'CANCELLED')
+   WHERE s.namespace = $1 AND s.template_type = $2 AND s.dedupe_key = $3 AND s.holds AND s.run_id <> $4), '')::text AS holder,
+  coalesce((
+  SELECT r.run_id FROM flow_runs r
+   WHERE NOT $5::bool AND r.namespace = $1 AND r.template_type = $2 AND r.dedupe_key = $3 AND r.status = 'succeeded' AND r.run_id <> $4
+   ORDER BY r.created_time LIMIT 1), '')::text AS done
+`
+
+type PeekScopeParams struct {
+	Namespace    string
+	TemplateType string
+	DedupeKey    string
+	RunID        string
+	Repeatable   bool
+}
+
+type PeekScopeRow struct {
+	Holder string
+	Done   string
+}
+
+// PeekScope tells the same, and changes nothing.
+func (q *Queries) PeekScope(ctx context.Context, db DBTX, arg PeekScopeParams) (PeekScopeRow, error) {
+	row := db.QueryRow(ctx, peekScope,
+		arg.Namespace,
+		arg.TemplateType,
+		arg.DedupeKey,
+		arg.RunID,
+		arg.Repeatable,
+	)
+	var i PeekScopeRow
+	err := row.Scan(&i.Holder, &i.Done)
+	return i, err
+}
+
 const takeScope = `-- name: TakeScope :exec
 INSERT INTO flow_scopes (namespace, template_type, dedupe_key, run_id, holds) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (namespace, template_type, dedupe_key, run_id) DO UPDATE SET holds = flow_scopes.holds OR excluded.holds

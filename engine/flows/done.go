@@ -1,0 +1,379 @@
+package flows
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// succeeded is the status of a run that did.
+const succeeded = "succeeded"
+
+// The types of job events that runs and steps have beside changes of their status.
+const (
+	eventStatus             = "status_changed"
+	eventStepStatus         = "step_status_changed"
+	eventCancelRequested    = "cancel_requested"
+	eventCancelAcknowledged = "cancel_acknowledged"
+	eventGraceExpired       = "cancel_grace_expired"
+	eventAttemptFailed      = "attempt_failed"
+	eventTimeout            = "timeout"
+	eventRetried            = "retried"
+	eventSkippedByHand      = "skipped_by_hand"
+	eventCompensated        = "compensation_changed"
+)
+
+// status is what the row of the run says.
+func (t *task) status() flows.Status {
+	s := t.state.Run
+	switch s.Mode {
+	case flow.ModeWaiting, flow.ModeResting:
+		return flows.Pending
+	case flow.ModeCompensating:
+		return flows.Compensating
+	case flow.ModeEnded:
+		return flows.Status(s.Status)
+	}
+	if s.Cause == flow.ByCancel {
+		return flows.CancelRequested
+	}
+	return flows.Active
+}
+
+// change is what the row of the run says of its state.
+func (t *task) change() flows.Change {
+	s := t.state.Run
+	c := flows.Change{RunID: t.runID, TemplateVersion: t.state.Version, Status: t.status(), Attempt: s.Attempt, Cancels: t.state.Cancel != "" || s.Cause == flow.ByCancel}
+	switch {
+	case t.state.Blocked != "":
+		c.BlockedOn = "scope: " + t.state.Blocked
+	case s.Mode == flow.ModeWaiting && !s.RunTime.IsZero():
+		c.BlockedOn = "time: " + s.RunTime.UTC().Format(time.RFC3339Nano)
+	case s.Mode == flow.ModeResting:
+		c.BlockedOn = "backoff: " + s.Rest.UTC().Format(time.RFC3339Nano)
+	}
+	return c
+}
+
+func (t *task) event(kind string, p place, from, to, message string) {
+	e := &storage.JobEvent{
+		JobID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt, Actor: t.by.Name,
+	}
+	if p.step != noIndex {
+		e.StepID = t.template.Steps[p.step].ID
+	}
+	if p.index != noIndex {
+		index := int32(p.index) //nolint:gosec // an item
+		e.Index = &index
+	}
+	t.events = append(t.events, e)
+}
+
+// row is what is written of a step or an item.
+func (t *task) row(p place) *flows.StepChange {
+	row, ok := t.rows[p]
+	if !ok {
+		row = &flows.StepChange{RunID: t.runID, StepID: t.template.Steps[p.step].ID, Index: int32(p.index), Ord: int32(p.step), Status: flows.StepPending} //nolint:gosec // small
+		t.rows[p] = row
+		t.order = append(t.order, p)
+	}
+	return row
+}
+
+// apply turns effects into rows, messages and events.
+func (t *task) apply(e *flow.Effect) {
+	p := place{e.Step, e.Index}
+	switch e.Deed {
+	case flow.DeedBegin:
+		row := t.row(p)
+		row.Status, row.Begins, row.Due = flows.StepRunning, true, e.Due
+		if b := t.begun[p]; b != nil {
+			row.Input, row.Token, row.Wait = b.input, b.token, b.wait
+			if b.message != nil {
+				row.ProcessID = b.message.Target.ProcessID
+				if b.message.Target.Namespace != t.key.Namespace {
+					row.ProcessIn = b.message.Target.Namespace
+				}
+				t.messages = append(t.messages, *b.message)
+			}
+		}
+		t.event(eventStepStatus, p, string(flows.StepPending), string(flows.StepRunning), "")
+	case flow.DeedRefused:
+		t.ends[p] = failed(reasonExpression, e.Err.Error())
+	case flow.DeedEnd:
+		t.ended(p, e)
+	case flow.DeedAsk:
+		t.ask(p)
+	case flow.DeedUndo:
+		t.row(p).Compensation = flows.StepRunning
+		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
+	case flow.DeedUndone:
+		t.row(p).Compensation = statusOf(e.Letter)
+		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Letter)), "")
+	case flow.DeedReset:
+		row := t.row(p)
+		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
+	case flow.DeedChange:
+	}
+}
+
+// ended writes the end of a step or an item.
+func (t *task) ended(p place, e *flow.Effect) {
+	row := t.row(p)
+	from := flows.StepRunning
+	if row.Status != flows.StepRunning && t.ends[p] == nil && e.Letter != flow.Succeeded {
+		from = flows.StepPending // it was skipped or cancelled before it began
+	}
+	row.Status, row.Token, row.Reason = statusOf(e.Letter), "", e.Reason
+	if how := t.ends[p]; how != nil {
+		row.Result, row.WorkerID = how.result, how.worker
+		if how.reason != "" {
+			row.Reason = how.reason
+		}
+		if how.failure != nil {
+			row.Failure, _ = wire.FailureJSON(how.failure) // it has been cleaned, or is made of plain strings
+		}
+	}
+	message := row.Reason
+	if e.Reason == eventGraceExpired {
+		t.event(eventGraceExpired, p, "", "", "it has not ended in time, and was cancelled")
+		row.Reason = "it has not ended within the grace of the cancel"
+	}
+	t.event(eventStepStatus, p, string(from), string(row.Status), message)
+}
+
+// ask asks what does a step, or an item, to end. A wait or a delay is ended by the run itself.
+func (t *task) ask(p place) {
+	s := &t.template.Steps[p.step]
+	if s.ForEach() && p.index == noIndex {
+		return
+	}
+	id, reason := t.doer(p, false), "its run is to end: "+t.why()
+	switch s.Action {
+	case flow.ActionJob:
+		t.messages = append(t.messages, storage.Message{
+			Kind: storage.MessageCancel, Target: process.Key{Namespace: orElse(s.Source.GetJob().GetNamespace(), t.key.Namespace), ProcessID: flows.JobPrefix + id}, Reason: reason,
+		})
+	case flow.ActionProcess:
+		t.messages = append(t.messages, storage.Message{
+			Kind: storage.MessageCancel, Target: process.Key{Namespace: orElse(s.Source.GetProcess().GetNamespace(), t.key.Namespace), ProcessID: id}, Reason: reason,
+		})
+	case flow.ActionRun:
+		t.tell(id, &order{Method: methodCancel, Reason: reason})
+	case flow.ActionWait, flow.ActionDelay:
+	}
+}
+
+// why says why the run stops, for those that are asked to end.
+func (t *task) why() string {
+	switch t.state.Run.Cause {
+	case flow.ByCancel:
+		return orElse(t.state.Cancel, "it was cancelled")
+	case flow.ByTime:
+		return "it passed its timeout"
+	case flow.ByFailure:
+		return "a step failed"
+	}
+	return "the step was skipped"
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// done makes the result of the task.
+func (t *task) done() (*progressorv1.ProcessResponse, error) {
+	for n := range t.decision.Effects {
+		t.apply(&t.decision.Effects[n])
+	}
+	if err := t.collect(); err != nil {
+		return nil, err
+	}
+	now := t.change()
+	if err := t.finish(&now); err != nil {
+		return nil, err
+	}
+	t.write(&now)
+	result := processor.Result()
+	s := t.state
+	if s.Run.Mode == flow.ModeEnded {
+		result.Complete()
+		s.Timer = time.Time{}
+		if t.answer == nil {
+			t.answer = &answered{}
+		}
+		t.answer.Status, t.answer.Result, t.answer.Failure = string(now.Status), now.Result, now.Failure
+	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) {
+		s.Timer = at
+		if at.IsZero() {
+			result.UnsetTimers()
+		} else {
+			result.SetTimerAt(at)
+		}
+	}
+	if t.answer != nil {
+		result.JSONResponse(t.answer)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	if t.request.GetType() == progressorv1.TaskType_TASK_TYPE_CANCEL {
+		return processor.Result().AuxState(text).Done()
+	}
+	return result.AuxState(text).Done()
+}
+
+// collect gives the steps that are done once for each item their results.
+func (t *task) collect() error {
+	for _, p := range t.order {
+		row := t.rows[p]
+		if p.index != noIndex || row.Status != flows.StepSucceeded || !t.template.Steps[p.step].ForEach() || row.Compensation != "" {
+			continue
+		}
+		rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, row.StepID, true)
+		if err != nil {
+			return err
+		}
+		results := make([]json.RawMessage, t.state.Run.Each[p.step].Count)
+		for i := range results {
+			results[i] = json.RawMessage("null")
+		}
+		for _, item := range rows {
+			if int(item.Index) < len(results) && len(item.Result) > 0 {
+				results[item.Index] = item.Result
+			}
+		}
+		for q, item := range t.rows {
+			if q.step == p.step && q.index != noIndex && q.index < len(results) && len(item.Result) > 0 {
+				results[q.index] = item.Result
+			}
+		}
+		if row.Result, err = json.Marshal(results); err != nil {
+			return err
+		}
+		t.ends[p] = &end{result: row.Result}
+	}
+	return nil
+}
+
+// finish gives a run that has come to its end its result, and one that fails its failure.
+func (t *task) finish(now *flows.Change) error {
+	s := t.state.Run
+	if s.Mode == flow.ModeEnded && s.Status == succeeded && t.before.Status != flows.Succeeded {
+		result, err := t.result()
+		if err != nil {
+			s.Status, now.Status = flow.ByFailure, flows.Failed
+			t.failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: reasonExpression, Message: wire.Plain("result: " + err.Error())}) // plain strings
+		}
+		now.Result = result
+	}
+	switch {
+	case t.failure != nil:
+		now.Failure = t.failure
+	case s.Cause == flow.ByTime:
+		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the run passed its timeout of " + t.template.plan.Timeout.String()})
+	case s.Broken != nil && s.Cause == flow.ByFailure:
+		failure, err := t.broke(*s.Broken)
+		if err != nil {
+			return err
+		}
+		now.Failure, _ = wire.FailureJSON(failure) // it was stored, or is made of plain strings
+	}
+	return nil
+}
+
+// broke is why the step failed that failed the run.
+func (t *task) broke(step int) (*progressorv1.Failure, error) {
+	delete(t.values, step)
+	v, err := t.value(step)
+	if err != nil {
+		return nil, err
+	}
+	if v.Failure != nil {
+		return v.Failure, nil
+	}
+	id := t.template.Steps[step].ID
+	if t.template.Steps[step].ForEach() {
+		each := t.state.Run.Each[step]
+		if each != nil {
+			return &progressorv1.Failure{Reason: "items_failed", Message: fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)}, nil
+		}
+	}
+	return &progressorv1.Failure{Reason: reasonCancelled, Message: "step " + id + " was cancelled"}, nil
+}
+
+// result is that of a run that succeeded.
+func (t *task) result() ([]byte, error) {
+	if t.template.HasResult() {
+		t.values = map[int]flow.Ended{}
+		scope, err := t.scope()
+		if err != nil {
+			return nil, err
+		}
+		v, err := t.template.Result(scope)
+		if err != nil {
+			return nil, err
+		}
+		return resultJSON("result", v)
+	}
+	for step := len(t.template.Steps) - 1; step >= 0; step-- {
+		if t.state.Run.Letter(step) != flow.Succeeded {
+			continue
+		}
+		if e := t.ends[place{step, noIndex}]; e != nil {
+			return e.result, nil
+		}
+		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
+		if err != nil || len(rows) == 0 {
+			return nil, err
+		}
+		return rows[0].Result, nil
+	}
+	return nil, nil
+}
+
+// write puts everything that was gathered beside the result.
+func (t *task) write(now *flows.Change) {
+	a := t.attempt
+	nowhere := place{noIndex, noIndex}
+	if t.cancels {
+		now.CancelReason = t.state.Cancel
+	}
+	ended := t.state.Run.Mode == flow.ModeEnded
+	switch {
+	case t.created != nil:
+		t.created.Change = *now
+		a.Ride(t.created)
+		t.event(eventStatus, nowhere, "", string(now.Status), now.BlockedOn)
+	case now.Status != t.before.Status || now.BlockedOn != t.before.BlockedOn || now.Attempt != t.before.Attempt || t.cancels || now.TemplateVersion != t.before.TemplateVersion:
+		a.Ride(now)
+		if now.Status != t.before.Status {
+			t.event(eventStatus, nowhere, string(t.before.Status), string(now.Status), now.BlockedOn)
+		}
+	}
+	if n := len(t.events); n > 0 && ended && (t.created != nil || now.Status != t.before.Status) {
+		t.events[n-1].EndsJob = true
+	}
+	for _, p := range t.order {
+		a.Ride(t.rows[p])
+	}
+	for _, e := range t.events {
+		a.Ride(e)
+	}
+	a.Send(t.messages...)
+	if ended && t.state.Key != "" && (t.created != nil || now.Status != t.before.Status) {
+		a.Ride(&flows.Leave{TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID})
+	}
+}

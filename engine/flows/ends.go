@@ -1,0 +1,147 @@
+package flows
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// The reasons of failures that are the flow's own.
+const (
+	reasonNotStarted = "not_started"
+	reasonExpression = "expression"
+	reasonCancelled  = "cancelled"
+	reasonRun        = "run_failed"
+)
+
+// childEnded is told the end of what does a step.
+func (t *task) childEnded() error {
+	var by told
+	if err := json.Unmarshal(t.request.GetArgs(), &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
+		return processor.Reject(processor.ReasonBadArgs, "nobody but its steps tells a run anything")
+	}
+	if by.Round != t.state.Run.Round {
+		return nil // of an attempt that is over
+	}
+	p := place{by.Step, by.Index}
+	o := flow.Outcome{Step: by.Step, Index: by.Index, Round: by.Round, Undo: by.Undo}
+	e, letter, err := t.endOf(p, by.Undo)
+	if err != nil {
+		return err
+	}
+	if o.Letter = letter; e.failure != nil {
+		o.Lost = e.failure.GetReason() == process.ReasonLeaseLost
+	}
+	if !by.Undo {
+		t.ends[p] = e
+	}
+	_, err = t.decision.Ended(o)
+	return err
+}
+
+// endOf says how what does a step ended.
+func (t *task) endOf(p place, undo bool) (*end, flow.Letter, error) {
+	child, action := t.request.GetChild(), t.template.Steps[p.step].Action
+	if undo {
+		action = flow.ActionJob
+	}
+	switch child.GetStatus() {
+	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
+		if action == flow.ActionRun {
+			return runEnd(child)
+		}
+		return &end{result: resultOf(child.GetResponse())}, flow.Succeeded, nil
+	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
+		return &end{reason: cmp.Or(child.GetDetail(), "it was cancelled")}, flow.Cancelled, nil
+	case progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
+		failure, err := t.failureOf(child, action)
+		return &end{failure: failure}, flow.Failed, err
+	}
+	if action == flow.ActionRun && len(child.GetResponse()) > 0 {
+		var a answered
+		if err := json.Unmarshal(child.GetResponse(), &a); err == nil && a.Outcome != "" {
+			return failed(reasonNotStarted, a.Message), flow.Failed, nil
+		}
+	}
+	return failed(reasonNotStarted, cmp.Or(child.GetDetail(), "what did it was removed")), flow.Failed, nil
+}
+
+func failed(reason, message string) *end {
+	return &end{failure: &progressorv1.Failure{Reason: reason, Message: wire.Plain(message)}}
+}
+
+// runEnd is the end of a step that is a run.
+func runEnd(child *progressorv1.ChildEnd) (*end, flow.Letter, error) {
+	var o answered
+	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
+		return failed(reasonRun, "the run has told no outcome"), flow.Failed, nil //nolint:nilerr // it is told
+	}
+	switch o.Status {
+	case succeeded:
+		return &end{result: o.Result}, flow.Succeeded, nil
+	case string(flow.ByCancel):
+		return &end{reason: "its run was cancelled"}, flow.Cancelled, nil
+	}
+	failure, err := wire.Failure(o.Failure)
+	if err != nil || failure == nil {
+		failure = &progressorv1.Failure{Reason: reasonRun, Message: "its run is " + o.Status}
+	}
+	return &end{failure: failure}, flow.Failed, nil
+}
+
+// resultOf is the response of a job or a process as a value: JSON as it is, other text as a string, anything else in base64.
+func resultOf(response []byte) []byte {
+	switch {
+	case len(response) == 0:
+		return nil
+	case json.Valid(response):
+		return response
+	case utf8.Valid(response):
+		text, _ := json.Marshal(wire.Plain(string(response))) // a string
+		return text
+	}
+	text, _ := json.Marshal(base64.StdEncoding.EncodeToString(response)) // a string
+	return text
+}
+
+// failureOf asks why a job or a process broke.
+func (t *task) failureOf(child *progressorv1.ChildEnd, action flow.Action) (failure *progressorv1.Failure, err error) {
+	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
+	if action == flow.ActionJob {
+		rows, err := jobs.Get(t.ctx, t.flows.store, key)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) > 0 && rows[0] != nil {
+			all, _ := wire.JobFailures(rows[0].Failures) // what cannot be read says nothing
+			if len(all) > 0 {
+				failure, _ = wire.Failure(all[len(all)-1].Failure)
+			}
+		}
+	} else {
+		p, err := t.flows.engine.GetProcess(t.ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
+		if err == nil && p.GetCorruptedBy() != 0 {
+			var task *progressorv1.Task
+			if task, err = t.flows.engine.AwaitTask(t.ctx, engine.AwaitParams{Key: key, TaskID: p.GetCorruptedBy()}); err == nil {
+				failure = task.GetFailure()
+			}
+		}
+		if err != nil && !errors.Is(err, process.ErrProcessNotFound) && !errors.Is(err, process.ErrTaskNotFound) {
+			return nil, err
+		}
+	}
+	if failure == nil {
+		failure = &progressorv1.Failure{Reason: reasonRun, Message: child.GetDetail()}
+	}
+	return failure, nil
+}

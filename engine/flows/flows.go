@@ -1,0 +1,410 @@
+// Package flows runs work of several steps from templates. A run is a process of the engine itself, in its namespace: its kind is flow, its id begins
+// with ~flow/, its state is what package flow remembers of its steps. What happens to it, the end of what does a step as well as an order of a client
+// or a time that has come, is a task of that process: what follows, the rows of its steps, the starts of the next ones and its timer are one
+// transaction. A step is a job, a process, a wait, a delay or another run.
+package flows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// Flows keeps and runs the runs of one node.
+type Flows struct {
+	engine    *engine.Engine
+	store     *storage.Store
+	newJob    NewJob
+	templates templates
+	lists     lists
+}
+
+// NewJob makes what is stored of a job that is to be enqueued; path is put before the names of fields in its errors.
+type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error)
+
+// New makes the flows of an engine and its store. Their kind has to be added to it.
+func New(e *engine.Engine, store *storage.Store, newJob NewJob) *Flows {
+	return &Flows{engine: e, store: store, newJob: newJob}
+}
+
+// Kind is what the engine has to know of flows.
+func (f *Flows) Kind() engine.Kind {
+	return engine.Kind{Name: flows.Kind, Processor: processor.Func(f.process)}
+}
+
+func keyOf(namespace, runID string) process.Key {
+	return process.Key{Namespace: namespace, ProcessID: flows.Prefix + runID}
+}
+
+// priority is that of orders: somebody waits for them.
+const priority = math.MinInt32
+
+// order is what a client, or another run, wants of a run: the args of the task that does it.
+type order struct {
+	Method string `json:"method"` // of the API, or TakeTurn
+	Actor  string `json:"actor,omitempty"`
+	Source string `json:"source,omitempty"`
+
+	// Of StartRun.
+	Type     string          `json:"type,omitempty"`
+	Version  int32           `json:"version,omitempty"` // 0: the newest one
+	Scope    string          `json:"scope,omitempty"`
+	ScopeID  string          `json:"scope_id,omitempty"`
+	Payload  json.RawMessage `json:"payload,omitempty"`
+	RunTime  time.Time       `json:"run_time,omitzero"`
+	CronID   string          `json:"cron_id,omitempty"`
+	FireTime time.Time       `json:"fire_time,omitzero"`
+	Parent   string          `json:"parent,omitempty"`
+	RepeatOf string          `json:"repeat_of,omitempty"`
+
+	Reason  string `json:"reason,omitempty"`
+	Newest  bool   `json:"newest,omitempty"` // of RetryRun
+	StepID  string `json:"step_id,omitempty"`
+	Index   int    `json:"index,omitempty"`
+	Token   string `json:"token,omitempty"`
+	Worker  string `json:"worker,omitempty"`
+	Outcome string `json:"outcome,omitempty"` // of CompleteStep: succeeded, failed, cancelled
+	// Result and Failure are JSON.
+	Result   json.RawMessage `json:"result,omitempty"`
+	Failure  json.RawMessage `json:"failure,omitempty"`
+	Progress json.RawMessage `json:"progress,omitempty"`
+	Due      time.Duration   `json:"due,omitempty"` // of ReportStep; 0: unchanged
+}
+
+// The methods.
+const (
+	methodStart    = "StartRun"
+	methodCancel   = "CancelRun"
+	methodRetry    = "RetryRun"
+	methodComplete = "CompleteStep"
+	methodReport   = "ReportStep"
+	methodSkip     = "SkipStep"
+	methodTurn     = "TakeTurn" // the run that had its dedupe key has ended
+)
+
+// answered is what an order is answered with.
+type answered struct {
+	Outcome   string `json:"outcome,omitempty"` // of StartRun: started, exists, done, invalid, not_found, disabled
+	Holder    string `json:"holder,omitempty"`  // the run that is there
+	Message   string `json:"message,omitempty"`
+	Directive int32  `json:"directive,omitempty"` // of ReportStep
+	Reason    string `json:"reason,omitempty"`
+
+	// Of the task with which a run ends: how it did, for its parent or its cron.
+	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled, expired
+	Result  json.RawMessage `json:"result,omitempty"`
+	Failure json.RawMessage `json:"failure,omitempty"`
+}
+
+// The outcomes of a StartRun.
+const (
+	outcomeStarted  = "started"
+	outcomeExists   = "exists" // another run has the dedupe key
+	outcomeDone     = "done"   // one has succeeded, and its template is not repeatable
+	outcomeInvalid  = "invalid"
+	outcomeNotFound = "not_found"
+	outcomeDisabled = "disabled"
+)
+
+// The reasons of rejections; the details of an invalid one are its field.
+const (
+	rejectedInvalid = "invalid"
+	rejectedStatus  = "status"
+	rejectedCancel  = "not_cancellable"
+	rejectedStep    = "step_not_found"
+)
+
+// StatusError refuses what the status of a run, or of a step, does not allow.
+type StatusError struct {
+	Run     string
+	Message string
+	Cancel  bool // it cannot be cancelled
+}
+
+func (e *StatusError) Error() string { return "run " + e.Run + ": " + e.Message }
+
+// ScopeError refuses a run whose dedupe key another run has.
+type ScopeError struct {
+	Namespace, RunID string // the one that is there
+}
+
+func (e *ScopeError) Error() string {
+	return fmt.Sprintf("run %s/%s of the same scope is not at its end", e.Namespace, e.RunID)
+}
+
+// TemplateError refuses what the template does not allow.
+type TemplateError struct{ Message string }
+
+func (e *TemplateError) Error() string { return e.Message }
+
+// order has a run do something, and answers when that is stored.
+func (f *Flows) order(ctx context.Context, namespace, runID string, o *order, by process.Actor) (answered, error) {
+	var a answered
+	o.Actor, o.Source = by.Name, by.Source
+	args, err := json.Marshal(o)
+	if err != nil {
+		return a, err
+	}
+	answer, err := f.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, runID), Args: args, Priority: priority, Actor: by, Own: true})
+	if err != nil {
+		return a, refused(runID, err)
+	}
+	if err := json.Unmarshal(answer.Response, &a); err != nil {
+		return a, fmt.Errorf("answer of %s: %w", keyOf(namespace, runID), err)
+	}
+	return a, nil
+}
+
+// refused turns an error of the process into that of the run.
+func refused(runID string, err error) error {
+	var status *process.WrongStatusError
+	if errors.As(err, &status) {
+		return &StatusError{Run: runID, Message: "it is at its end"}
+	}
+	if errors.Is(err, process.ErrProcessNotFound) {
+		return fmt.Errorf("%w: %w", process.ErrRunNotFound, err)
+	}
+	var task *engine.TaskError
+	if !errors.As(err, &task) || task.Rejection == nil {
+		return err
+	}
+	switch no := task.Rejection; no.GetReason() {
+	case rejectedInvalid:
+		return &process.InvalidError{Field: string(no.GetDetails()), Message: no.GetMessage()}
+	case rejectedStatus, rejectedCancel:
+		return &StatusError{Run: runID, Message: no.GetMessage(), Cancel: no.GetReason() == rejectedCancel}
+	case rejectedStep:
+		return fmt.Errorf("%s: %w", no.GetMessage(), process.ErrStepNotFound)
+	}
+	return err
+}
+
+// Start stores a run, or answers with the one that is there.
+func (f *Flows) Start(ctx context.Context, r *progressorv1.StartRunRequest, by process.Actor) (*progressorv1.StartRunResponse, error) {
+	return f.start(ctx, r, "", by)
+}
+
+func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repeatOf string, by process.Actor) (*progressorv1.StartRunResponse, error) {
+	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
+		return nil, err
+	}
+	t, err := f.template(ctx, r.GetNamespace(), r.GetType(), r.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	if !t.enabled {
+		return nil, &TemplateError{fmt.Sprintf("template %s is disabled: enable it first", r.GetType())}
+	}
+	if problems := t.CheckPayload(r.GetPayload()); len(problems) > 0 {
+		return nil, invalid(problems)
+	}
+	payload, err := wire.ValueJSON(r.GetPayload())
+	if err != nil {
+		return nil, &process.InvalidError{Field: "payload", Message: err.Error()}
+	}
+	if len(payload) > process.MaxPayloadBytes {
+		return nil, &process.InvalidError{Field: "payload", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(payload), process.MaxPayloadBytes)}
+	}
+	if len(r.GetRunId()) > maxRunID {
+		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("has %d bytes, at most %d", len(r.GetRunId()), maxRunID)}
+	}
+	o := &order{
+		Method: methodStart, Actor: by.Name, Source: by.Source, Type: r.GetType(), Version: t.Source.GetVersion(), Scope: r.GetScope(), ScopeID: r.GetScopeId(),
+		Payload: payload, RepeatOf: repeatOf,
+	}
+	if r.GetRunTime() != nil {
+		o.RunTime = r.GetRunTime().AsTime()
+	}
+	if r.GetValidateOnly() {
+		return f.wouldStart(ctx, r, t, o)
+	}
+	runID, err := runIDOf(r)
+	if err != nil {
+		return nil, err
+	}
+	args, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := wire.JSON(r.GetMetadata())
+	if err != nil {
+		return nil, err
+	}
+	answer, err := f.engine.Start(ctx, engine.StartParams{
+		Key: keyOf(r.GetNamespace(), runID), Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Actor: by, Own: true,
+	})
+	if errors.Is(err, process.ErrProcessExists) {
+		return nil, fmt.Errorf("run %s/%s: %w", r.GetNamespace(), runID, process.ErrRunExists)
+	}
+	if err != nil {
+		return nil, refused(runID, err)
+	}
+	var a answered
+	if err := json.Unmarshal(answer.Response, &a); err != nil {
+		return nil, fmt.Errorf("answer of run %s: %w", runID, err)
+	}
+	return f.started(ctx, r.GetNamespace(), runID, t, &a)
+}
+
+// started answers a StartRun.
+func (f *Flows) started(ctx context.Context, namespace, runID string, t *template, a *answered) (*progressorv1.StartRunResponse, error) {
+	switch a.Outcome {
+	case outcomeStarted:
+	case outcomeExists:
+		if t.Concurrency() == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE {
+			return nil, &ScopeError{namespace, a.Holder}
+		}
+		runID = a.Holder
+	case outcomeDone:
+		runID = a.Holder
+	default:
+		return nil, &TemplateError{a.Message}
+	}
+	run, err := f.Get(ctx, namespace, runID, 0)
+	return &progressorv1.StartRunResponse{Run: run, Started: a.Outcome == outcomeStarted}, err
+}
+
+// wouldStart answers what a StartRun would meet, and stores nothing.
+func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest, t *template, o *order) (*progressorv1.StartRunResponse, error) {
+	key := t.DedupeKey(r.GetScope(), r.GetScopeId(), r.GetPayload())
+	holder, err := flows.Peek(ctx, f.store, t.scope(r.GetNamespace(), key, r.GetRunId()))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case holder.Done != "":
+		return f.started(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeDone, Holder: holder.Done})
+	case holder.RunID != "" && t.turnsAway():
+		return f.started(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeExists, Holder: holder.RunID})
+	}
+	return &progressorv1.StartRunResponse{Run: &progressorv1.Run{
+		Namespace: r.GetNamespace(), RunId: r.GetRunId(), TemplateType: t.Source.GetType(), TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID,
+		Status: progressorv1.RunStatus_RUN_STATUS_PENDING, Payload: r.GetPayload(), Metadata: r.GetMetadata(), MaxAttempts: t.MaxAttempts(), RunTime: r.GetRunTime(),
+	}}, nil
+}
+
+// maxRunID leaves room for the ids of what does the steps: the id of a process has 256 bytes.
+const maxRunID = 160
+
+func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
+	switch {
+	case r.GetRunId() != "":
+		return r.GetRunId(), nil
+	case r.GetIdempotencyKey() != "":
+		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), flows.Prefix+r.GetType(), r.GetIdempotencyKey())), nil
+	}
+	id, err := uuid.NewV7()
+	return id.String(), err
+}
+
+// Cancel asks a run to end.
+func (f *Flows) Cancel(ctx context.Context, r *progressorv1.CancelRunRequest, by process.Actor) (*progressorv1.Run, error) {
+	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &order{Method: methodCancel, Reason: r.GetReason()}, by)
+}
+
+// Complete answers a wait.
+func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {
+	o := &order{Method: methodComplete, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId()}
+	var err error
+	switch outcome := r.GetOutcome().(type) {
+	case *progressorv1.CompleteStepRequest_Result:
+		o.Outcome = stepSucceeded
+		o.Result, err = resultJSON("result", outcome.Result)
+	case *progressorv1.CompleteStepRequest_Failure:
+		o.Outcome = stepFailed
+		o.Failure, err = wire.FailureJSON(outcome.Failure)
+	case *progressorv1.CompleteStepRequest_Cancelled:
+		o.Outcome = stepCancelled
+	default:
+		err = &process.InvalidError{Field: "result", Message: "say what became of the step: result, failure or cancelled"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), o, by)
+}
+
+// Report stores progress of a wait.
+func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor) (*progressorv1.LeaseDirective, error) {
+	o := &order{Method: methodReport, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration()}
+	var err error
+	if o.Progress, err = wire.ProgressJSON(r.GetProgress()); err != nil {
+		return nil, &process.InvalidError{Field: "progress", Message: err.Error()}
+	}
+	a, err := f.order(ctx, r.GetNamespace(), r.GetRunId(), o, by)
+	return &progressorv1.LeaseDirective{LeaseToken: r.GetToken(), Directive: progressorv1.LeaseDirective_Directive(a.Directive), CancelReason: a.Reason}, err
+}
+
+// Skip ends a step by hand.
+func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor) (*progressorv1.Run, error) {
+	o := &order{Method: methodSkip, StepID: r.GetStepId(), Index: indexOf(r.Index), Reason: r.GetReason()}
+	var err error
+	if o.Result, err = resultJSON("result", r.GetResult()); err != nil {
+		return nil, err
+	}
+	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), o, by)
+}
+
+// Retry takes a run up again that is at its end and did not succeed.
+func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by process.Actor) (*progressorv1.Run, error) {
+	row, err := flows.Get(ctx, f.store, r.GetNamespace(), r.GetRunId())
+	if err != nil {
+		return nil, f.missing(ctx, r.GetNamespace(), r.GetRunId(), err)
+	}
+	if reopened, err := flows.Reopen(ctx, f.store, r.GetNamespace(), r.GetRunId()); err != nil {
+		return nil, err
+	} else if !reopened {
+		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only one that is failed, cancelled or expired is taken up again", row.Status)}
+	}
+	f.engine.Retried()
+	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &order{Method: methodRetry, Newest: r.GetNewestVersion()}, by)
+}
+
+// Repeat starts a new run with the payload of an old one.
+func (f *Flows) Repeat(ctx context.Context, r *progressorv1.RepeatRunRequest, by process.Actor) (*progressorv1.Run, error) {
+	old, err := f.Get(ctx, r.GetNamespace(), r.GetRunId(), 0)
+	if err != nil {
+		return nil, err
+	}
+	t, err := f.template(ctx, r.GetNamespace(), old.GetTemplateType(), 0)
+	if err != nil {
+		return nil, err
+	}
+	if !t.Repeatable() {
+		return nil, &TemplateError{fmt.Sprintf("template %s is not repeatable: its runs cannot be repeated", old.GetTemplateType())}
+	}
+	resp, err := f.start(ctx, &progressorv1.StartRunRequest{
+		Namespace: r.GetNamespace(), Type: old.GetTemplateType(), Scope: old.GetScope(), ScopeId: old.GetScopeId(), Payload: old.GetPayload(),
+		IdempotencyKey: r.GetIdempotencyKey(), Metadata: old.GetMetadata(),
+	}, r.GetRunId(), by)
+	return resp.GetRun(), err
+}
+
+// changed carries an order out and shows what the run is then.
+func (f *Flows) changed(ctx context.Context, namespace, runID string, o *order, by process.Actor) (*progressorv1.Run, error) {
+	if _, err := f.order(ctx, namespace, runID, o, by); err != nil {
+		return nil, err
+	}
+	return f.Get(ctx, namespace, runID, 0)
+}
+
+// indexOf is the index of an item, or of the step itself.
+func indexOf(index *int32) int {
+	if index == nil {
+		return noIndex
+	}
+	return int(*index)
+}

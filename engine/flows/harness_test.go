@@ -1,0 +1,182 @@
+package flows_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func TestMain(m *testing.M) { storagetest.Main(m) }
+
+// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+const patience = time.Minute
+
+var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
+
+// node is an engine of a test that runs flows. Its namespace "ns" pushes jobs to the processor obey, its namespace "pull" leaves them to workers.
+type node struct {
+	*engine.Engine
+	*flows.Flows
+	db   *pgxpool.Pool
+	stop func()
+}
+
+func start(t testing.TB, dsn string) *node {
+	t.Helper()
+	var f *flows.Flows
+	n := enginetest.Start(t, dsn, processor.Func(obey), func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		q := jobs.New(e, store)
+		f = flows.New(e, store, q.NewJob)
+		return []engine.Kind{q.Kind(), f.Kind()}
+	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
+	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
+	return &node{n.Engine, f, storagetest.Connect(t, dsn), n.Stop}
+}
+
+// obey does a job, or a process, as its args say: {"fail": "why"} fails, anything else succeeds with the name of the job and its args.
+func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	var args struct {
+		Fail map[string]string `json:"fail"` // by job name
+	}
+	_ = json.Unmarshal(r.GetArgs(), &args) // other args say nothing
+	if why := args.Fail[r.GetJobName()]; why != "" {
+		return nil, processor.Fail("broken", "%s", why).NonRetryable()
+	}
+	if r.GetJobName() == "" {
+		return processor.Result().JSONResponse(map[string]string{"process": r.GetProcess().GetProcessId()}).Complete().Done()
+	}
+	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+		JobResult: structpb.NewStringValue(r.GetJobName() + " " + string(r.GetArgs())),
+	}}}, nil
+}
+
+// put stores a template that is written as JSON, in a namespace.
+func (n *node) put(t testing.TB, namespace, text string) *progressorv1.Template {
+	t.Helper()
+	m := &progressorv1.Template{}
+	if err := protojson.Unmarshal([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	m.Namespace = namespace
+	r, err := n.PutTemplate(context.Background(), &progressorv1.PutTemplateRequest{Template: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.GetTemplate()
+}
+
+// run starts a run of a template with a payload that is written as JSON.
+func (n *node) run(t testing.TB, namespace, templateType, runID, payload string) *progressorv1.Run {
+	t.Helper()
+	r, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: namespace, Type: templateType, RunId: runID, Payload: value(t, payload)}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.GetRun()
+}
+
+func value(t testing.TB, text string) *structpb.Value {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	v := &structpb.Value{}
+	if err := protojson.Unmarshal([]byte(text), v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// ended waits for the end of a run.
+func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
+	t.Helper()
+	r, err := n.Flows.Get(context.Background(), namespace, runID, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.GetFinishedTime() == nil {
+		t.Fatalf("the run has not ended: %s", told(r))
+	}
+	return r
+}
+
+// until reads a run once it is told so.
+func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.Run {
+	t.Helper()
+	var r *progressorv1.Run
+	enginetest.Eventually(t, patience, runID+" is "+want, func() bool {
+		var err error
+		if r, err = n.Flows.Get(context.Background(), namespace, runID, 0); err != nil {
+			t.Fatal(err)
+		}
+		return strings.HasPrefix(told(r), want)
+	})
+	return r
+}
+
+// told is a run in short: its status, and those of its steps with their attempts.
+func told(r *progressorv1.Run) string {
+	s := strings.TrimPrefix(r.GetStatus().String(), "RUN_STATUS_") + ":"
+	for _, step := range r.GetSteps() {
+		s += fmt.Sprintf(" %s %s", step.GetStepId(), strings.TrimPrefix(step.GetStatus().String(), "STEP_STATUS_"))
+		if step.GetAttempt() > 1 {
+			s += fmt.Sprintf(" %d", step.GetAttempt())
+		}
+		if step.CompensationStatus != nil {
+			s += " undo " + strings.TrimPrefix(step.GetCompensationStatus().String(), "STEP_STATUS_")
+		}
+	}
+	return s
+}
+
+func same(t testing.TB, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+}
+
+// lease polls for one job of namespace "pull".
+func (n *node) lease(t testing.TB, names ...string) *progressorv1.Lease {
+	t.Helper()
+	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, Max: 1, Wait: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(leases) != 1 {
+		t.Fatalf("%d leases, want 1", len(leases))
+	}
+	return leases[0]
+}
+
+// answer ends a lease: with a failure, if there is a reason.
+func (n *node) answer(t testing.TB, l *progressorv1.Lease, result, reason string) {
+	t.Helper()
+	resp := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: value(t, result)}}}
+	if reason != "" {
+		resp.Outcome = &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "as told"}}
+	}
+	if err := n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: resp}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration(n) * time.Second) }

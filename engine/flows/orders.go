@@ -1,0 +1,298 @@
+package flows
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// The outcomes of a CompleteStep.
+const (
+	stepSucceeded = "succeeded"
+	stepFailed    = "failed"
+	stepCancelled = "cancelled"
+)
+
+// carryOut does what an order says. A rejected one changes nothing.
+func (t *task) carryOut() error {
+	var o order
+	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
+		return processor.Reject(processor.ReasonBadArgs, "%w", err)
+	}
+	t.by = process.Actor{Name: o.Actor, Source: o.Source}
+	t.answer = &answered{}
+	switch o.Method {
+	case methodTurn:
+		if t.state.Run.Mode != flow.ModeWaiting || t.state.Blocked == "" {
+			return nil
+		}
+		t.state.Blocked = ""
+		return t.decision.Start()
+	case methodCancel:
+		return t.cancel(&o)
+	case methodRetry:
+		return t.retry(&o)
+	case methodSkip:
+		return t.skip(&o)
+	case methodComplete:
+		return t.complete(&o)
+	case methodReport:
+		return t.report(&o)
+	}
+	return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
+}
+
+// told tells whether nobody waits for the answer of an order: another run has sent it.
+func (t *task) told() bool { return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY }
+
+func (t *task) cancel(o *order) error {
+	s := t.state.Run
+	switch {
+	case s.Cause == flow.ByCancel && s.Mode != flow.ModeEnded:
+		return nil // it is answered as it is
+	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
+		if t.told() {
+			return nil
+		}
+		return processor.Reject(rejectedCancel, "it is %s", t.status())
+	case !t.template.Cancelable() && !t.told():
+		return processor.Reject(rejectedCancel, "its template does not support it")
+	}
+	t.state.Cancel, t.cancels = wire.Plain(o.Reason), true
+	t.state.Blocked = ""
+	t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", o.Reason)
+	return t.decision.Cancel()
+}
+
+// retry begins a run again that is at its end.
+func (t *task) retry(o *order) error {
+	s := t.state.Run
+	if s.Mode != flow.ModeEnded || s.Status == succeeded {
+		return processor.Reject(rejectedStatus, "it is %s: only one that is failed, cancelled or expired is taken up again", t.status())
+	}
+	if o.Newest {
+		if err := t.move(); err != nil {
+			return err
+		}
+	}
+	t.state.Cancel = ""
+	t.event(eventRetried, place{noIndex, noIndex}, "", "", "")
+	if t.state.Key == "" {
+		return t.decision.Retry()
+	}
+	holder, err := flows.Enter(t.ctx, t.flows.store, flows.Scope{
+		Namespace: t.key.Namespace, TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID, Alone: true,
+	})
+	if err == nil && holder.RunID != "" {
+		return t.refuse(rejectedStatus, "run %s of the same scope is not at its end", holder.RunID)
+	}
+	if err != nil {
+		return err
+	}
+	return t.decision.Retry()
+}
+
+// refuse says no to an order for a run that was reopened for it: it ends again as it was.
+func (t *task) refuse(reason, format string, args ...any) error {
+	return processor.Reject(reason, format, args...)
+}
+
+// move goes on with the newest version of the template.
+func (t *task) move() error {
+	newest, err := t.flows.template(t.ctx, t.key.Namespace, t.state.Type, 0)
+	if err != nil {
+		return err
+	}
+	old := t.state.Run
+	letters := []byte(flow.NewState(newest.plan).Steps)
+	each := map[int]*flow.Each{}
+	index := make([]int, len(t.template.Steps))
+	for i := range t.template.Steps {
+		step := &t.template.Steps[i]
+		at, ok := newest.Index(step.ID)
+		if !ok && old.Letter(i) == flow.Succeeded {
+			return t.refuse(rejectedStatus, "step %s succeeded and is not in version %d", step.ID, newest.Source.GetVersion())
+		}
+		index[i] = -1
+		if !ok {
+			continue
+		}
+		index[i], letters[at] = at, byte(old.Letter(i))
+		if e := old.Each[i]; e != nil && newest.Steps[at].ForEach() {
+			each[at] = e
+		} else if e != nil || newest.Steps[at].ForEach() && old.Letter(i) != flow.Succeeded {
+			letters[at] = byte(flow.Pending)
+		}
+	}
+	moved := func(list []int) (all []int) {
+		for _, i := range list {
+			if index[i] >= 0 {
+				all = append(all, index[i])
+			}
+		}
+		return all
+	}
+	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, moved(old.Done), moved(old.Undone), moved(old.Left), nil
+	t.template, t.state.Version, t.state.Stored = newest, newest.Source.GetVersion(), newest.stored
+	t.decide()
+	return nil
+}
+
+// find is the place that an order names.
+func (t *task) find(o *order) (place, error) {
+	step, ok := t.template.Index(o.StepID)
+	if !ok {
+		return place{}, processor.Reject(rejectedStep, "step %q of template %s, version %d", o.StepID, t.state.Type, t.state.Version)
+	}
+	p := place{step, o.Index}
+	if o.Index == noIndex {
+		return p, nil
+	}
+	each := t.state.Run.Each[step]
+	if each == nil || o.Index >= each.Count {
+		return p, processor.Reject(rejectedStep, "step %s has no item %d", o.StepID, o.Index)
+	}
+	return p, nil
+}
+
+func (t *task) skip(o *order) error {
+	p, err := t.find(o)
+	if err != nil {
+		return err
+	}
+	s := t.state.Run
+	l := s.Letter(p.step)
+	if s.Mode == flow.ModeEnded || s.Mode == flow.ModeCompensating || l != flow.Pending && l != flow.Open {
+		return processor.Reject(rejectedStatus, "the run is %s, and step %s %s: only a step that has not ended is skipped", t.status(), o.StepID, statusOf(l))
+	}
+	if p.index != noIndex {
+		open, err := t.OpenItems(p.step)
+		if err != nil {
+			return err
+		}
+		if !contains(open, p.index) {
+			return processor.Reject(rejectedStatus, "item %d of step %s is not open", p.index, o.StepID)
+		}
+	}
+	t.ends[p] = &end{result: o.Result, reason: wire.Plain(o.Reason)}
+	t.event(eventSkippedByHand, p, "", "", o.Reason)
+	return t.decision.Skip(p.step, p.index)
+}
+
+// wait finds the wait that an order answers, and checks that it may.
+func (t *task) wait(o *order) (place, error) {
+	p, err := t.find(o)
+	if err != nil {
+		return p, err
+	}
+	step := &t.template.Steps[p.step]
+	if step.Action != flow.ActionWait {
+		return p, processor.Reject(rejectedStatus, "step %s is no wait", o.StepID)
+	}
+	if step.ForEach() != (p.index != noIndex) {
+		return p, processor.Reject(rejectedInvalid, "say which item of step %s, where it has items, and else none", o.StepID).WithDetails([]byte("index"))
+	}
+	row, found, err := flows.GetWait(t.ctx, t.flows.store, t.key.Namespace, t.runID, o.StepID, int32(p.index)) //nolint:gosec // an item
+	switch {
+	case err != nil:
+		return p, err
+	case !found || row.Status != flows.StepRunning || t.state.Run.Letter(p.step) != flow.Open:
+		return p, processor.Reject(rejectedStatus, "step %s does not wait", o.StepID)
+	case o.Token != row.Token && (o.Token != "" || step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN):
+		if subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1 {
+			return p, processor.Reject(rejectedStatus, "the token is not that of the wait: it is of an earlier attempt, or of another wait")
+		}
+	case row.DueTime != nil && !row.DueTime.After(t.now):
+		return p, processor.Reject(rejectedStatus, "the wait was due at %s", row.DueTime.UTC().Format(time.RFC3339))
+	}
+	return p, nil
+}
+
+func (t *task) complete(o *order) error {
+	p, err := t.wait(o)
+	if err != nil {
+		return err
+	}
+	if t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled {
+		return processor.Reject(rejectedStatus, "the run was cancelled: only the acknowledgement of that is taken")
+	}
+	e := &end{worker: wire.Plain(o.Worker)}
+	outcome := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round}
+	switch o.Outcome {
+	case stepSucceeded:
+		result, err := valueOf(o.Result)
+		if err != nil {
+			return err
+		}
+		if problems := t.template.Steps[p.step].CheckAnswer(orNull(result)); len(problems) > 0 {
+			var wrong *process.InvalidError
+			errors.As(invalid(problems), &wrong)
+			return processor.Reject(rejectedInvalid, "%s", wrong.Message).WithDetails([]byte(wrong.Field))
+		}
+		outcome.Letter, e.result = flow.Succeeded, o.Result
+	case stepFailed:
+		if e.failure, err = wire.Failure(o.Failure); err != nil {
+			return err
+		}
+		outcome.Letter = flow.Failed
+	default:
+		outcome.Letter, e.reason = flow.Cancelled, wire.Plain(o.Reason)
+		t.event(eventCancelAcknowledged, p, "", "", o.Reason)
+	}
+	t.ends[p] = e
+	_, err = t.decision.Ended(outcome)
+	return err
+}
+
+func (t *task) report(o *order) error {
+	p, err := t.wait(o)
+	if err != nil {
+		return err
+	}
+	r := &flows.Report{RunID: t.runID, StepID: o.StepID, Index: int32(p.index), Progress: o.Progress} //nolint:gosec // an item
+	if o.Due > 0 {
+		r.Due = t.now.Add(o.Due)
+		t.state.Run.Postpone(p.step, p.index, r.Due)
+	}
+	t.attempt.Ride(r)
+	a := answered{Directive: int32(progressorv1.LeaseDirective_DIRECTIVE_CONTINUE)}
+	if t.state.Run.Cause == flow.ByCancel {
+		a.Directive, a.Reason = int32(progressorv1.LeaseDirective_DIRECTIVE_CANCEL), t.state.Cancel
+	}
+	t.answer = &a
+	return nil
+}
+
+func contains(list []int, n int) bool {
+	for _, v := range list {
+		if v == n {
+			return true
+		}
+	}
+	return false
+}
+
+// statusOf is the status of a step as messages and events show it.
+func statusOf(l flow.Letter) flows.StepStatus {
+	switch l {
+	case flow.Open:
+		return flows.StepRunning
+	case flow.Succeeded:
+		return flows.StepSucceeded
+	case flow.Failed, flow.Ignored:
+		return flows.StepFailed
+	case flow.Skipped, flow.ByHand:
+		return flows.StepSkipped
+	case flow.Cancelled:
+		return flows.StepCancelled
+	}
+	return flows.StepPending
+}

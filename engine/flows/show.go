@@ -1,0 +1,300 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// Get reads a run with its steps, and waits for its end at most so long.
+func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Duration) (*progressorv1.Run, error) {
+	if wait > 0 {
+		limited, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		err := f.engine.WatchProcess(limited, keyOf(namespace, runID), 0, func(*progressorv1.WatchProcessResponse) error { return nil })
+		if err != nil && limited.Err() == nil && !errors.Is(err, process.ErrProcessNotFound) {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	row, err := flows.Get(ctx, f.store, namespace, runID)
+	if err != nil {
+		return nil, f.missing(ctx, namespace, runID, err)
+	}
+	run, err := runOf(&row)
+	if err != nil {
+		return nil, err
+	}
+	t, err := f.template(ctx, namespace, row.TemplateType, row.TemplateVersion)
+	if err != nil {
+		return nil, err
+	}
+	run.MaxAttempts = t.MaxAttempts()
+	steps, err := f.steps(ctx, namespace, runID, t)
+	if err != nil {
+		return nil, err
+	}
+	summarize(run, t, steps)
+	return run, nil
+}
+
+func (f *Flows) missing(ctx context.Context, namespace, runID string, err error) error {
+	if _, missing := f.engine.GetNamespace(ctx, namespace); missing != nil {
+		return missing
+	}
+	return fmt.Errorf("run %s/%s: %w", namespace, runID, err)
+}
+
+var runStatuses = map[flows.Status]progressorv1.RunStatus{
+	flows.Pending: progressorv1.RunStatus_RUN_STATUS_PENDING, flows.Active: progressorv1.RunStatus_RUN_STATUS_QUEUED,
+	flows.CancelRequested: progressorv1.RunStatus_RUN_STATUS_CANCEL_REQUESTED, flows.Compensating: progressorv1.RunStatus_RUN_STATUS_COMPENSATING,
+	flows.Succeeded: progressorv1.RunStatus_RUN_STATUS_SUCCEEDED, flows.Failed: progressorv1.RunStatus_RUN_STATUS_FAILED,
+	flows.Cancelled: progressorv1.RunStatus_RUN_STATUS_CANCELLED, flows.Expired: progressorv1.RunStatus_RUN_STATUS_EXPIRED,
+}
+
+var stepStatuses = map[flows.StepStatus]progressorv1.StepStatus{
+	flows.StepPending: progressorv1.StepStatus_STEP_STATUS_PENDING, flows.StepRunning: progressorv1.StepStatus_STEP_STATUS_RUNNING,
+	flows.StepSucceeded: progressorv1.StepStatus_STEP_STATUS_SUCCEEDED, flows.StepFailed: progressorv1.StepStatus_STEP_STATUS_FAILED,
+	flows.StepSkipped: progressorv1.StepStatus_STEP_STATUS_SKIPPED, flows.StepCancelled: progressorv1.StepStatus_STEP_STATUS_CANCELLED,
+}
+
+func stamp(t *time.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	return timestamppb.New(*t)
+}
+
+// runOf is a run as its row says it; what its steps add comes with summarize.
+func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
+	m = &progressorv1.Run{
+		Namespace: row.Namespace, RunId: row.RunID, TemplateType: row.TemplateType, TemplateVersion: row.TemplateVersion, Scope: row.Scope, ScopeId: row.ScopeID,
+		Status: runStatuses[row.Status], Attempt: row.Attempt, CancelReason: row.CancelReason, BlockedOn: row.BlockedOn, CronId: row.CronID, ParentRunId: row.ParentRunID,
+		RepeatOfRunId: row.RepeatOfRunID, CreatedTime: timestamppb.New(row.CreatedTime), UpdatedTime: timestamppb.New(row.UpdatedTime), RunTime: stamp(row.RunTime),
+		RunningTime: stamp(row.RunningTime), FinishedTime: stamp(row.FinishedTime), CancelRequestedTime: stamp(row.CancelRequestedTime), FireTime: stamp(row.FireTime),
+	}
+	if m.Payload, err = wire.Value(row.Payload); err != nil {
+		return nil, err
+	}
+	if m.Result, err = wire.Value(row.Result); err != nil {
+		return nil, err
+	}
+	if m.Failure, err = wire.Failure(row.Failure); err != nil {
+		return nil, err
+	}
+	m.Metadata, err = wire.Struct(row.Metadata)
+	return m, err
+}
+
+// step is a step with what only the run looks at.
+type step struct {
+	*progressorv1.Step
+	action flow.Action
+	held   bool // a worker, or a node, holds its job
+	kind   progressorv1.WaitAction_Kind
+}
+
+// steps reads the steps of a run, as the template lists them. What has no row has not begun.
+func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template) ([]step, error) {
+	rows, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: namespace, RunID: runID, OnlySteps: true, AfterOrd: -1, Limit: len(t.Steps) + 1})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]step, len(t.Steps))
+	each := false
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		each = each || s.ForEach()
+		all[i] = step{Step: &progressorv1.Step{StepId: s.ID, Name: s.Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING}, action: s.Action, kind: s.Source.GetWait().GetKind()}
+	}
+	for n := range rows {
+		i, ok := t.Index(rows[n].StepID)
+		if !ok {
+			continue // of the version before RetryRun went on with the newest one
+		}
+		name := all[i].GetName()
+		if all[i].Step, err = stepOf(&rows[n]); err != nil {
+			return nil, err
+		}
+		all[i].Name, all[i].held = name, rows[n].Held
+	}
+	if !each {
+		return all, nil
+	}
+	counts, err := flows.Items(ctx, f.store, namespace, runID)
+	for _, c := range counts {
+		if i, ok := t.Index(c.StepID); ok {
+			if all[i].ItemsByStatus == nil {
+				all[i].ItemsByStatus = map[string]int64{}
+			}
+			all[i].ItemsByStatus[string(c.Status)] = c.N
+		}
+	}
+	return all, err
+}
+
+// stepOf is a step, or an item, as its row says it.
+func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
+	m = &progressorv1.Step{
+		StepId: row.StepID, Status: stepStatuses[row.Status], Attempt: row.Attempt, ProcessId: row.ProcessID, WorkerId: row.WorkerID, Reason: row.Reason,
+		RunningTime: stamp(row.RunningTime), FinishedTime: stamp(row.FinishedTime),
+	}
+	if row.LeaseExpiresTime.Unix() > 0 {
+		m.LeaseExpiresTime = timestamppb.New(row.LeaseExpiresTime)
+	}
+	if row.Index >= 0 {
+		m.Index = &row.Index
+	}
+	if row.CompensationStatus != "" {
+		status := stepStatuses[flows.StepStatus(row.CompensationStatus)]
+		m.CompensationStatus = &status
+	}
+	if m.Input, err = wire.Value(row.Input); err != nil {
+		return nil, err
+	}
+	if m.Result, err = wire.Value(row.Result); err != nil {
+		return nil, err
+	}
+	if m.Failure, err = wire.Failure(row.Failure); err != nil {
+		return nil, err
+	}
+	if len(row.Progress) > 0 {
+		m.Progress = &progressorv1.Progress{}
+		if err := protojson.Unmarshal(row.Progress, m.Progress); err != nil {
+			return nil, fmt.Errorf("progress of a step: %w", err)
+		}
+	}
+	if m.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING && m.GetReason() == "" {
+		m.Reason = waitsFor(row)
+	}
+	return m, nil
+}
+
+// waitsFor says what a step waits for that has begun.
+func waitsFor(row *flows.Step) string {
+	switch {
+	case row.Token != "" && row.DueTime != nil:
+		return "waits for an answer until " + row.DueTime.UTC().Format(time.RFC3339)
+	case row.Token != "":
+		return "waits for an answer"
+	case row.DueTime != nil:
+		return "waits until " + row.DueTime.UTC().Format(time.RFC3339)
+	case row.ProcessID != "" && !row.Held && len(row.ProcessID) > len(flows.JobPrefix) && row.ProcessID[:len(flows.JobPrefix)] == flows.JobPrefix:
+		return "waits for a worker"
+	}
+	return ""
+}
+
+// summarize adds what follows from its steps: what an active run is at, its phase and its progress.
+func summarize(run *progressorv1.Run, t *template, steps []step) {
+	var done, weight float64
+	var newest *progressorv1.Step
+	held, waits, others := false, false, false
+	pending := ""
+	for i := range steps {
+		s := &steps[i]
+		run.Steps = append(run.Steps, s.Step)
+		share := float64(t.Steps[i].Weight)
+		weight += share
+		switch s.GetStatus() {
+		case progressorv1.StepStatus_STEP_STATUS_PENDING:
+			if pending == "" {
+				pending = s.GetStepId()
+			}
+			continue
+		case progressorv1.StepStatus_STEP_STATUS_RUNNING:
+			if run.Phase == "" {
+				run.Phase, run.WorkerId, run.LeaseExpiresTime = s.GetStepId(), s.GetWorkerId(), s.GetLeaseExpiresTime()
+			}
+			done += share * reported(s.Step)
+			switch {
+			case s.action == flow.ActionWait:
+				waits = true
+			case s.action != flow.ActionJob || s.held || s.ItemsByStatus != nil:
+				held = true
+			default:
+				others = true
+			}
+		default:
+			done += share
+		}
+		if p := s.GetProgress(); p.GetSummary() != "" && (newest == nil || s.GetRunningTime().AsTime().After(newest.GetRunningTime().AsTime())) {
+			newest = s.Step
+		}
+	}
+	if run.Phase == "" {
+		run.Phase = pending
+	}
+	if run.GetStatus() == progressorv1.RunStatus_RUN_STATUS_QUEUED {
+		switch {
+		case held:
+			run.Status = progressorv1.RunStatus_RUN_STATUS_RUNNING
+		case waits && !others:
+			run.Status = progressorv1.RunStatus_RUN_STATUS_WAITING_WORKER
+		}
+	}
+	run.Progress = &progressorv1.Progress{Percent: math.Floor(100 * done / max(weight, 1)), Summary: newest.GetProgress().GetSummary()}
+}
+
+// reported is the part of a step that runs which is done.
+func reported(s *progressorv1.Step) float64 {
+	if items := s.GetItemsByStatus(); len(items) > 0 {
+		var ended, all int64
+		for status, n := range items {
+			all += n
+			if status != string(flows.StepRunning) && status != string(flows.StepPending) {
+				ended += n
+			}
+		}
+		return float64(ended) / float64(all)
+	}
+	return s.GetProgress().GetPercent() / 100
+}
+
+// The number of steps of a page.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// ListSteps lists the steps of a run that have begun or ended, and their items, in their order.
+func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (list []*progressorv1.Step, next string, err error) {
+	q := flows.StepsQuery{Namespace: r.GetNamespace(), RunID: r.GetRunId(), StepID: r.GetStepId(), AfterOrd: -1, Limit: defaultPage}
+	if r.GetPageSize() > 0 {
+		q.Limit = min(int(r.GetPageSize()), maxPage)
+	}
+	if token := r.GetPageToken(); token != "" {
+		if _, err := fmt.Sscanf(token, "%d.%d", &q.AfterOrd, &q.After); err != nil {
+			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
+		}
+	}
+	if _, err := flows.Get(ctx, f.store, q.Namespace, q.RunID); err != nil {
+		return nil, "", f.missing(ctx, q.Namespace, q.RunID, err)
+	}
+	rows, err := flows.Steps(ctx, f.store, q)
+	for n := range rows {
+		m, err := stepOf(&rows[n])
+		if err != nil {
+			return nil, "", err
+		}
+		list = append(list, m)
+	}
+	if len(rows) == q.Limit {
+		last := &rows[len(rows)-1]
+		next = fmt.Sprintf("%d.%d", last.Ord, last.Index)
+	}
+	return list, next, err
+}

@@ -1,0 +1,294 @@
+package flows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
+)
+
+// state is what a run's process keeps.
+type state struct {
+	Type    string    `json:"type"`
+	Version int32     `json:"version"`
+	Stored  int64     `json:"stored"` // of the version; see templateKey
+	Created time.Time `json:"created"`
+	Scope   string    `json:"scope,omitempty"`
+	ScopeID string    `json:"scope_id,omitempty"`
+	Key     string    `json:"key,omitempty"` // the dedupe key that it has, or waits for
+	// Payload is what it was started with, unless that is large: then it is read from flow_runs where it is asked for.
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Large   bool            `json:"large,omitempty"`
+	Blocked string          `json:"blocked,omitempty"` // on which run
+	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
+	Timer   time.Time       `json:"timer,omitzero"`    // what the default timer stands at
+	Run     *flow.State     `json:"run"`
+}
+
+// maxKeptPayload is the longest payload that is written with each state.
+const maxKeptPayload = 1 << 10
+
+const noIndex = flow.NoIndex
+
+// place is a step, or an item of it.
+type place struct{ step, index int }
+
+// task is one task of a run's process: what happens, and everything that follows from it.
+type task struct {
+	flows    *Flows
+	ctx      context.Context
+	request  *progressorv1.ProcessRequest
+	attempt  *engine.Attempt
+	now      time.Time
+	key      process.Key
+	runID    string
+	state    *state
+	template *template
+	decision *flow.Decision
+	before   flows.Change // what the row of the run said
+
+	created *flows.NewRun // of an INIT
+	cancels bool          // an order to end came
+	by      process.Actor
+	answer  *answered
+	failure []byte // of the run, where no step has it; JSON
+
+	ends     map[place]*end
+	begun    map[place]*begun
+	rows     map[place]*flows.StepChange
+	order    []place
+	values   map[int]flow.Ended
+	payload  *structpb.Value
+	events   []*storage.JobEvent
+	messages []storage.Message
+	removes  bool
+}
+
+// end is how a step, or an item, ended.
+type end struct {
+	result  []byte // JSON; nil: null
+	failure *progressorv1.Failure
+	worker  string
+	reason  string
+}
+
+// process runs a task of a run.
+func (f *Flows) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	a := engine.AttemptOf(ctx)
+	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
+	t := &task{
+		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key, runID: key.ProcessID[len(flows.Prefix):],
+		ends: map[place]*end{}, begun: map[place]*begun{}, rows: map[place]*flows.StepChange{}, values: map[int]flow.Ended{},
+	}
+	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
+		if err := t.create(); err != nil || t.removes {
+			return t.gone(err)
+		}
+		return t.done()
+	}
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	var err error
+	switch r.GetType() {
+	case progressorv1.TaskType_TASK_TYPE_CALL:
+		err = t.carryOut()
+	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
+		t.state.Timer = time.Time{}
+		err = t.tick()
+	case progressorv1.TaskType_TASK_TYPE_NOTIFY:
+		if r.GetChild() == nil {
+			err = t.carryOut()
+		} else {
+			err = t.childEnded()
+		}
+	case progressorv1.TaskType_TASK_TYPE_CANCEL:
+		t.state.Cancel, t.cancels = string(r.GetArgs()), true
+		err = t.decision.Abort()
+	default:
+		err = processor.Fail(processor.ReasonNotHandled, "a run takes no %s", r.GetType()).NonRetryable()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.done()
+}
+
+// gone is the answer of a run that is not started.
+func (t *task) gone(err error) (*progressorv1.ProcessResponse, error) {
+	if err != nil {
+		return nil, err
+	}
+	return processor.Result().JSONResponse(t.answer).Remove().Done()
+}
+
+func (t *task) read() error {
+	t.state = &state{}
+	err := json.Unmarshal(t.request.GetProcess().GetAuxState(), t.state)
+	if err == nil && t.state.Run == nil {
+		err = errors.New("it has no steps")
+	}
+	if err != nil {
+		return processor.Fail(processor.ReasonBadState, "the state of the run cannot be read: %w", err).NonRetryable()
+	}
+	if t.template, err = t.flows.templateOfRun(t.ctx, t.key.Namespace, t.state); err != nil {
+		return err
+	}
+	if err := t.state.Run.Fits(t.template.plan); err != nil {
+		return processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
+	}
+	t.decide()
+	t.before = t.change()
+	return nil
+}
+
+func (t *task) decide() { t.decision = flow.Decide(t.template.plan, t.state.Run, t, t.now) }
+
+// create stores a run, and begins it unless it waits for something.
+func (t *task) create() error {
+	var o order
+	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
+		return processor.Reject(processor.ReasonBadArgs, "%w", err)
+	}
+	if o.Method != methodStart {
+		return processor.Reject(processor.ReasonBadArgs, "a run begins with %s", methodStart)
+	}
+	t.by = process.Actor{Name: o.Actor, Source: o.Source}
+	var err error
+	if t.template, err = t.flows.template(t.ctx, t.key.Namespace, o.Type, o.Version); errors.Is(err, process.ErrTemplateNotFound) {
+		t.turnAway(outcomeNotFound, "", "there is no template %s", o.Type)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	payload, err := valueOf(o.Payload)
+	if err != nil {
+		return err
+	}
+	if o.Version == 0 { // nobody has checked it
+		if problems := t.template.CheckPayload(payload); len(problems) > 0 {
+			t.turnAway(outcomeInvalid, "", "%s", invalid(problems))
+			return nil
+		}
+		if !t.template.enabled || o.CronID != "" && !t.template.Schedulable() {
+			t.turnAway(outcomeDisabled, "", "template %s is disabled, or no cron may start it", o.Type)
+			return nil
+		}
+	}
+	t.payload = orNull(payload)
+	t.state = &state{
+		Type: o.Type, Version: t.template.Source.GetVersion(), Stored: t.template.stored, Created: t.now, Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload,
+		Run: flow.NewState(t.template.plan),
+	}
+	if len(o.Payload) > maxKeptPayload {
+		t.state.Payload, t.state.Large = nil, true
+	}
+	t.created = &flows.NewRun{
+		TemplateType: o.Type, RunTime: o.RunTime, FireTime: o.FireTime, Scope: o.Scope, ScopeID: o.ScopeID,
+		CronID: o.CronID, ParentRunID: o.Parent, RepeatOf: o.RepeatOf, Payload: o.Payload,
+	}
+	if started, err := t.enter(payload); err != nil || !started {
+		return err
+	}
+	t.answer = &answered{Outcome: outcomeStarted}
+	t.decide()
+	switch {
+	case t.state.Blocked != "":
+	case o.RunTime.After(t.now):
+		t.state.Run.RunTime = o.RunTime
+	default:
+		return t.decision.Start()
+	}
+	return nil
+}
+
+// enter asks for the dedupe key of the run. started: it may be stored.
+func (t *task) enter(payload *structpb.Value) (started bool, err error) {
+	s := t.template.scope(t.key.Namespace, "", t.runID)
+	if !s.Alone && !s.Once {
+		return true, nil
+	}
+	s.DedupeKey = t.template.DedupeKey(t.state.Scope, t.state.ScopeID, payload)
+	if s.DedupeKey == "" {
+		return true, nil
+	}
+	t.created.DedupeKey = s.DedupeKey
+	holder, err := flows.Enter(t.ctx, t.flows.store, s)
+	switch {
+	case err != nil:
+		return false, err
+	case holder.Done != "":
+		t.turnAway(outcomeDone, holder.Done, "run %s of the same scope has succeeded, and its template is not repeatable", holder.Done)
+		return false, nil
+	case holder.RunID != "" && t.template.turnsAway():
+		t.turnAway(outcomeExists, holder.RunID, "run %s of the same scope is not at its end", holder.RunID)
+		return false, nil
+	}
+	if s.Alone {
+		t.state.Key = s.DedupeKey
+	}
+	if holder.RunID != "" {
+		t.state.Blocked = holder.RunID
+		if t.template.Concurrency() == progressorv1.ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE {
+			t.tell(holder.RunID, &order{Method: methodCancel, Reason: "run " + t.runID + " of the same scope takes its place"})
+		}
+	}
+	return true, nil
+}
+
+// turnAway answers that the run does not start; its process goes.
+func (t *task) turnAway(outcome, holder, format string, args ...any) {
+	t.answer, t.removes = &answered{Outcome: outcome, Holder: holder, Message: fmt.Sprintf(format, args...)}, true
+}
+
+// tell orders another run of the namespace.
+func (t *task) tell(runID string, o *order) {
+	args, _ := json.Marshal(o) // plain fields
+	t.messages = append(t.messages, storage.Message{Kind: storage.MessageNotify, Target: keyOf(t.key.Namespace, runID), Args: args})
+}
+
+// tick does what its time has come for.
+func (t *task) tick() error {
+	s := t.state.Run
+	if s.Mode == flow.ModeEnded {
+		return nil // it was reopened, and nobody has ordered anything
+	}
+	for _, due := range s.DueNow(t.now) {
+		p := place{due.Step, due.Index}
+		o := flow.Outcome{Step: due.Step, Index: due.Index, Round: s.Round, Letter: flow.Succeeded}
+		if t.template.Steps[due.Step].Action == flow.ActionWait {
+			o.Letter = t.overdue(p)
+		}
+		if _, err := t.decision.Ended(o); err != nil {
+			return err
+		}
+	}
+	return t.decision.Tick()
+}
+
+// overdue ends a wait whose due time has come.
+func (t *task) overdue(p place) flow.Letter {
+	w := t.template.Steps[p.step].Source.GetWait()
+	switch w.GetDueAction() {
+	case progressorv1.WaitAction_DUE_ACTION_SKIP:
+		t.ends[p] = &end{reason: "nobody answered in time"}
+		return flow.Skipped
+	case progressorv1.WaitAction_DUE_ACTION_SUCCEED:
+		text, _ := resultJSON("due_result", w.GetDueResult()) // it was checked with the template
+		t.ends[p] = &end{result: text}
+		return flow.Succeeded
+	}
+	t.ends[p] = &end{failure: &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "nobody answered within " + w.GetDue().AsDuration().String()}}
+	return flow.Failed
+}

@@ -1,0 +1,235 @@
+package flows
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// template is a version of a template, ready to decide by.
+type template struct {
+	*flow.Template
+	plan    *flow.Plan
+	stored  int64 // when, in microseconds
+	enabled bool  // when it was read
+}
+
+// templateKey names a version of a template.
+type templateKey struct {
+	namespace, templateType string
+	version                 int32
+	stored                  int64 // microseconds; a template that was deleted and put again begins at version 1 once more
+}
+
+// templates are the compiled versions that this node has met. A version never changes.
+type templates struct {
+	mu  sync.Mutex
+	all map[templateKey]*template
+}
+
+func (c *templates) get(key templateKey) *template {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[key]
+}
+
+// templateOfRun gives the version of a template that a run keeps.
+func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (*template, error) {
+	if t := f.templates.get(templateKey{namespace, s.Type, s.Version, s.Stored}); t != nil {
+		return t, nil
+	}
+	return f.template(ctx, namespace, s.Type, s.Version)
+}
+
+// maxTemplates bounds them: one has some 100 KB at most.
+const maxTemplates = 1000
+
+// template reads a version of a template; 0: the newest one.
+func (f *Flows) template(ctx context.Context, namespace, templateType string, version int32) (*template, error) {
+	row, err := flows.GetTemplate(ctx, f.store, namespace, templateType, version)
+	if err != nil {
+		return nil, fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
+	}
+	key := templateKey{namespace, templateType, row.Version, row.UpdatedTime.UnixMicro()}
+	c := &f.templates
+	if known := c.get(key); known != nil {
+		return &template{Template: known.Template, plan: known.plan, stored: key.stored, enabled: row.Enabled}, nil
+	}
+	source := &progressorv1.Template{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Definition, source); err != nil {
+		return nil, fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
+	}
+	source.Version = row.Version
+	compiled, problems := flow.Compile(source)
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("template %s/%s, version %d: %w", namespace, templateType, row.Version, invalid(problems))
+	}
+	t := &template{Template: compiled, stored: key.stored, enabled: row.Enabled}
+	t.plan = compiled.Plan(func(attempt int32) time.Duration {
+		return wire.Backoff(source.GetRetryPolicy().GetBackoff(), attempt-1, 0.5)
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil || len(c.all) >= maxTemplates {
+		c.all = map[templateKey]*template{}
+	}
+	c.all[key] = t
+	return t, nil
+}
+
+// scope is what a run asks for that has a dedupe key.
+func (t *template) scope(namespace, key, runID string) flows.Scope {
+	p := t.Concurrency()
+	return flows.Scope{
+		Namespace: namespace, TemplateType: t.Source.GetType(), DedupeKey: key, RunID: runID, Once: !t.Repeatable(), Alone: p != progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW,
+		Queues: p == progressorv1.ScopePolicy_SCOPE_POLICY_QUEUE_SAME_SCOPE || p == progressorv1.ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE,
+	}
+}
+
+// turnsAway tells whether a run does not start where another one has its dedupe key.
+func (t *template) turnsAway() bool {
+	p := t.Concurrency()
+	return p == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE || p == progressorv1.ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE
+}
+
+// invalid is problems as the error of a request: the first one names the field.
+func invalid(problems []flow.Problem) error {
+	text := ""
+	for _, p := range problems[1:] {
+		text += "; " + p.String()
+	}
+	return &process.InvalidError{Field: cmp.Or(problems[0].Path, "template"), Message: problems[0].Message + text}
+}
+
+// PutTemplate stores the next version of a template, or checks it alone.
+func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest) (*progressorv1.PutTemplateResponse, error) {
+	t := proto.CloneOf(r.GetTemplate())
+	if _, err := f.engine.GetNamespace(ctx, t.GetNamespace()); err != nil {
+		return nil, err
+	}
+	enabled := t.Enabled
+	t.Version, t.Enabled, t.CreatedTime, t.UpdatedTime = 0, nil, nil, nil
+	if _, problems := flow.Compile(t); len(problems) > 0 {
+		for i := range problems {
+			problems[i].Path = "template." + problems[i].Path
+		}
+		return nil, invalid(problems)
+	}
+	if r.GetValidateOnly() {
+		return &progressorv1.PutTemplateResponse{Template: r.GetTemplate()}, nil
+	}
+	text, err := protojson.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	expected := int32(-1)
+	if r.ExpectedVersion != nil {
+		expected = r.GetExpectedVersion()
+	}
+	created, err := flows.Put(ctx, f.store, t.GetNamespace(), t.GetType(), text, enabled, expected, func(row flows.Template) (bool, error) {
+		newest := &progressorv1.Template{}
+		err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Definition, newest)
+		return err == nil && flow.Same(newest, t), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	got, err := f.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: t.GetNamespace(), Type: t.GetType()})
+	return &progressorv1.PutTemplateResponse{Template: got.GetTemplate(), Created: created}, err
+}
+
+// GetTemplate reads a version of a template.
+func (f *Flows) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
+	row, err := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), r.GetVersion())
+	if err != nil {
+		return nil, f.missingTemplate(ctx, r.GetNamespace(), r.GetType(), err)
+	}
+	m, err := templateOf(flows.Listed{
+		TemplateType: r.GetType(), Version: row.Version, Definition: row.Definition, UpdatedTime: row.UpdatedTime, CreatedTime: row.CreatedTime, Enabled: row.Enabled,
+	})
+	if err != nil {
+		return nil, err
+	}
+	versions, err := flows.Versions(ctx, f.store, r.GetNamespace(), r.GetType())
+	return &progressorv1.GetTemplateResponse{Template: m, Versions: versions}, err
+}
+
+func templateOf(row flows.Listed) (*progressorv1.Template, error) {
+	m := &progressorv1.Template{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Definition, m); err != nil {
+		return nil, fmt.Errorf("template %s: %w", row.TemplateType, err)
+	}
+	m.Version, m.Enabled = row.Version, &row.Enabled
+	m.CreatedTime, m.UpdatedTime = timestamppb.New(row.CreatedTime), timestamppb.New(row.UpdatedTime)
+	return m, nil
+}
+
+// ListTemplates lists the newest version of each template after a type.
+func (f *Flows) ListTemplates(ctx context.Context, namespace, after string, limit int) ([]*progressorv1.Template, error) {
+	if _, err := f.engine.GetNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
+	rows, err := flows.ListTemplates(ctx, f.store, namespace, after, limit)
+	var all []*progressorv1.Template
+	for _, row := range rows {
+		m, err := templateOf(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, err
+}
+
+// EnableTemplate lets new runs of a template start, or not.
+func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType string, enabled bool) (*progressorv1.Template, error) {
+	if err := flows.Enable(ctx, f.store, namespace, templateType, enabled); err != nil {
+		return nil, f.missingTemplate(ctx, namespace, templateType, err)
+	}
+	got, err := f.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: namespace, Type: templateType})
+	return got.GetTemplate(), err
+}
+
+// DeleteTemplate deletes a template with all its versions, unless a run of it is not at its end.
+func (f *Flows) DeleteTemplate(ctx context.Context, namespace, templateType string) error {
+	open, err := flows.Delete(ctx, f.store, namespace, templateType)
+	if err != nil {
+		return f.missingTemplate(ctx, namespace, templateType, err)
+	}
+	if open != "" {
+		return &TemplateError{fmt.Sprintf("run %s of template %s is not at its end: cancel it, or wait for it", open, templateType)}
+	}
+	return nil
+}
+
+func (f *Flows) missingTemplate(ctx context.Context, namespace, templateType string, err error) error {
+	if _, missing := f.engine.GetNamespace(ctx, namespace); missing != nil {
+		return missing
+	}
+	return fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
+}
+
+// resultJSON is a result as it is stored; nil: null.
+func resultJSON(field string, v *structpb.Value) ([]byte, error) {
+	text, err := wire.ValueJSON(v)
+	if err != nil {
+		return nil, &process.InvalidError{Field: field, Message: err.Error()}
+	}
+	if len(text) > process.MaxPayloadBytes {
+		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxPayloadBytes)}
+	}
+	return text, nil
+}

@@ -1,0 +1,382 @@
+package flows
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// begun is what begins with a step, or an item.
+type begun struct {
+	message *storage.Message // nil: a wait or a delay
+	input   []byte           // JSON; nil: the payload
+	token   string
+	wait    []byte // JSON
+}
+
+// waitOf is what a row of a wait says of it: the column wait.
+type waitOf struct {
+	Kind      string          `json:"kind"`
+	Title     string          `json:"title,omitempty"`
+	Assignees []string        `json:"assignees,omitempty"`
+	Schema    json.RawMessage `json:"resultSchema,omitempty"`
+}
+
+// told is what the NOTIFY that tells the end of what does a step says of it.
+type told struct {
+	Step  int   `json:"step"`
+	Index int   `json:"index"`
+	Round int32 `json:"round"`
+	Undo  bool  `json:"undo,omitempty"`
+}
+
+// scope is what expressions of a step see.
+func (t *task) scope() (*flow.Scope, error) {
+	if t.payload == nil {
+		text := []byte(t.state.Payload)
+		if t.state.Large {
+			row, err := flows.Get(t.ctx, t.flows.store, t.key.Namespace, t.runID)
+			if err != nil {
+				return nil, err
+			}
+			text = row.Payload
+		}
+		payload, err := valueOf(text)
+		if err != nil {
+			return nil, err
+		}
+		t.payload = orNull(payload)
+	}
+	return &flow.Scope{
+		Payload: t.payload, Scope: t.state.Scope, ScopeID: t.state.ScopeID, RunID: t.runID, Attempt: t.state.Run.Attempt, CreatedTime: t.state.Created, Step: t.value,
+	}, nil
+}
+
+// value is a step as the expressions of later ones see it.
+func (t *task) value(step int) (flow.Ended, error) {
+	if v, ok := t.values[step]; ok {
+		return v, nil
+	}
+	v := flow.Ended{Status: string(statusOf(t.decision.Letter(step)))}
+	if e := t.ends[place{step, noIndex}]; e != nil {
+		result, err := valueOf(e.result)
+		if err != nil {
+			return v, err
+		}
+		v.Result, v.Failure = result, e.failure
+	} else if t.decision.Letter(step) != flow.Pending {
+		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
+		if err != nil {
+			return v, err
+		}
+		for _, row := range rows {
+			if v.Result, err = valueOf(row.Result); err != nil {
+				return v, err
+			}
+			if v.Failure, err = wire.Failure(row.Failure); err != nil {
+				return v, err
+			}
+		}
+	}
+	t.values[step] = v
+	return v, nil
+}
+
+// Condition implements flow.Reader.
+func (t *task) Condition(step int) (bool, error) {
+	scope, err := t.scope()
+	if err != nil {
+		return false, err
+	}
+	return t.template.Condition(&t.template.Steps[step], scope)
+}
+
+// Items implements flow.Reader.
+func (t *task) Items(step int) (int, error) {
+	items, err := t.items(step)
+	return len(items), err
+}
+
+// listKey names the items of a step; its expression sees nothing that changes within a round.
+type listKey struct {
+	process.Key
+	created int64
+	step    int
+	round   int32
+}
+
+// lists are the items of the steps that this node has begun last: a step of 10,000 items begins them 100 at a time, or each as another one ends.
+type lists struct {
+	mu  sync.Mutex
+	all map[listKey][]*structpb.Value
+}
+
+const maxLists = 32
+
+func (t *task) items(step int) ([]*structpb.Value, error) {
+	k := listKey{t.key, t.state.Created.UnixMicro(), step, t.state.Run.Round}
+	c := &t.flows.lists
+	c.mu.Lock()
+	items, ok := c.all[k]
+	c.mu.Unlock()
+	if ok {
+		return items, nil
+	}
+	scope, err := t.scope()
+	if err != nil {
+		return nil, err
+	}
+	if items, err = t.template.Items(&t.template.Steps[step], scope); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil || len(c.all) >= maxLists {
+		c.all = map[listKey][]*structpb.Value{}
+	}
+	c.all[k] = items
+	return items, nil
+}
+
+// OpenItems implements flow.Reader.
+func (t *task) OpenItems(step int) ([]int, error) {
+	return t.itemsIn(step, func(s flows.StepStatus) bool { return s == flows.StepRunning })
+}
+
+// DoneItems implements flow.Reader.
+func (t *task) DoneItems(step int) ([]int, error) {
+	return t.itemsIn(step, func(s flows.StepStatus) bool { return s == flows.StepSucceeded || s == flows.StepSkipped })
+}
+
+func (t *task) itemsIn(step int, is func(flows.StepStatus) bool) (list []int, err error) {
+	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, false)
+	for _, row := range rows {
+		if is(row.Status) {
+			list = append(list, int(row.Index))
+		}
+	}
+	return list, err
+}
+
+// doer is the id of what does a step, an item, or undoes a step.
+func (t *task) doer(p place, undo bool) string {
+	id := t.runID + "/" + t.template.Steps[p.step].ID
+	if p.index != noIndex {
+		id += "." + strconv.Itoa(p.index)
+	}
+	if undo {
+		id += ".undo"
+	}
+	if round := t.state.Run.Round; round > 1 {
+		id += "~" + strconv.Itoa(int(round))
+	}
+	return id
+}
+
+// Begin implements flow.Reader.
+func (t *task) Begin(step, index int) (due time.Time, err error) {
+	s, p := &t.template.Steps[step], place{step, index}
+	scope, err := t.scope()
+	if err != nil {
+		return due, err
+	}
+	if index != noIndex {
+		items, err := t.items(step)
+		if err != nil {
+			return due, err
+		}
+		if index >= len(items) {
+			return due, errors.New("for_each.items is shorter than it was")
+		}
+		scope.Item, scope.Index = items[index], index
+	}
+	b := &begun{}
+	t.begun[p] = b
+	input, err := t.template.Input(s, scope)
+	if err != nil {
+		return due, err
+	}
+	if s.Source.GetInput() != nil || index != noIndex {
+		if b.input, err = resultJSON(fmt.Sprintf("steps[%d].input", step), input); err != nil {
+			return due, err
+		}
+	}
+	switch s.Action {
+	case flow.ActionJob:
+		b.message, err = t.job(s, s.Source.GetJob(), p, false, input)
+	case flow.ActionProcess:
+		b.message, err = t.start(s, p, input)
+	case flow.ActionRun:
+		b.message, err = t.run(s, p, scope)
+	case flow.ActionDelay:
+		return t.template.Until(s, scope, t.now)
+	case flow.ActionWait:
+		return t.open(s, b, scope)
+	}
+	return due, err
+}
+
+// Undo implements flow.Reader.
+func (t *task) Undo(step int) error {
+	s, p := &t.template.Steps[step], place{step, noIndex}
+	v, err := t.value(step)
+	if err != nil {
+		return err
+	}
+	scope, err := t.scope()
+	if err != nil {
+		return err
+	}
+	input := scope.Payload
+	if s.Source.GetInput() != nil && !s.ForEach() {
+		if input, err = t.template.Input(s, scope); err != nil {
+			return err
+		}
+	}
+	args := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"input": input, "result": orNull(v.Result)}})
+	m, err := t.job(s, s.Source.GetCompensation(), p, true, args)
+	if err == nil {
+		t.messages = append(t.messages, *m)
+	}
+	return err
+}
+
+// job enqueues the job of a step, or that which undoes it. Its cancel has the grace of the template.
+func (t *task) job(s *flow.Step, action *progressorv1.JobAction, p place, undo bool, args *structpb.Value) (*storage.Message, error) {
+	options := proto.CloneOf(action.GetOptions())
+	if options == nil {
+		options = &progressorv1.JobOptions{}
+	}
+	if timeout := s.Source.GetTimeout(); timeout != nil && !undo {
+		options.Timeout = timeout
+	}
+	if options.CancelGrace == nil {
+		options.CancelGrace = durationpb.New(t.template.Grace())
+	}
+	j, err := t.flows.newJob(fmt.Sprintf("steps[%d].job.", p.step), &progressorv1.EnqueueRequest{
+		Namespace: cmp.Or(action.GetNamespace(), t.key.Namespace), JobId: flows.JobPrefix + t.doer(p, undo), Name: cmp.Or(action.GetName(), s.ID), Args: args, Options: options,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if j.Metadata == nil {
+		j.Metadata = t.mark(s.ID)
+	}
+	m, err := j.Message()
+	if err != nil {
+		return nil, err
+	}
+	m.NotifyParentArgs = t.tells(p, undo)
+	return &m, nil
+}
+
+// mark is the metadata of what does a step, where the template says none: whose it is.
+func (t *task) mark(stepID string) []byte {
+	text, _ := json.Marshal(map[string]string{"progressor.run_id": t.runID, "progressor.step_id": stepID}) // plain strings
+	return text
+}
+
+func (t *task) tells(p place, undo bool) []byte {
+	text, _ := json.Marshal(told{p.step, p.index, t.state.Run.Round, undo}) // plain fields
+	return text
+}
+
+// start begins the process of a step.
+func (t *task) start(s *flow.Step, p place, input *structpb.Value) (*storage.Message, error) {
+	action := s.Source.GetProcess()
+	args := action.GetArgs()
+	if args == nil {
+		text, err := protojson.Marshal(input)
+		if err != nil {
+			return nil, err
+		}
+		args = text
+	}
+	metadata, err := wire.JSON(action.GetMetadata())
+	if err != nil {
+		return nil, err
+	}
+	if metadata == nil {
+		metadata = t.mark(s.ID)
+	}
+	return &storage.Message{
+		Kind: storage.MessageStart, Target: process.Key{Namespace: cmp.Or(action.GetNamespace(), t.key.Namespace), ProcessID: t.doer(p, false)}, Args: args, Metadata: metadata,
+		NotifyParentArgs: t.tells(p, false),
+	}, nil
+}
+
+// run begins the run of a step.
+func (t *task) run(s *flow.Step, p place, scope *flow.Scope) (*storage.Message, error) {
+	payload, err := t.template.Payload(s, scope)
+	if err != nil {
+		return nil, err
+	}
+	text, err := resultJSON("payload", payload)
+	if err != nil {
+		return nil, err
+	}
+	id := t.doer(p, false)
+	if len(id) > maxRunID {
+		return nil, fmt.Errorf("the id of its run would be %s, which has %d bytes: at most %d; start the outer run with a shorter id", id, len(id), maxRunID)
+	}
+	args, err := json.Marshal(&order{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
+	if err != nil {
+		return nil, err
+	}
+	return &storage.Message{Kind: storage.MessageStart, Target: keyOf(t.key.Namespace, id), Args: args, NotifyParentArgs: t.tells(p, false)}, nil
+}
+
+// open begins a wait.
+func (t *task) open(s *flow.Step, b *begun, scope *flow.Scope) (due time.Time, err error) {
+	w := s.Source.GetWait()
+	row := waitOf{Kind: "EXTERNAL"}
+	if w.GetKind() == progressorv1.WaitAction_KIND_HUMAN {
+		row.Kind = "HUMAN"
+	}
+	if row.Title, err = t.template.Title(s, scope); err != nil {
+		return due, err
+	}
+	if row.Assignees, err = t.template.Assignees(s, scope); err != nil {
+		return due, err
+	}
+	if w.GetResultSchema() != nil {
+		if row.Schema, err = protojson.Marshal(w.GetResultSchema()); err != nil {
+			return due, err
+		}
+	}
+	if b.wait, err = json.Marshal(row); err != nil {
+		return due, err
+	}
+	b.token = rand.Text()
+	if w.GetDue() != nil {
+		due = t.now.Add(w.GetDue().AsDuration())
+	}
+	return due, nil
+}
+
+// valueOf reads JSON; nil: there is none.
+func valueOf(text []byte) (*structpb.Value, error) { return wire.Value(text) }
+
+func orNull(v *structpb.Value) *structpb.Value {
+	if v == nil {
+		return structpb.NewNullValue()
+	}
+	return v
+}

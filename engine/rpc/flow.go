@@ -1,0 +1,154 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/engine/flows"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// flowService serves FlowService.
+type flowService struct {
+	progressorv1connect.UnimplementedFlowServiceHandler
+	flows *flows.Flows
+}
+
+// PutTemplate stores the next version of a template.
+func (s *flowService) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest) (*progressorv1.PutTemplateResponse, error) {
+	return s.flows.PutTemplate(ctx, r)
+}
+
+// GetTemplate reads a version of a template.
+func (s *flowService) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
+	return s.flows.GetTemplate(ctx, r)
+}
+
+// EnableTemplate lets new runs start.
+func (s *flowService) EnableTemplate(ctx context.Context, r *progressorv1.EnableTemplateRequest) (*progressorv1.EnableTemplateResponse, error) {
+	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), true)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.EnableTemplateResponse{Template: t}, nil
+}
+
+// DisableTemplate refuses new runs.
+func (s *flowService) DisableTemplate(ctx context.Context, r *progressorv1.DisableTemplateRequest) (*progressorv1.DisableTemplateResponse, error) {
+	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), false)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.DisableTemplateResponse{Template: t}, nil
+}
+
+// DeleteTemplate deletes a template with all its versions.
+func (s *flowService) DeleteTemplate(ctx context.Context, r *progressorv1.DeleteTemplateRequest) (*progressorv1.DeleteTemplateResponse, error) {
+	if err := s.flows.DeleteTemplate(ctx, r.GetNamespace(), r.GetType()); err != nil {
+		return nil, err
+	}
+	return &progressorv1.DeleteTemplateResponse{}, nil
+}
+
+// StartRun stores a run, or answers with the one that is there.
+func (s *flowService) StartRun(ctx context.Context, r *progressorv1.StartRunRequest) (*progressorv1.StartRunResponse, error) {
+	if err := refuseOwn("run_id", r.GetRunId()); err != nil {
+		return nil, err
+	}
+	return s.flows.Start(ctx, r, actorOf(ctx))
+}
+
+// GetRun reads a run with its steps.
+func (s *flowService) GetRun(ctx context.Context, r *progressorv1.GetRunRequest) (*progressorv1.GetRunResponse, error) {
+	run, err := s.flows.Get(ctx, r.GetNamespace(), r.GetRunId(), r.GetAwaitEnd().AsDuration())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.GetRunResponse{Run: run}, nil
+}
+
+// ListSteps reads a page of the steps of a run and their items.
+func (s *flowService) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (*progressorv1.ListStepsResponse, error) {
+	steps, next, err := s.flows.ListSteps(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListStepsResponse{Steps: steps, NextPageToken: next}, nil
+}
+
+// ReportStep stores progress of a wait.
+func (s *flowService) ReportStep(ctx context.Context, r *progressorv1.ReportStepRequest) (*progressorv1.ReportStepResponse, error) {
+	d, err := s.flows.Report(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ReportStepResponse{Directive: d}, nil
+}
+
+// CancelRun asks a run to end.
+func (s *flowService) CancelRun(ctx context.Context, r *progressorv1.CancelRunRequest) (*progressorv1.CancelRunResponse, error) {
+	run, err := s.flows.Cancel(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CancelRunResponse{Run: run}, nil
+}
+
+// RetryRun takes a run up again that is at its end and did not succeed.
+func (s *flowService) RetryRun(ctx context.Context, r *progressorv1.RetryRunRequest) (*progressorv1.RetryRunResponse, error) {
+	run, err := s.flows.Retry(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.RetryRunResponse{Run: run}, nil
+}
+
+// RepeatRun starts a new run with the payload of an old one.
+func (s *flowService) RepeatRun(ctx context.Context, r *progressorv1.RepeatRunRequest) (*progressorv1.RepeatRunResponse, error) {
+	run, err := s.flows.Repeat(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.RepeatRunResponse{Run: run}, nil
+}
+
+// CompleteStep answers a wait.
+func (s *flowService) CompleteStep(ctx context.Context, r *progressorv1.CompleteStepRequest) (*progressorv1.CompleteStepResponse, error) {
+	run, err := s.flows.Complete(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CompleteStepResponse{Run: run}, nil
+}
+
+// SkipStep ends a step by hand.
+func (s *flowService) SkipStep(ctx context.Context, r *progressorv1.SkipStepRequest) (*progressorv1.SkipStepResponse, error) {
+	run, err := s.flows.Skip(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.SkipStepResponse{Run: run}, nil
+}
+
+// flowAnswer knows the errors of runs.
+func flowAnswer(err error) (a answer, known bool) {
+	if scope, ok := errors.AsType[*flows.ScopeError](err); ok {
+		return answer{code: connect.CodeAlreadyExists, detail: &progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_SAME_SCOPE, Namespace: scope.Namespace, ProcessId: scope.RunID,
+		}, text: scope.Error()}, true
+	}
+	if template, ok := errors.AsType[*flows.TemplateError](err); ok {
+		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED}, text: template.Error()}, true
+	}
+	if status, ok := errors.AsType[*flows.StatusError](err); ok {
+		reason := progressorv1.ErrorDetail_REASON_PROCESS_STATUS
+		if status.Cancel {
+			reason = progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE
+		}
+		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{Reason: reason}, text: status.Error()}, true
+	}
+	return answer{}, false
+}

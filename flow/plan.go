@@ -1,0 +1,49 @@
+package flow
+
+import (
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// defaultGrace is how long waits that were asked to end may take, where the template does not say.
+const defaultGrace = 30 * time.Second
+
+// Grace is how long steps that were asked to end may take.
+func (t *Template) Grace() time.Duration {
+	policy := t.Source.GetCancelPolicy()
+	switch {
+	case policy.GetMode() == progressorv1.CancelPolicy_MODE_IMMEDIATE:
+		return 0
+	case policy.GetGrace() != nil:
+		return policy.GetGrace().AsDuration()
+	}
+	return defaultGrace
+}
+
+// Plan is what decides about the order of the steps. backoff is how long a run waits before an attempt, from 2.
+func (t *Template) Plan(backoff func(attempt int32) time.Duration) *Plan {
+	p := &Plan{
+		Steps: make([]PlanStep, len(t.Steps)), Linear: t.Linear, MaxAttempts: t.MaxAttempts(), Backoff: backoff,
+		Timeout: t.Source.GetTimeout().AsDuration(), Grace: t.Grace(),
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		each := s.Source.GetForEach()
+		p.Steps[i] = PlanStep{
+			Deps: s.DependsOn, Dependants: s.Dependants, Join: s.Join, Conditional: s.condition != nil, Each: s.ForEach(),
+			MaxRunning: int(each.GetMaxRunning()), MaxFailures: int(each.GetMaxFailures()), Cancelable: s.Cancelable,
+			Ignore: s.Source.GetIgnoreFailure(), Undoable: s.Source.GetCompensation() != nil,
+		}
+		switch {
+		case s.Action == ActionDelay:
+			p.Steps[i].Waits = Delay
+		case s.Action != ActionWait:
+		case s.Source.GetWait().GetKind() == progressorv1.WaitAction_KIND_HUMAN:
+			p.Steps[i].Waits = Person
+		default:
+			p.Steps[i].Waits = Outside
+		}
+	}
+	return p
+}

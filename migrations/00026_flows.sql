@@ -4,6 +4,8 @@
 
 CREATE TYPE flow_status AS ENUM ('pending', 'active', 'cancel_requested', 'compensating', 'succeeded', 'failed', 'cancelled', 'expired');
 CREATE TYPE step_status AS ENUM ('pending', 'running', 'succeeded', 'failed', 'skipped', 'cancelled');
+COMMENT ON TYPE flow_status IS 'Status of a run, as its row says it.';
+COMMENT ON TYPE step_status IS 'Status of a step of a run, or of an item of it.';
 
 CREATE TABLE flow_types (
   namespace     text COLLATE "C" NOT NULL,

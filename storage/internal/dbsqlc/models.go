@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
+// Status of a run, as its row says it.
 type FlowStatus string
 
 const (
@@ -61,6 +62,7 @@ func (ns NullFlowStatus) Value() (driver.Value, error) {
 	return string(ns.FlowStatus), nil
 }
 
+// Status of a step of a run, or of an item of it.
 type StepStatus string
 
 const (

@@ -53,6 +53,8 @@ type commands struct {
 	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`
 	Job  jobCmd  `cmd:"" group:"process" help:"Enqueue jobs, follow them, and change them."`
 
+	Template templateCmd `cmd:"" group:"process" help:"Check templates of flows."`
+
 	Constraint constraintCmd `cmd:"" group:"process" help:"Limit how many jobs run at a time, and how often they start."`
 
 	Worker workerCmd `cmd:"" group:"process" help:"Run jobs by a command of yours."`

@@ -5,5 +5,6 @@
 // moment; results of steps are asked for only where an expression names them.
 //
 // Expressions are CEL. Most of those that people write in values are plain paths (payload.user.id, steps.a.result.url): these are
-// resolved without CEL, whose parser takes 60 to 200 µs for each, so that a template of 1,000 steps is compiled in some milliseconds.
+// resolved without CEL. A template of 1,000 steps takes 6 to 11 ms to compile, and 90 µs more for each expression that is CEL and
+// stands in it for the first time; a filter over 10,000 items takes 20 ms, a value without expressions 5 ns (on a shared Xeon).
 package flow

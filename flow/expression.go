@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxCost bounds what an expression that is evaluated once may cost, in units of CEL: a filter and a map over 10,000 items cost
-	// about 300,000. It is 0.1 to 0.2 s.
+	// maxCost bounds what an expression that is evaluated once may cost, in units of CEL and of work: about 0.1 s, within a transaction. A
+	// filter and a map over 10,000 items cost 150,000.
 	maxCost = 1_000_000
 	// maxItemCost is for what is evaluated for each item of a for_each: of 10,000 items one after the other, so about 1 ms for each.
 	maxItemCost = 10_000

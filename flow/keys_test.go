@@ -145,6 +145,11 @@ func TestPayloads(t *testing.T) {
 			t.Errorf("%s:\ngot\n%s\nwant\n%s", payload, got, want)
 		}
 	}
+	// A tree goes into the value before it comes back to itself.
+	tree := compile(t, `{"payloadSchema": {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "n": {"type": "number"}}, "unevaluatedProperties": false}, "steps": [`+job("a", "")+`]}`)
+	if got := lines(tree.CheckPayload(value(t, `{"left": {"right": {"n": "x"}}}`))); got != "payload.left.right.n: must be of type number, and is of type string" {
+		t.Error(got)
+	}
 	if got := compile(t, linear(job("a", ""))).CheckPayload(value(t, `1`)); got != nil {
 		t.Error("without a schema:", got)
 	}

@@ -29,6 +29,16 @@ func sections(t *testing.T, name string) map[string]string {
 	return parts
 }
 
+// doubling are 40 definitions of which each refers twice to the next one.
+func doubling(definition string) string {
+	var list []string
+	for i := range 40 {
+		next := fmt.Sprintf(`{"$ref": "#/$defs/a%d"}`, i+1)
+		list = append(list, fmt.Sprintf(`"a%d": {%s}`, i, fmt.Sprintf(definition, next, next)))
+	}
+	return strings.Join(append(list, `"a40": {"type": "object"}`), ",")
+}
+
 // Each thing that is wrong is told with its path, and with what would be right.
 func TestProblems(t *testing.T) {
 	const schema = `"payloadSchema": {"type": "object", "properties": %s}, "steps": [{"stepId": "a", "job": {}}]`
@@ -60,6 +70,9 @@ func TestProblems(t *testing.T) {
 		{"file schema", `{` + fmt.Sprintf(schema, `{"a": {"$ref": "file:///etc/passwd"}}`) + `}`},
 		{"no such definition", `{` + fmt.Sprintf(schema, `{"a": {"$ref": "#/$defs/a"}}`) + `}`},
 		{"pattern of a schema", `{` + fmt.Sprintf(schema, `{"a": {"pattern": "("}}`) + `}`},
+		{"schema in a circle", `{"payloadSchema": {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}}, "steps": [{"stepId": "a", "job": {}}]}`},
+		{"schema that doubles", `{"payloadSchema": {"$ref": "#/$defs/a0", "$defs": {` + doubling(`"allOf": [%s, %s]`) + `}}, "steps": [{"stepId": "a", "job": {}}]}`},
+		{"schema that doubles below", `{"payloadSchema": {"$ref": "#/$defs/a0", "$defs": {` + doubling(`"properties": {"x": {"allOf": [%s, %s]}}`) + `}}, "steps": [{"stepId": "a", "job": {}}]}`},
 		{"dialect", `{"payloadSchema": {"$schema": "http://json-schema.org/draft-07/schema#"}, "steps": [{"stepId": "a", "job": {}}]}`},
 		{"dedupe keys", `{"dedupeKeys": ["user..id", "scope", "scope", ""], "steps": [{"stepId": "a", "job": {}}]}`},
 		{"syntax", linear(job("a", `, "condition": "payload.a ="`))},

@@ -51,6 +51,10 @@ func (c *compiler) schema(path string, s *structpb.Struct) *schema {
 		compiled, err = compiler.Compile(documentURL)
 	}
 	if err == nil {
+		if where, message := tooMuchWork(compiled); message != "" {
+			c.add(path, "%s %s", where, message)
+			return nil
+		}
 		return &schema{compiled}
 	}
 	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {

@@ -243,7 +243,7 @@ func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
 			}
 		}
 		if strings.Contains(message, "recursion") {
-			c.add(e.path, "%s: is more than %d deep: make parts of it in steps before, or in macros such as map", quote(e.text), maxDepth)
+			c.add(e.path, "%s: is more than %d deep: write it flatter, or make a part of it in a step before", quote(e.text), maxDepth)
 			return
 		}
 		c.add(e.path, "%s: line %d, column %d: %s", quote(e.text), issue.Location.Line(), issue.Location.Column()+1, message)

@@ -128,5 +128,7 @@ export function trouble(error: unknown): Trouble {
   const [title, hint] = titles[failure.code] ?? ["Something went wrong"];
   const detail = failure.findDetails(ErrorDetailSchema)[0];
   const text = failure.rawMessage || "No reason was given.";
+  if (detail?.rejection) return { title: "The processor said no", text, hint: "Nothing was changed.", detail };
+  if (detail?.failure) return { title: "The processor failed", text, hint, detail };
   return { title, text, hint, detail };
 }

@@ -1,0 +1,310 @@
+// The shell and the first pages, as a person uses them.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { eventually, seedShop, start } from "./seed.mjs";
+import { axe, bytes, openPage, startBrowser, startEngine } from "./world.mjs";
+
+let engine, browser;
+before(async () => {
+  engine = await startEngine();
+  browser = await startBrowser();
+  await seedShop(engine);
+});
+after(async () => {
+  await browser?.close();
+  await engine?.stop();
+});
+
+/** A test of one page: whatever goes wrong in the browser fails it, and so does what axe finds serious at its end. */
+function spec(name, body, options) {
+  test(name, async () => {
+    const page = await openPage(browser, options);
+    try {
+      await body(page, (hash) => page.goto(engine.url + "/" + hash));
+      assert.deepEqual(await axe(page), [], "accessibility");
+      assert.deepEqual(page.wrong, [], "what the browser complained about");
+    } catch (e) {
+      if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/failed-${name.replace(/\W+/g, "-")}.png` });
+      throw e;
+    } finally {
+      await page.context().close();
+    }
+  });
+}
+
+const statusOf = async (id) => (await engine.post("ProcessService/GetProcess", { namespace: "demo", processId: id, range: { limit: 0 } })).process.status;
+const is = (id, status) => eventually(`${id} is ${status}`, async () => (await statusOf(id)) === `PROCESS_STATUS_${status}`);
+
+spec("The overview shows what is there, and the first paint is quick", async (page, go) => {
+  await go("");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.getByText("the goods broke while they were packed").waitFor();
+  await page.getByRole("row", { name: /^demo/ }).getByRole("link", { name: "3", exact: true }).first().waitFor();
+  await page.getByRole("link", { name: "Show 3 processes" }).waitFor();
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0);
+  assert.ok(paint > 0 && paint < 1000, `first paint after ${paint} ms`);
+  await page.getByRole("img", { name: /Tasks a second over the last hour/ }).waitFor({ timeout: 25_000 });
+});
+
+spec("What broke is found, understood and repaired in four clicks", async (page, go) => {
+  await start(engine, "to-repair", { order: "R-1", items: [{ sku: "broken" }] });
+  await engine.post("ProcessService/Call", { namespace: "demo", processId: "to-repair", args: bytes({ pay: 100 }) }).catch(() => 0);
+  await go("");
+  await page.getByRole("link", { name: "Show 4 processes" }).click(); // 1
+  await page.getByRole("link", { name: "to-repair" }).click(); // 2
+  await page.getByText("broken_goods: order R-1: the goods broke while they were packed").waitFor();
+  await page.getByRole("button", { name: "Repair", exact: true }).click(); // 3
+  await page.getByRole("dialog").getByText("It goes back to RUNNING").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Repair", exact: true }).click(); // 4
+  await page.getByText("to-repair is repaired.").waitFor();
+  await is("to-repair", "RUNNING");
+  await page.getByText("Running").first().waitFor();
+});
+
+spec("The list of processes is filtered, with completion, and a filter that is wrong says so", async (page, go) => {
+  await go("#/processes?ns=demo");
+  const filter = page.getByRole("combobox", { name: "filter" });
+  await page.keyboard.press("/");
+  await filter.pressSequentially("stat");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  assert.equal(await filter.inputValue(), "status ");
+  await filter.pressSequentially("= SUSP");
+  await page.getByRole("option", { name: "SUSPENDED", exact: true }).click();
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "order-3" }).waitFor();
+  await page.getByText("the customer called: wait").waitFor();
+  assert.equal(await page.getByRole("link", { name: /^order-/ }).count(), 1);
+  assert.match(page.url(), /filter=status/);
+  await page.goBack();
+  await page.getByRole("link", { name: "order-14" }).waitFor();
+  await filter.fill("metadata.customer = ada AND");
+  await filter.press("Enter");
+  await page.getByRole("alert").getByText(/filter/).waitFor();
+  await page.getByRole("button", { name: "Clear" }).click();
+  await page.getByRole("button", { name: /^Error/ }).click();
+  await page.getByRole("link", { name: "order-4", exact: true }).waitFor();
+});
+
+spec("A view is saved, found in the palette, and forgotten", async (page, go) => {
+  await go("#/processes?ns=demo&filter=metadata.customer+%3D+ada");
+  await page.getByRole("button", { name: "Save view" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill("of ada");
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await go("#/overview");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "command" }).fill("of ada");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/filter=metadata.customer/);
+  await page.getByRole("button", { name: "Forget view" }).click();
+  await page.getByText("The view of ada is gone.").waitFor();
+});
+
+spec("All that match are repaired by a bulk, after a dry run", async (page, go) => {
+  await go("#/processes?ns=demo&filter=status+%3D+ERROR+AND+detail%3A%22packed%22");
+  await page.getByRole("button", { name: "Act on all that match…" }).click();
+  await page.getByText("3 processes match").waitFor();
+  await page.getByLabel("Reason").fill("mended");
+  await page.getByRole("button", { name: "Repair 3" }).click();
+  await page.getByRole("heading", { name: /Repair all that match/ }).waitFor();
+  await page.getByText("3 of 3").waitFor();
+  await page.getByText("Completed").first().waitFor();
+  for (const id of ["order-4", "order-8", "order-12"]) assert.equal(await statusOf(id), "PROCESS_STATUS_RUNNING");
+  await go("#/bulks?ns=demo");
+  await page.getByRole("link", { name: "Repair" }).first().waitFor();
+});
+
+spec("A bulk is stopped", async (page, go) => {
+  for (let n = 0; n < 5; n++) await start(engine, `many-${n}`, { order: `M-${n}`, items: [{ sku: "tea" }] });
+  await go("#/processes?ns=demo&filter=process_id+%3D+%22many-*%22");
+  await page.getByRole("button", { name: "Act on all that match…" }).click();
+  await page.getByRole("button", { name: "Suspend", exact: true }).click();
+  await page.getByLabel("Processes a second").fill("0.1");
+  await page.getByRole("button", { name: "Suspend 5" }).click();
+  await page.getByRole("button", { name: "Stop it" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Stop it" }).click();
+  await page.getByText("Cancelled").first().waitFor({ timeout: 25_000 });
+});
+
+spec("Chosen processes alone are suspended", async (page, go) => {
+  await start(engine, "chosen-1", { order: "C-1", items: [{ sku: "tea" }] });
+  await start(engine, "chosen-2", { order: "C-2", items: [{ sku: "tea" }] });
+  await go("#/processes?ns=demo");
+  await page.getByRole("checkbox", { name: "choose chosen-1" }).check();
+  await page.getByRole("button", { name: "Act on the 1 chosen one…" }).click();
+  await page.getByText("1 process matches").waitFor();
+  await page.getByRole("button", { name: "Suspend 1" }).click();
+  await is("chosen-1", "SUSPENDED");
+  assert.equal(await statusOf("chosen-2"), "PROCESS_STATUS_RUNNING");
+});
+
+spec("A process is started, called, suspended, resumed, cancelled and removed", async (page, go) => {
+  await go("#/processes?ns=demo");
+  await page.getByRole("button", { name: "Start…" }).click();
+  await page.getByLabel("Id").fill("by/hand ü");
+  await page.getByLabel("Args").fill('{"order":"H-1","items":[{"sku":"tea"}]}');
+  await page.getByRole("dialog").getByRole("button", { name: "Start" }).click();
+  await page.getByRole("heading", { name: /by\/hand ü/ }).waitFor();
+  const act = (name) => page.locator(".head").getByRole("button", { name }).click();
+  const dialog = page.getByRole("dialog");
+  await act("Call…");
+  await dialog.getByLabel("Args").fill('{"pay":7}');
+  await dialog.getByRole("button", { name: "Call" }).click();
+  await dialog.getByText("the order costs 100, not 7").waitFor();
+  await dialog.getByLabel("Args").fill('{"status":true}');
+  await dialog.getByRole("button", { name: "Call" }).click();
+  await dialog.getByText("Answered").waitFor();
+  await dialog.getByText('"state": "reserved"').waitFor();
+  await dialog.getByRole("button", { name: "Close", exact: true }).click();
+  await act("Suspend…");
+  await dialog.getByLabel("Reason").fill("wait a moment");
+  await dialog.getByRole("button", { name: "Suspend" }).click();
+  await is("by/hand ü", "SUSPENDED");
+  await act("Resume");
+  await dialog.getByRole("button", { name: "Resume" }).click();
+  await is("by/hand ü", "RUNNING");
+  await page.getByRole("tab", { name: "Audit" }).click();
+  await page.getByRole("cell", { name: "SuspendProcess" }).waitFor();
+  await act("Cancel…");
+  await dialog.getByLabel("Reason").fill("no more");
+  await dialog.getByRole("button", { name: "Cancel the process" }).click();
+  await is("by/hand ü", "CANCELLED");
+  await act("Remove…");
+  assert.equal(await dialog.getByRole("button", { name: "Remove for ever" }).isDisabled(), true);
+  await dialog.getByLabel(/Type/).fill("by/hand ü");
+  await dialog.getByRole("button", { name: "Remove for ever" }).click();
+  await page.getByRole("heading", { name: "Processes" }).waitFor();
+  await assert.rejects(statusOf("by/hand ü"), /not_found/);
+});
+
+spec("A process is repaired by its processor", async (page, go) => {
+  await start(engine, "by-processor", { order: "P-1", items: [{ sku: "broken" }] });
+  await engine.post("ProcessService/Call", { namespace: "demo", processId: "by-processor", args: bytes({ pay: 100 }) }).catch(() => 0);
+  await go("#/process?ns=demo&id=by-processor");
+  await page.getByRole("button", { name: "Repair by processor…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Args").fill('{"nonsense":1}');
+  await dialog.getByRole("button", { name: "Repair" }).click();
+  await dialog.getByText(/unknown field "nonsense"/).waitFor();
+  await dialog.getByLabel("Args").fill('{"replace":true}');
+  await dialog.getByRole("button", { name: "Repair" }).click();
+  await dialog.getByText('"sku": "replacement"').waitFor();
+  await is("by-processor", "RUNNING");
+});
+
+spec("One process shows its time, its tasks and its payloads, live", async (page, go) => {
+  await start(engine, "looked-at", { order: "L-1", customer: "ada", items: [{ sku: "tea" }] });
+  await go("#/process?ns=demo&id=looked-at");
+  await page.getByRole("img", { name: /^timeline of/ }).waitFor();
+  await page.getByText("The default timer").first().waitFor();
+  await engine.post("ProcessService/Call", { namespace: "demo", processId: "looked-at", args: bytes({ pay: 100 }) });
+  await page.getByText("Completed").first().waitFor({ timeout: 25_000 }); // shipped a second later: the stream told it
+  await page.getByRole("tab", { name: /Tasks/ }).click();
+  await page.getByRole("row", { name: /CALL/ }).getByRole("button").click();
+  await page.getByText('"pay": 100').waitFor();
+  await page.getByRole("group", { name: "show the args as" }).getByRole("button", { name: "Hex" }).click();
+  await page.getByText("7b 22 70 61 79 22").waitFor();
+  await page.getByRole("tab", { name: /History/ }).click();
+  await page.getByText('"type": "shipped"').waitFor();
+  await page.getByRole("tab", { name: "State" }).click();
+  await page.getByText('"customer": "ada"').first().waitFor();
+  await page.getByRole("tab", { name: "Relations" }).click();
+  await page.getByRole("link", { name: "customer = ada" }).click();
+  await page.getByRole("link", { name: "looked-at" }).waitFor();
+});
+
+spec("Payloads are text: nothing in them is run or becomes an element", async (page, go) => {
+  const evil = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>';
+  await engine.post("ProcessService/Start", { namespace: "echo", processId: "evil", args: bytes(evil), metadata: { note: evil } });
+  await engine.post("ProcessService/SuspendProcess", { namespace: "echo", processId: "evil", reason: evil });
+  for (const tab of ["timeline", "tasks", "history", "state", "audit"]) {
+    await go(`#/process?ns=echo&id=evil&tab=${tab}`);
+    await page.getByText("<script>window.hit=1").first().waitFor();
+  }
+  await go("#/processes?ns=echo&filter=status+%3D+SUSPENDED");
+  await page.getByText("<img src=x").first().waitFor();
+  assert.equal(await page.evaluate(() => window.hit), undefined);
+  assert.equal(await page.locator("main img").count(), 0);
+});
+
+spec("MessagePack is read", async (page, go) => {
+  const packed = Buffer.from([0x82, 0xa1, 0x61, 0x01, 0xa1, 0x62, 0xcf, 0, 0x20, 0, 0, 0, 0, 0, 1]);
+  await engine.post("ProcessService/Start", { namespace: "echo", processId: "packed", args: packed.toString("base64") });
+  await go("#/process?ns=echo&id=packed&tab=state");
+  await page.getByText('"b": "9007199254740993"').waitFor();
+});
+
+spec("By the keyboard alone: pages, lists, theme", async (page, go) => {
+  await go("");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("p");
+  await page.getByRole("heading", { name: "Processes" }).waitFor();
+  await page.getByRole("link", { name: /./ }).first().waitFor();
+  await page.locator("tbody tr").first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  const id = await page.locator("tr.at").getAttribute("data-id");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: id }).waitFor();
+  const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+  const was = await theme();
+  await page.keyboard.press("t");
+  assert.notEqual(await theme(), was);
+  await page.keyboard.press("?");
+  await page.getByRole("dialog").getByText("go anywhere, do anything").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+});
+
+spec("On a phone nothing is wider than the screen", async (page, go) => {
+  for (const hash of ["#/overview", "#/processes?ns=demo", "#/process?ns=demo&id=order-4", "#/process?ns=demo&id=order-4&tab=tasks"]) {
+    await go(hash);
+    await page.getByRole("heading").first().waitFor();
+    await page.waitForLoadState("networkidle").catch(() => 0);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${hash} is ${wide} pixels wider`);
+  }
+}, { viewport: { width: 390, height: 844 } });
+
+spec("What is not there is said", async (page, go) => {
+  await go("#/process?ns=demo&id=nobody");
+  await page.getByRole("alert").getByText("process not found").waitFor();
+  await go("#/nowhere");
+  await page.getByText("There is no such page").waitFor();
+  await go("#/processes?ns=demo&filter=process_id+%3D+nobody");
+  await page.getByText("No process matches").waitFor();
+});
+
+test("Below the path of a proxy, read-only, and with the engine away", async () => {
+  const { createServer, request } = await import("node:http");
+  const shown = await startEngine("--console", "read-only");
+  const proxy = createServer((from, to) => {
+    if (!from.url.startsWith("/some/path/")) return void to.writeHead(404).end();
+    const through = request(shown.url + from.url.slice("/some/path".length), { method: from.method, headers: from.headers }, (answer) => answer.pipe(to.writeHead(answer.statusCode, answer.headers)));
+    through.on("error", () => to.writeHead(502).end());
+    from.pipe(through);
+  });
+  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+  const page = await openPage(browser);
+  try {
+    await start(shown, "seen", { order: "S-1", items: [{ sku: "tea" }] });
+    await page.goto(`http://127.0.0.1:${proxy.address().port}/some/path/#/process?ns=demo&id=seen`);
+    await page.getByRole("heading", { name: "seen" }).waitFor();
+    await page.getByText("read-only").waitFor();
+    assert.equal(await page.getByRole("button", { name: /Cancel|Remove|Suspend|Call|Repair/ }).count(), 0);
+    await page.goto(`http://127.0.0.1:${proxy.address().port}/some/path/#/processes?ns=demo`);
+    await page.getByRole("link", { name: "seen" }).waitFor();
+    assert.equal(await page.getByRole("button", { name: /Start|Act on/ }).count(), 0);
+    const refused = await page.evaluate(() => fetch("progressor.v1.ProcessService/RemoveProcess", { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"namespace":"demo","processId":"seen"}' }).then((r) => r.status));
+    assert.equal(refused, 403);
+    assert.deepEqual(page.wrong, []);
+    await shown.stop();
+    await page.getByRole("button", { name: /theme/ }).focus();
+    await page.keyboard.press("r");
+    await page.getByRole("alert").first().waitFor({ timeout: 30_000 });
+  } finally {
+    await page.context().close();
+    proxy.close();
+  }
+});

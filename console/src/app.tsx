@@ -16,6 +16,8 @@ const pages: Record<string, Page> = {
   processes: { title: "Processes", key: "p", needs: true, nav: true, show: lazy(() => import("./pages/processes").then((m) => ({ default: m.Processes }))) },
   process: { title: "Process", needs: true, nav: false, show: lazy(() => import("./pages/process").then((m) => ({ default: m.ProcessPage }))) },
   bulks: { title: "Bulks", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.Bulks }))) },
+  crons: { title: "Crons", key: "c", needs: true, nav: true, show: lazy(() => import("./pages/crons").then((m) => ({ default: m.Crons }))) },
+  cron: { title: "Cron", needs: true, nav: false, show: lazy(() => import("./pages/cron").then((m) => ({ default: m.CronPage }))) },
   bulk: { title: "Bulk", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.BulkPage }))) },
 };
 

@@ -148,7 +148,7 @@ export function Payload({ bytes, name = "payload" }: { bytes: Uint8Array; name?:
 }
 
 /** Where payloads are written: JSON is checked while it is typed, anything else goes as it is. */
-export function PayloadInput({ value, onChange, id }: { value: string; onChange: (text: string) => void; id?: string }) {
+export function PayloadInput({ value, onChange, ...rest }: { value: string; onChange: (text: string) => void; id?: string }) {
   let wrong = "";
   if (value.trim() && /^[\s]*[[{"]/.test(value)) {
     try {
@@ -159,7 +159,7 @@ export function PayloadInput({ value, onChange, id }: { value: string; onChange:
   }
   return (
     <>
-      <textarea id={id} rows={5} value={value} spellCheck={false} onChange={(e) => onChange(e.target.value)} placeholder='{"pay": 200}' />
+      <textarea {...rest} rows={5} value={value} spellCheck={false} onChange={(e) => onChange(e.target.value)} placeholder='{"pay": 200}' />
       {wrong && <span className="hint">Not JSON as it stands ({wrong}); it is sent as text.</span>}
     </>
   );

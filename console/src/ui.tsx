@@ -1,5 +1,5 @@
 // The small parts that all pages are made of.
-import { createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
+import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { readOnly, trouble } from "./api";
 import { ago, exact, span, zone } from "./format";
 
@@ -92,13 +92,23 @@ export function Card({ title, extra, children, className }: { title?: ReactNode;
   );
 }
 
-export function Field({ label, hint, error, children }: { label: ReactNode; hint?: ReactNode; error?: ReactNode; children: ReactNode }) {
+type Input = React.ReactElement<{ id?: string; "aria-describedby"?: string; "aria-invalid"?: boolean }>;
+
+/** A label, its input, and what is to be said about it: the hint belongs to the input, not to its name. */
+export function Field({ label, hint, error, children }: { label: ReactNode; hint?: ReactNode; error?: ReactNode; children: Input }) {
+  const id = useId();
   return (
-    <label className="field">
-      <span className="label">{label}</span>
-      {children}
-      {error ? <span className="wrong">{error}</span> : hint && <span className="hint">{hint}</span>}
-    </label>
+    <div className="field">
+      <label className="label" htmlFor={id}>
+        {label}
+      </label>
+      {cloneElement(children, { id, "aria-describedby": error || hint ? `${id}-hint` : undefined, "aria-invalid": error ? true : undefined })}
+      {(error || hint) && (
+        <span id={`${id}-hint`} className={error ? "wrong" : "hint"}>
+          {error || hint}
+        </span>
+      )}
+    </div>
   );
 }
 

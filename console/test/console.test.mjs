@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { eventually, seedShop, start } from "./seed.mjs";
-import { axe, bytes, openPage, startBrowser, startEngine } from "./world.mjs";
+import { bytes, openPage, specs, startBrowser, startEngine } from "./world.mjs";
 
 let engine, browser;
 before(async () => {
@@ -15,23 +15,7 @@ after(async () => {
   await engine?.stop();
 });
 
-/** A test of one page: whatever goes wrong in the browser fails it, and so does what axe finds serious at its end. */
-function spec(name, body, options) {
-  test(name, async () => {
-    const page = await openPage(browser, options);
-    try {
-      await body(page, (hash) => page.goto(engine.url + "/" + hash));
-      assert.deepEqual(await axe(page), [], "accessibility");
-      assert.deepEqual(page.wrong, [], "what the browser complained about");
-    } catch (e) {
-      if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/failed-${name.replace(/\W+/g, "-")}.png` });
-      throw e;
-    } finally {
-      await page.context().close();
-    }
-  });
-}
-
+const spec = specs(() => ({ engine, browser }));
 const statusOf = async (id) => (await engine.post("ProcessService/GetProcess", { namespace: "demo", processId: id, range: { limit: 0 } })).process.status;
 const is = (id, status) => eventually(`${id} is ${status}`, async () => (await statusOf(id)) === `PROCESS_STATUS_${status}`);
 

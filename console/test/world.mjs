@@ -4,6 +4,8 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import assert from "node:assert/strict";
+import { test } from "node:test";
 import { chromium } from "playwright-core";
 
 const root = new URL("../..", import.meta.url).pathname;
@@ -73,3 +75,21 @@ export async function axe(page) {
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);
 }
+
+/** Makes tests of one page each: whatever goes wrong in the browser fails it, and so does what axe finds serious at its end. SHOTS names a
+ * directory for pictures of what failed. */
+export const specs = (world) => (name, body, options) =>
+  test(name, async () => {
+    const { engine, browser } = world();
+    const page = await openPage(browser, options);
+    try {
+      await body(page, (hash) => page.goto(engine.url + "/" + hash));
+      assert.deepEqual(await axe(page), [], "accessibility");
+      assert.deepEqual(page.wrong, [], "what the browser complained about");
+    } catch (e) {
+      if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/failed-${name.replace(/\W+/g, "-")}.png` });
+      throw e;
+    } finally {
+      await page.context().close();
+    }
+  });

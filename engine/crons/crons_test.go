@@ -319,7 +319,7 @@ func TestPreview(t *testing.T) {
 	from := time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)
 	ask := func(r *progressorv1.PreviewCronRequest) string {
 		t.Helper()
-		list, err := n.Preview(t.Context(), r)
+		list, _, err := n.Preview(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -337,11 +337,14 @@ func TestPreview(t *testing.T) {
 		t.Errorf("up to a time: %s", got)
 	}
 	c := n.create(t, starts("c", "@daily", ""))
-	list, err := n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Cron{Cron: &progressorv1.CronRef{Namespace: "ns", CronId: "c"}}})
+	list, words, err := n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Cron{Cron: &progressorv1.CronRef{Namespace: "ns", CronId: "c"}}})
 	if err != nil || len(list) != 10 || !list[0].Equal(c.GetNextFireTimes()[0].AsTime()) {
 		t.Errorf("of a cron: %v, %v", list, err)
 	}
-	_, err = n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Spec{Spec: &progressorv1.CronSpec{Expressions: []string{"x"}}}})
+	if !strings.Contains(words, "00:00") {
+		t.Errorf("in words: %s", words)
+	}
+	_, _, err = n.Preview(t.Context(), &progressorv1.PreviewCronRequest{Of: &progressorv1.PreviewCronRequest_Spec{Spec: &progressorv1.CronSpec{Expressions: []string{"x"}}}})
 	var wrong *process.InvalidError
 	if !errors.As(err, &wrong) || wrong.Field != "spec.expressions[0]" {
 		t.Errorf("a wrong spec: %v", err)

@@ -136,18 +136,18 @@ const (
 	maxPreview     = 1000
 )
 
-// Preview lists fire times of a cron, or of a spec that nobody has stored.
-func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest) ([]time.Time, error) {
+// Preview lists fire times of a cron, or of a spec that nobody has stored, and says it in words.
+func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest) (fires []time.Time, words string, err error) {
 	now := time.Now()
 	var schedule *cron.Schedule
 	if ref := r.GetCron(); ref != nil {
 		s, err := c.read(ctx, ref.GetNamespace(), ref.GetCronId())
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		compiled, err := s.compile()
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		schedule = compiled.Schedule
 	} else {
@@ -155,9 +155,8 @@ func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest)
 		if from := timeOf(r.GetFromTime()); !from.IsZero() && from.Before(now) {
 			created = from.Add(-time.Second) // what it would have done
 		}
-		var err error
 		if schedule, err = cron.Compile(specOf(r.GetSpec(), created)); err != nil {
-			return nil, invalidOf(err, "")
+			return nil, "", invalidOf(err, "")
 		}
 	}
 	from, to := now, lastTime
@@ -168,17 +167,16 @@ func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest)
 		to = timeOf(r.GetToTime())
 	}
 	if !from.Before(to) {
-		return nil, invalid("to_time", "must be after from_time, which is now where it is left out")
+		return nil, "", invalid("to_time", "must be after from_time, which is now where it is left out")
 	}
 	limit := defaultPreview
 	if r.GetLimit() > 0 {
 		limit = min(int(r.GetLimit()), maxPreview)
 	}
-	var list []time.Time
 	for fire := range schedule.Between(from, to) {
-		if list = append(list, fire); len(list) == limit {
+		if fires = append(fires, fire); len(fires) == limit {
 			break
 		}
 	}
-	return list, nil
+	return fires, schedule.Words(), nil
 }

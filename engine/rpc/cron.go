@@ -96,13 +96,13 @@ func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.Backfill
 	return &progressorv1.BackfillCronResponse{Fires: n}, nil
 }
 
-// PreviewCron lists fire times of a cron, or of a spec.
+// PreviewCron lists fire times of a cron, or of a spec, and says it in words.
 func (s *cronService) PreviewCron(ctx context.Context, r *progressorv1.PreviewCronRequest) (*progressorv1.PreviewCronResponse, error) {
-	list, err := s.crons.Preview(ctx, r)
+	list, words, err := s.crons.Preview(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	resp := &progressorv1.PreviewCronResponse{}
+	resp := &progressorv1.PreviewCronResponse{Words: words}
 	for _, fire := range list {
 		resp.FireTimes = append(resp.FireTimes, timestamppb.New(fire))
 	}

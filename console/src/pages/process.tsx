@@ -10,6 +10,7 @@ import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
+import { plainValue } from "../value";
 import { Button, Card, Copy, Empty, ErrorBox, Fields, Line, Loading, Scroll, Tabs, Took, useNow, When } from "../ui";
 import { ActionDialog, offered, type Action } from "./actions";
 
@@ -204,21 +205,6 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
       )}
     </>
   );
-}
-
-// A value of any type, as the generated code has it, as plain JSON.
-interface AnyValue {
-  kind: { case?: string; value?: unknown };
-}
-export function plainValue(v?: AnyValue): unknown {
-  const kind = v?.kind;
-  if (kind?.case === "structValue") {
-    const s = kind.value as { fields?: Record<string, AnyValue> };
-    return s.fields ? Object.fromEntries(Object.entries(s.fields).map(([k, f]) => [k, plainValue(f)])) : kind.value;
-  }
-  if (kind?.case === "listValue") return (kind.value as { values: AnyValue[] }).values.map((x) => plainValue(x));
-  if (kind?.case === "nullValue" || kind?.case === undefined) return null;
-  return kind.value;
 }
 
 function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: string }) {

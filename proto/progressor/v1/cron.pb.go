@@ -2633,6 +2633,7 @@ func (x *CronRef) GetCronId() string {
 type PreviewCronResponse struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	FireTimes     []*timestamppb.Timestamp `protobuf:"bytes,1,rep,name=fire_times,json=fireTimes,proto3" json:"fire_times,omitempty"`
+	Words         string                   `protobuf:"bytes,2,opt,name=words,proto3" json:"words,omitempty"` // the spec as a sentence
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2672,6 +2673,13 @@ func (x *PreviewCronResponse) GetFireTimes() []*timestamppb.Timestamp {
 		return x.FireTimes
 	}
 	return nil
+}
+
+func (x *PreviewCronResponse) GetWords() string {
+	if x != nil {
+		return x.Words
+	}
+	return ""
 }
 
 type ListFiresRequest struct {
@@ -2997,10 +3005,11 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\aCronRef\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\"P\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\"f\n" +
 	"\x13PreviewCronResponse\x129\n" +
 	"\n" +
-	"fire_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\tfireTimes\"\xc5\x01\n" +
+	"fire_times\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\tfireTimes\x12\x14\n" +
+	"\x05words\x18\x02 \x01(\tR\x05words\"\xc5\x01\n" +
 	"\x10ListFiresRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +

@@ -1,0 +1,256 @@
+import { useState } from "react";
+import { crons, readOnly, useRead } from "../api";
+import { count, durationMillis, exact, millis, plural, span, timestamp } from "../format";
+import { ConcurrencyPolicy, FailureAction, MisfirePolicy, OverlapAction, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
+import { useCommands } from "../palette";
+import { Pager } from "../paging";
+import { go, href, useParam } from "../router";
+import { decisionName, lookOfFire, Status } from "../status";
+import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Scroll, Took, When } from "../ui";
+import { Calendar } from "./calendar";
+import { EditCron } from "./cronedit";
+import { nextOf, Strip, targetWords } from "./crons";
+
+type Action = "edit" | "trigger" | "pause" | "resume" | "backfill" | "delete";
+
+const low = (name: string | undefined) => (name ?? "?").toLowerCase().replaceAll("_", " ");
+export const overlapNames: [OverlapAction, string][] = [
+  [OverlapAction.UNSPECIFIED, "as the concurrency policy says (allow)"],
+  [OverlapAction.SKIP, "skip this fire"],
+  [OverlapAction.CANCEL_PREV, "cancel the run before, start at once"],
+  [OverlapAction.PARALLEL, "start beside it"],
+  [OverlapAction.BUFFER_ONE, "let one wait until it ends"],
+];
+
+function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () => void }) {
+  const key = { namespace: c.namespace, cronId: c.cronId };
+  const [note, setNote] = useState("");
+  const [skip, setSkip] = useState(false);
+  const [overlap, setOverlap] = useState(OverlapAction.UNSPECIFIED);
+  const [from, setFrom] = useState("");
+  const [to, setTo] = useState("");
+  const zone = c.spec?.timezone || "UTC";
+  const times = [Date.parse(from), Date.parse(to)] as const;
+  const ready = times[0] < times[1];
+  const would = useRead(["backfill", c.namespace, c.cronId, from, to], (o) => crons.previewCron({ of: c.spec ? { case: "spec", value: c.spec } : { case: "cron", value: key }, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), limit: 1000 }, o), { enabled: action === "backfill" && ready, every: 0 });
+  const noteField = (
+    <Field label="Note" hint="Whoever looks at it sees it.">
+      <input autoFocus value={note} onChange={(e) => setNote(e.target.value)} />
+    </Field>
+  );
+  const overlapField = (
+    <Field label="If the run before still runs">
+      <select value={overlap} onChange={(e) => setOverlap(Number(e.target.value))}>
+        {overlapNames.map(([v, name]) => (
+          <option key={v} value={v}>
+            {v === OverlapAction.UNSPECIFIED ? "as the cron says" : name}
+          </option>
+        ))}
+      </select>
+    </Field>
+  );
+  switch (action) {
+    case "edit":
+      return <EditCron ns={c.namespace} cron={c} onClose={onClose} />;
+    case "trigger":
+      return (
+        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, beside what the calendar says: ${targetWords(c)}. It stands in the ledger as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="It is triggered." onClose={onClose}>
+          {overlapField}
+        </Confirm>
+      );
+    case "pause":
+      return (
+        <Confirm title={`Pause ${c.cronId}?`} says="Nothing fires until it is resumed. What runs goes on; fire times that come meanwhile wait for the resume." verb="Pause" run={() => crons.pauseCron({ ...key, note })} done="It is paused." onClose={onClose}>
+          {noteField}
+        </Confirm>
+      );
+    case "resume":
+      return (
+        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. They are decided by the misfire policy: ${low(MisfirePolicy[c.policy?.misfirePolicy || 1])}.` : "It fires again at its next time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, skipMissed: skip })} done="It goes on." onClose={onClose}>
+          {noteField}
+          {c.waitingFires > 0n && (
+            <label className="check">
+              <input type="checkbox" checked={skip} onChange={(e) => setSkip(e.target.checked)} /> Start none of those that wait: they are recorded as missed
+            </label>
+          )}
+        </Confirm>
+      );
+    case "backfill":
+      return (
+        <Confirm
+          title={`Backfill ${c.cronId}?`}
+          says="The fire times of this time are decided now, each through the policies; those that stand in the ledger are left alone."
+          verb={would.data && ready ? `Backfill ${would.data.fireTimes.length === 1000 ? "1,000 or more" : plural(would.data.fireTimes.length, "fire time")}` : "Backfill"}
+          disabled={!ready || !would.data?.fireTimes.length}
+          run={() => crons.backfillCron({ ...key, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), overlapAction: overlap })}
+          done="They are decided: the ledger shows them as they end."
+          onClose={onClose}
+        >
+          <div className="grid2">
+            <Field label="From" hint="Your browser's time, inclusive.">
+              <input type="datetime-local" step="1" value={from} onChange={(e) => setFrom(e.target.value)} />
+            </Field>
+            <Field label="To" hint="Exclusive.">
+              <input type="datetime-local" step="1" value={to} onChange={(e) => setTo(e.target.value)} />
+            </Field>
+          </div>
+          {overlapField}
+          <ErrorBox error={would.error} />
+          {would.data && ready && (
+            <p className="dim">
+              {would.data.fireTimes.length === 0 ? "There is no fire time in it." : `First ${exact(millis(would.data.fireTimes[0]) ?? 0, false)}, zone of the cron: ${zone}.`}
+            </p>
+          )}
+        </Confirm>
+      );
+    case "delete":
+      return (
+        <Confirm
+          title={`Delete ${c.cronId}?`}
+          says="The cron and its ledger are deleted. What runs goes on. There is no way back."
+          verb="Delete for ever"
+          bad
+          typed={c.cronId}
+          run={async () => {
+            await crons.deleteCron(key);
+            go("crons", { ns: c.namespace });
+          }}
+          done={`${c.cronId} is gone.`}
+          onClose={onClose}
+        />
+      );
+  }
+}
+
+function Ledger({ c }: { c: Cron }) {
+  const after = useParam("after");
+  const { data, error, isPending } = useRead(["fires", c.namespace, c.cronId, after], (o) => crons.listFires({ namespace: c.namespace, cronId: c.cronId, pageSize: 50, pageToken: after }, o), { every: after ? 0 : 3000, keep: true });
+  const took = (f: Fire) => {
+    const [a, b] = [millis(f.startedTime), millis(f.endedTime)];
+    return a !== undefined && b !== undefined ? b - a : undefined;
+  };
+  return (
+    <Card title="Ledger" extra={<span className="dim">what was decided about each fire time, and what became of it</span>}>
+      <ErrorBox error={error} />
+      {isPending ? (
+        <Loading rows={4} />
+      ) : !data?.fires.length ? (
+        <Empty title="It has not fired yet" />
+      ) : (
+        <Scroll label="ledger">
+          <table>
+            <thead>
+              <tr>
+                <th>Due</th>
+                <th>Decision</th>
+                <th>Result</th>
+                <th className="number">Attempt</th>
+                <th className="number">Took</th>
+                <th>Run</th>
+                <th>Why</th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.fires.map((f) => (
+                <tr key={f.fireId}>
+                  <td title={exact(millis(f.fireTime) ?? 0)}>
+                    {exact(millis(f.fireTime) ?? 0, false)} <span className="dim"><When at={millis(f.fireTime)} /></span>
+                  </td>
+                  <td>
+                    {decisionName(f.decision)} {f.manual && <span className="tag">manual</span>} {f.count > 1n && <span className="tag">{count(f.count)} times</span>}
+                  </td>
+                  <td>
+                    <Status look={lookOfFire(f.status)} />
+                  </td>
+                  <td className="number">{f.attempt || ""}</td>
+                  <td className="number">
+                    <Took ms={took(f)} />
+                  </td>
+                  <td className="wrap id">{f.processId && <a href={href("process", { ns: runNamespace(c), id: f.processId })}>{f.processId}</a>}</td>
+                  <td className="grow" title={f.detail || f.reason}>{f.detail || f.reason}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+      <Pager after={after} next={data?.nextPageToken ?? ""} />
+    </Card>
+  );
+}
+
+function runNamespace(c: Cron): string {
+  const t = c.target?.target;
+  return (t?.case === "startProcess" || t?.case === "notifyProcess" || t?.case === "enqueueJob" ? t.value.namespace : "") || c.namespace;
+}
+
+export function CronPage({ ns }: { ns: string }) {
+  const id = useParam("id");
+  const [action, setAction] = useState<Action>();
+  const { data, error } = useRead(["cron", ns, id], (o) => crons.getCron({ namespace: ns, cronId: id }, o), { every: 3000 });
+  const strip = useRead(["fires", ns, id, "strip"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 60 }, o), { every: 5000 });
+  const preview = useRead(["preview", ns, id, data?.cron?.etag], (o) => crons.previewCron({ of: { case: "cron", value: { namespace: ns, cronId: id } }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o), { every: 0, enabled: Boolean(data?.cron) });
+  const c = data?.cron;
+  const list: [Action, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
+  useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "cron", run: () => setAction(a) })));
+  if (!c) return error ? <ErrorBox error={error} what={id} /> : <Loading />;
+  const p = c.policy;
+  const next = nextOf(c)[0];
+  return (
+    <>
+      <div className="head">
+        <h1>
+          {c.cronId}
+          <span className="under">
+            {c.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: next ? "Active" : "Over", tone: next ? "good" : "gone", shape: "check" }} />}
+            {!c.paused && next && (
+              <>
+                <span className="dim">next</span> <When at={next} />
+              </>
+            )}
+            <span className="dim">· {targetWords(c)}</span>
+          </span>
+        </h1>
+        <div className="actions">
+          {list.map(([a, name, kind]) => (
+            <Act key={a} kind={kind} onClick={() => setAction(a)}>
+              {name}
+            </Act>
+          ))}
+        </div>
+      </div>
+      {c.paused && (
+        <div className="notice hold">
+          <strong>Nothing fires: it is paused{c.pauseNote ? "" : "."}</strong> {c.pauseNote}
+          {c.waitingFires > 0n && <p>{plural(c.waitingFires, "fire time")} wait for the resume.</p>}
+        </div>
+      )}
+      <Card title={preview.data?.words ?? c.spec?.expressions.join("; ")}>
+        <p>
+          <code>{c.spec?.expressions.join("; ")}</code> <span className="dim">in {c.spec?.timezone || "UTC"}</span>
+          {(c.spec?.excludeExpressions.length ?? 0) > 0 && <> · never at <code>{c.spec?.excludeExpressions.join("; ")}</code></>}
+        </p>
+        <Strip fires={strip.data?.fires ?? []} next={nextOf(c)} wide={60} />
+        <Calendar times={preview.data?.fireTimes.map((t) => millis(t) ?? 0) ?? []} zone={c.spec?.timezone || "UTC"} more={(preview.data?.fireTimes.length ?? 0) === 1000} />
+      </Card>
+      <Ledger c={c} />
+      <Card title="How it decides">
+        <Fields
+          list={[
+            ["the run before still runs", overlapNames.find(([v]) => v === (p?.overlapAction === OverlapAction.ALLOW ? 0 : (p?.overlapAction ?? 0)))?.[1]],
+            ["the run before failed", low(FailureAction[p?.failureAction || FailureAction.RUN_NEW])],
+            ["runs at a time", `${p?.maxConcurrency || 1}, past it ${low(ConcurrencyPolicy[p?.concurrencyPolicy || ConcurrencyPolicy.SKIP])}`],
+            ["fire times that were missed", low(MisfirePolicy[p?.misfirePolicy || MisfirePolicy.FIRE_NOW])],
+            ["timeout of a run", p?.timeout ? span(durationMillis(p.timeout) ?? 0) : "the target's own"],
+            ["pauses after failures", p?.pauseAfterFailures ? String(p.pauseAfterFailures) : "never"],
+            ["fires so far", Object.entries(c.firesByDecision).map(([d, n]) => `${count(n)} ${d.replaceAll("_", " ")}`).join(", ") || "none"],
+            ["made", <When key="m" at={millis(c.createdTime)} />],
+            ["changed", <When key="c" at={millis(c.updatedTime)} />],
+          ]}
+        />
+      </Card>
+      {action && <Actions c={c} action={action} onClose={() => setAction(undefined)} />}
+    </>
+  );
+}
+

@@ -1,0 +1,299 @@
+import { clone, create } from "@bufbuild/protobuf";
+import { useEffect, useMemo, useState } from "react";
+import { crons, refresh, trouble, useRead } from "../api";
+import { duration, durationMillis, exact, millis, parseSpan, span, timestamp, zone as here } from "../format";
+import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
+import { valueOf, plainValue } from "../value";
+import { bytesOf, PayloadInput } from "../payload";
+import { go } from "../router";
+import { Button, Dialog, ErrorBox, Field, useToast } from "../ui";
+import { Calendar } from "./calendar";
+
+type Target = "startProcess" | "notifyProcess" | "enqueueJob" | "http";
+
+interface Form {
+  id: string;
+  expressions: string;
+  excludes: string;
+  timezone: string;
+  jitter: string;
+  overlap: OverlapAction;
+  failure: FailureAction;
+  concurrency: ConcurrencyPolicy;
+  maxConcurrency: string;
+  misfire: MisfirePolicy;
+  catchup: string;
+  timeout: string;
+  pauseAfter: string;
+  target: Target | "other";
+  namespace: string;
+  name: string; // of the process, or the job
+  url: string;
+  method: string;
+  args: string;
+}
+
+function formOf(c?: Cron): Form {
+  const t = c?.target?.target;
+  const p = c?.policy;
+  const text = (bytes?: Uint8Array) => (bytes ? new TextDecoder().decode(bytes) : "");
+  const shown = (ms?: number) => (ms ? span(ms).replaceAll(" ", "") : "");
+  return {
+    id: c?.cronId ?? "",
+    expressions: c?.spec?.expressions.join("\n") ?? "",
+    excludes: c?.spec?.excludeExpressions.join("\n") ?? "",
+    timezone: c ? (c.spec?.timezone ?? "") : here,
+    jitter: shown(durationMillis(c?.spec?.jitter)),
+    overlap: p?.overlapAction ?? 0,
+    failure: p?.failureAction ?? 0,
+    concurrency: p?.concurrencyPolicy ?? 0,
+    maxConcurrency: p?.maxConcurrency ? String(p.maxConcurrency) : "",
+    misfire: p?.misfirePolicy ?? 0,
+    catchup: p?.catchupLimit ? String(p.catchupLimit) : "",
+    timeout: shown(durationMillis(p?.timeout)),
+    pauseAfter: p?.pauseAfterFailures ? String(p.pauseAfterFailures) : "",
+    target: t?.case === undefined ? "startProcess" : t.case === "startRun" ? "other" : t.case,
+    namespace: t?.case === "startProcess" || t?.case === "notifyProcess" || t?.case === "enqueueJob" ? t.value.namespace : "",
+    name: t?.case === "notifyProcess" ? t.value.processId : t?.case === "enqueueJob" ? t.value.name : "",
+    url: t?.case === "http" ? t.value.url : "",
+    method: t?.case === "http" ? t.value.method : "",
+    args: t?.case === "startProcess" || t?.case === "notifyProcess" ? text(t.value.args) : t?.case === "enqueueJob" ? (t.value.args ? JSON.stringify(plainValue(t.value.args)) : "") : t?.case === "http" ? text(t.value.body) : "",
+  };
+}
+
+const lines = (text: string) => text.split("\n").map((l) => l.trim()).filter(Boolean);
+
+/** What the form says, on top of what it does not show. */
+function cronOf(f: Form, ns: string, before?: Cron): Cron {
+  const c = before ? clone(CronSchema, before) : create(CronSchema, { namespace: ns });
+  c.cronId = f.id.trim();
+  c.spec = Object.assign(c.spec ?? create(CronSpecSchema), { expressions: lines(f.expressions), excludeExpressions: lines(f.excludes), timezone: f.timezone.trim(), jitter: f.jitter.trim() ? duration(parseSpan(f.jitter) ?? 0) : undefined });
+  c.policy = Object.assign(c.policy ?? create(CronPolicySchema), {
+    overlapAction: f.overlap,
+    failureAction: f.failure,
+    concurrencyPolicy: f.concurrency,
+    maxConcurrency: Number(f.maxConcurrency) || 0,
+    misfirePolicy: f.misfire,
+    catchupLimit: Number(f.catchup) || 0,
+    timeout: f.timeout.trim() ? duration(parseSpan(f.timeout) ?? 0) : undefined,
+    pauseAfterFailures: Number(f.pauseAfter) || 0,
+  });
+  const t = c.target?.target;
+  const namespace = f.namespace.trim();
+  // What was not changed stays byte by byte: it need not be text.
+  const args = f.args === formOf(before).args && t?.case === f.target ? {} : { args: bytesOf(f.args) };
+  const body = "args" in args ? { body: args.args } : {};
+  const json = f.args.trim() ? valueOf(JSON.parse(f.target === "enqueueJob" ? f.args : "null")) : undefined;
+  switch (f.target) {
+    case "startProcess":
+      c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(StartProcessTargetSchema), { namespace }, args) } });
+      break;
+    case "notifyProcess":
+      c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(NotifyProcessTargetSchema), { namespace, processId: f.name.trim() }, args) } });
+      break;
+    case "enqueueJob":
+      c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(EnqueueJobTargetSchema), { namespace, name: f.name.trim() }, "args" in args ? { args: json } : {}) } });
+      break;
+    case "http":
+      c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(HttpTargetSchema), { url: f.url.trim(), method: f.method.trim() }, body) } });
+      break;
+  }
+  return c;
+}
+
+function useSettled<T>(value: T, ms: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const wait = setTimeout(() => setSettled(value), ms);
+    return () => clearTimeout(wait);
+  }, [value, ms]);
+  return settled;
+}
+
+function Preview({ expressions, excludes, timezone, jitter }: Pick<Form, "expressions" | "excludes" | "timezone" | "jitter">) {
+  const text = useSettled(JSON.stringify([lines(expressions), lines(excludes), timezone.trim(), jitter.trim()]), 250);
+  const [list, never, zone, late] = JSON.parse(text) as [string[], string[], string, string];
+  const { data, error } = useRead(
+    ["preview", text],
+    (o) => crons.previewCron({ of: { case: "spec", value: create(CronSpecSchema, { expressions: list, excludeExpressions: never, timezone: zone, jitter: late && parseSpan(late) ? duration(parseSpan(late) ?? 0) : undefined }) }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o),
+    { every: 0, enabled: list.length > 0, keep: true },
+  );
+  if (list.length === 0) return <p className="dim">Such as <code>*/15 9-17 * * MON-FRI</code>, <code>0 9 LW * *</code>, <code>@every 90s</code>; one a line.</p>;
+  if (error) return <p className="wrong" role="alert">{trouble(error).text.replace(/^spec\./, "")}</p>;
+  if (!data) return <p className="dim">…</p>;
+  const times = data.fireTimes.map((t) => millis(t) ?? 0);
+  return (
+    <div className="preview" role="status">
+      <strong>{data.words}</strong>
+      <p className="dim">{times.length ? `next ${times.slice(0, 3).map((t) => exact(t, false)).join(", ")} (your time)` : "nothing in the next two months"}</p>
+      <Calendar times={times} zone={zone || "UTC"} more={times.length === 1000} />
+    </div>
+  );
+}
+
+const overlaps: [OverlapAction, string][] = [[0, "as the concurrency policy says"], [OverlapAction.SKIP, "skip"], [OverlapAction.CANCEL_PREV, "cancel it, start at once"], [OverlapAction.PARALLEL, "start beside it"], [OverlapAction.BUFFER_ONE, "let one wait"]];
+const failures: [FailureAction, string][] = [[0, "run as always"], [FailureAction.SKIP, "skip one fire"], [FailureAction.RETRY, "count attempts"], [FailureAction.BACKOFF, "count attempts, with a rest"], [FailureAction.HALF_OPEN, "break the circuit"]];
+const concurrencies: [ConcurrencyPolicy, string][] = [[0, "skip"], [ConcurrencyPolicy.QUEUE, "let it wait"]];
+const misfires: [MisfirePolicy, string][] = [[0, "fire them all"], [MisfirePolicy.SKIP, "only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "the newest few"]];
+
+function Choice<V extends number>({ label, value, list, onChange }: { label: string; value: V; list: [V, string][]; onChange: (v: V) => void }) {
+  return (
+    <Field label={label}>
+      <select value={list.some(([v]) => v === value) ? value : 0} onChange={(e) => onChange(Number(e.target.value) as V)}>
+        {list.map(([v, name]) => (
+          <option key={v} value={v}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </Field>
+  );
+}
+
+export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClose: () => void }) {
+  const [f, setForm] = useState(() => formOf(cron));
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const tell = useToast();
+  const set = (some: Partial<Form>) => setForm((all) => ({ ...all, ...some }));
+  const text = (name: keyof Form) => ({ value: String(f[name]), onChange: (e: React.ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => set({ [name]: e.target.value }) });
+  const wrongSpan = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
+  const wrongArgs = useMemo(() => {
+    if (f.target !== "enqueueJob" || !f.args.trim()) return "";
+    try {
+      JSON.parse(f.args);
+      return "";
+    } catch {
+      return "want JSON";
+    }
+  }, [f.target, f.args]);
+  const save = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      const wanted = cronOf(f, ns, cron);
+      await (cron ? crons.updateCron({ cron: wanted }) : crons.createCron({ cron: wanted }));
+      refresh();
+      tell(cron ? `${wanted.cronId} is changed.` : `${wanted.cronId} is made.`);
+      onClose();
+      if (!cron) go("cron", { ns, id: wanted.cronId });
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={cron ? `Edit ${cron.cronId}` : `New cron in ${ns}`} wide onClose={onClose}>
+      <form onSubmit={(e) => void save(e)} className="edit">
+        <div className="two">
+          <div>
+            {!cron && (
+              <Field label="Id">
+                <input autoFocus {...text("id")} autoComplete="off" spellCheck={false} />
+              </Field>
+            )}
+            <Field label="Expressions" hint="One a line: the union.">
+              <textarea rows={2} spellCheck={false} {...text("expressions")} />
+            </Field>
+            <Field label="Never at" hint="Expressions that take times away, one a line.">
+              <textarea rows={1} spellCheck={false} {...text("excludes")} />
+            </Field>
+            <div className="grid2">
+              <Field label="Zone" hint="Empty: UTC.">
+                <input {...text("timezone")} spellCheck={false} />
+              </Field>
+              <Field label="Jitter" error={wrongSpan(f.jitter)}>
+                <input {...text("jitter")} placeholder="none" />
+              </Field>
+            </div>
+          </div>
+          <div>
+            <h3>In words</h3>
+            <Preview {...f} />
+          </div>
+        </div>
+        <h3>What a run is</h3>
+        {f.target === "other" ? (
+          <p className="dim">A run of a flow: it stays as it is.</p>
+        ) : (
+          <>
+            <div className="chips" role="group" aria-label="what a run is">
+              {(
+                [
+                  ["startProcess", "a new process"],
+                  ["notifyProcess", "a notification"],
+                  ["enqueueJob", "a job"],
+                  ["http", "an HTTP request"],
+                ] as [Target, string][]
+              ).map(([t, name]) => (
+                <button key={t} type="button" className="chip" aria-pressed={t === f.target} onClick={() => set({ target: t })}>
+                  {name}
+                </button>
+              ))}
+            </div>
+            <div className="grid2">
+              {f.target === "http" ? (
+                <>
+                  <Field label="URL">
+                    <input {...text("url")} placeholder="https://…" spellCheck={false} />
+                  </Field>
+                  <Field label="Method">
+                    <input {...text("method")} placeholder="POST" />
+                  </Field>
+                </>
+              ) : (
+                <Field label="Namespace" hint={`Empty: ${ns}.`}>
+                  <input {...text("namespace")} spellCheck={false} />
+                </Field>
+              )}
+              {f.target === "notifyProcess" && (
+                <Field label="Process">
+                  <input {...text("name")} spellCheck={false} />
+                </Field>
+              )}
+              {f.target === "enqueueJob" && (
+                <Field label="Name of the job">
+                  <input {...text("name")} spellCheck={false} />
+                </Field>
+              )}
+            </div>
+            <Field label={f.target === "http" ? "Body" : "Args"} error={wrongArgs}>
+              <PayloadInput value={f.args} onChange={(args) => set({ args })} />
+            </Field>
+          </>
+        )}
+        <details>
+          <summary>What a fire decides</summary>
+          <div className="grid2">
+            <Choice label="The run before still runs" value={f.overlap} list={overlaps} onChange={(overlap) => set({ overlap })} />
+            <Choice label="The run before failed" value={f.failure} list={failures} onChange={(failure) => set({ failure })} />
+            <Field label="Runs at a time">
+              <input inputMode="numeric" {...text("maxConcurrency")} placeholder="1" />
+            </Field>
+            <Choice label="Past that" value={f.concurrency} list={concurrencies} onChange={(concurrency) => set({ concurrency })} />
+            <Choice label="Fire times that were missed" value={f.misfire} list={misfires} onChange={(misfire) => set({ misfire })} />
+            {f.misfire === MisfirePolicy.CATCH_UP_LIMITED && (
+              <Field label="How many">
+                <input inputMode="numeric" {...text("catchup")} />
+              </Field>
+            )}
+            <Field label="Timeout of a run" error={wrongSpan(f.timeout)}>
+              <input {...text("timeout")} placeholder="the target's own" />
+            </Field>
+            <Field label="Pause after failures in a row">
+              <input inputMode="numeric" {...text("pauseAfter")} placeholder="never" />
+            </Field>
+          </div>
+        </details>
+        <ErrorBox error={error} />
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" className="button main" disabled={busy || !f.id.trim() || !lines(f.expressions).length || Boolean(wrongArgs || wrongSpan(f.jitter) || wrongSpan(f.timeout))}>
+            {busy ? "…" : cron ? "Save" : "Make it"}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,142 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { useState } from "react";
+import { crons, readOnly, trouble, useRead } from "../api";
+import { FilterBar, type FieldHelp } from "../filter";
+import { count, exact, millis } from "../format";
+import { FireStatus, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
+import { useCommands } from "../palette";
+import { Pager } from "../paging";
+import { change, href, useParam } from "../router";
+import { decisionName, lookOfFire, Status } from "../status";
+import { Act, Card, Empty, ErrorBox, Loading, Scroll, When } from "../ui";
+import { EditCron } from "./cronedit";
+
+const fields: FieldHelp[] = [
+  { name: "cron_id", hint: "its id; * at the end", operators: ["=", "!=", "<", "<=", ">", ">="] },
+  { name: "paused", hint: "true or false", operators: ["=", "!="], values: ["true", "false"] },
+  { name: "status", hint: "of its process", operators: ["=", "!="], values: ["RUNNING", "ERROR", "COMPLETED", "CANCELLED"] },
+  { name: "created_time", hint: "when it was made", operators: ["=", "!=", "<", "<=", ">", ">="], time: true },
+  { name: "metadata.", hint: "an attribute", operators: ["=", "!=", ":"] },
+];
+
+/** The last fires as blocks, the newest last, then what comes, as empty ones. */
+export function Strip({ fires, next, wide = 24 }: { fires: Fire[]; next: number[]; wide?: number }) {
+  const past = fires.slice(0, wide).reverse();
+  return (
+    <span className="strip" role="img" aria-label={`the last ${past.length} fires, ${past.filter((f) => f.status === FireStatus.FAILED || f.status === FireStatus.TIMEOUT).length} of them failed`}>
+      {past.map((f) => {
+        const look = lookOfFire(f.status);
+        return <i key={f.fireId} className={`fire fire-${look.tone}`} title={`${exact(millis(f.fireTime) ?? 0, false)}: ${look.name.toLowerCase()} (${decisionName(f.decision)})${f.detail || f.reason ? "\n" + (f.detail || f.reason) : ""}`} />;
+      })}
+      <i className="nowmark" title="now" />
+      {next.slice(0, 5).map((t) => (
+        <i key={t} className="fire ahead" title={exact(t, false)} />
+      ))}
+    </span>
+  );
+}
+
+export const nextOf = (c: Cron): number[] => c.nextFireTimes.map((t) => millis(t) ?? 0);
+
+export function targetWords(c: Cron): string {
+  const t = c.target?.target;
+  switch (t?.case) {
+    case "startProcess":
+      return `starts a process${t.value.namespace && t.value.namespace !== c.namespace ? ` in ${t.value.namespace}` : ""}`;
+    case "notifyProcess":
+      return `notifies ${t.value.processId}`;
+    case "enqueueJob":
+      return `enqueues ${t.value.name}`;
+    case "http":
+      return `${t.value.method || "POST"} ${t.value.url}`;
+    case "startRun":
+      return "starts a run of a flow";
+    default:
+      return "?";
+  }
+}
+
+function Row({ c }: { c: Cron }) {
+  const { data } = useRead(["fires", c.namespace, c.cronId, "strip"], (o) => crons.listFires({ namespace: c.namespace, cronId: c.cronId, pageSize: 24 }, o), { every: 15000 });
+  const next = nextOf(c)[0];
+  return (
+    <tr>
+      <td>
+        {c.paused ? (
+          <span title={c.pauseNote}>
+            <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} />
+          </span>
+        ) : c.runningProcessIds.length ? (
+          <Status look={{ name: `Runs ${c.runningProcessIds.length}`, tone: "run", shape: "dot" }} />
+        ) : next ? (
+          <Status look={{ name: "Waits", tone: "wait", shape: "clock" }} />
+        ) : (
+          <Status look={{ name: "Over", tone: "gone", shape: "check" }} />
+        )}
+      </td>
+      <td className="wrap id">
+        <a href={href("cron", { ns: c.namespace, id: c.cronId })}>{c.cronId}</a>
+      </td>
+      <td>
+        <code>{c.spec?.expressions.join("; ")}</code> <span className="dim">{c.spec?.timezone || "UTC"}</span>
+      </td>
+      <td className="wrap">{targetWords(c)}</td>
+      <td>
+        <Strip fires={data?.fires ?? []} next={nextOf(c)} />
+      </td>
+      <td>{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} wait` : "paused"}</span> : <When at={next} />}</td>
+    </tr>
+  );
+}
+
+export function Crons({ ns }: { ns: string }) {
+  const filter = useParam("filter");
+  const after = useParam("after");
+  const [making, setMaking] = useState(false);
+  const { data, error, isPending } = useRead(["crons", ns, filter, after], (o) => crons.listCrons({ namespace: ns, filter, pageSize: 25, pageToken: after }, o), { keep: true });
+  const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
+  useCommands(readOnly ? [] : [{ name: "New cron", group: "crons", run: () => setMaking(true) }]);
+  return (
+    <>
+      <div className="head">
+        <h1>Crons</h1>
+        <div className="actions">
+          <Act onClick={() => setMaking(true)}>New cron…</Act>
+        </div>
+      </div>
+      <div className="bararea">
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fields} wrong={wrong} placeholder="paused = true   ( / )" />
+      </div>
+      {!wrong && <ErrorBox error={error} />}
+      {isPending && <Loading />}
+      {data?.crons.length === 0 && (
+        <Empty title={filter ? "No cron matches" : "There is no cron yet"}>{filter ? "" : "A cron starts a process, a job or a request at certain times, and writes down what it decided."}</Empty>
+      )}
+      {(data?.crons.length ?? 0) > 0 && (
+        <Card>
+          <Scroll>
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>State</th>
+                  <th>Cron</th>
+                  <th>When</th>
+                  <th>What</th>
+                  <th>Last and next fires</th>
+                  <th>Next</th>
+                </tr>
+              </thead>
+              <tbody>
+                {data?.crons.map((c) => (
+                  <Row key={c.cronId} c={c} />
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      <Pager after={after} next={data?.nextPageToken ?? ""} />
+      {making && <EditCron ns={ns} onClose={() => setMaking(false)} />}
+    </>
+  );
+}

@@ -1,0 +1,96 @@
+// Crons, as a person uses them.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { eventually } from "./seed.mjs";
+import { bytes, specs, startBrowser, startEngine } from "./world.mjs";
+
+let engine, browser;
+const spec = specs(() => ({ engine, browser }));
+const target = { startProcess: { namespace: "echo", args: bytes("tick"), runEnd: "RUN_END_INIT" } };
+const cronOf = async (id) => (await engine.post("CronService/GetCron", { namespace: "echo", cronId: id })).cron;
+
+before(async () => {
+  engine = await startEngine();
+  browser = await startBrowser();
+  await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "often", spec: { expressions: ["* * * * * *"] }, target } });
+  await engine.post("CronService/CreateCron", { cron: { namespace: "echo", cronId: "nightly", spec: { expressions: ["30 2 * * *"], timezone: "Europe/Berlin" }, target } });
+});
+after(async () => {
+  await browser?.close();
+  await engine?.stop();
+});
+
+spec("The list shows each cron with its last and next fires", async (page, go) => {
+  await go("#/crons?ns=echo");
+  await page.getByRole("link", { name: "often" }).waitFor();
+  await page.getByRole("row", { name: /nightly/ }).getByText("30 2 * * *").waitFor();
+  await page.getByRole("img", { name: /the last [1-9]\d* fires, 0 of them failed/ }).waitFor({ timeout: 30_000 });
+});
+
+spec("A cron is made with a preview in words, changed, and deleted", async (page, go) => {
+  await go("#/crons?ns=echo");
+  await page.getByRole("button", { name: "New cron…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("by hand");
+  await dialog.getByLabel("Expressions").fill("0 9 * * MON-FRX");
+  await dialog.getByRole("alert").getByText(/expressions\[0\]/).waitFor();
+  await dialog.getByLabel("Expressions").fill("0 9 * * MON-FRI");
+  await dialog.getByLabel("Zone").fill("Europe/Berlin");
+  await dialog.getByText(/at 09:00/).first().waitFor();
+  await dialog.getByRole("table", { name: /20\d\d/ }).first().waitFor();
+  await dialog.getByRole("button", { name: "an HTTP request" }).click();
+  await dialog.getByLabel("URL").fill("http://127.0.0.1:1/hook");
+  await dialog.getByRole("button", { name: "Make it" }).click();
+  await page.getByRole("heading", { name: /by hand/ }).waitFor();
+  await page.getByRole("button", { name: "Edit…" }).click();
+  await dialog.getByLabel("Expressions").fill("0 10 * * MON-FRI");
+  await dialog.getByText(/at 10:00/).first().waitFor();
+  await dialog.getByText("What a fire decides").click();
+  await dialog.getByLabel("The run before still runs").selectOption({ label: "let one wait" });
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("by hand is changed.").waitFor();
+  const c = await cronOf("by hand");
+  assert.deepEqual([c.spec.expressions, c.policy.overlapAction, c.target.http.url], [["0 10 * * MON-FRI"], "OVERLAP_ACTION_BUFFER_ONE", "http://127.0.0.1:1/hook"]);
+  await page.getByRole("button", { name: "Delete…" }).click();
+  await dialog.getByLabel(/Type/).fill("by hand");
+  await dialog.getByRole("button", { name: "Delete for ever" }).click();
+  await page.getByRole("heading", { name: "Crons" }).waitFor();
+  await assert.rejects(cronOf("by hand"), /not_found/);
+});
+
+spec("A cron is triggered, paused with a note, resumed and backfilled", async (page, go) => {
+  await go("#/cron?ns=echo&id=nightly");
+  const dialog = page.getByRole("dialog");
+  await page.getByText(/02:30/).first().waitFor();
+  await page.getByRole("button", { name: "Trigger…" }).click();
+  await dialog.getByRole("button", { name: "Trigger" }).click();
+  await page.getByText("manual").waitFor();
+  await page.getByText("Success").first().waitFor();
+  await page.getByRole("button", { name: "Pause…" }).click();
+  await dialog.getByLabel("Note").fill("the backup moves");
+  await dialog.getByRole("button", { name: "Pause" }).click();
+  await page.getByText("the backup moves").waitFor();
+  assert.equal((await cronOf("nightly")).paused, true);
+  await page.getByRole("button", { name: "Resume…" }).click();
+  await dialog.getByRole("button", { name: "Resume" }).click();
+  await eventually("it is resumed", async () => !(await cronOf("nightly")).paused);
+  await page.getByRole("button", { name: "Backfill…" }).click();
+  await dialog.getByLabel("From").fill("2026-10-01T00:00:00");
+  await dialog.getByLabel("To").fill("2026-10-04T00:00:00");
+  await dialog.getByRole("button", { name: "Backfill 3 fire times" }).click();
+  await page.getByText("2026-10-02 02:30:00").waitFor();
+});
+
+spec("A fire leads to its run", async (page, go) => {
+  await go("#/cron?ns=echo&id=often");
+  await page.getByRole("link", { name: /often/ }).first().click();
+  await page.getByRole("tab", { name: "Timeline" }).waitFor();
+});
+
+spec("A phone shows crons", async (page, go) => {
+  for (const hash of ["#/crons?ns=echo", "#/cron?ns=echo&id=often"]) {
+    await go(hash);
+    await page.getByText("often").first().waitFor();
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, hash);
+  }
+}, { viewport: { width: 390, height: 844 } });

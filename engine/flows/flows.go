@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -312,8 +313,20 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 
 // Cancel asks a run to end.
 func (f *Flows) Cancel(ctx context.Context, r *progressorv1.CancelRunRequest, by process.Actor) (*progressorv1.Run, error) {
-	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &order{Method: methodCancel, Reason: r.GetReason()}, by)
+	run, err := f.changed(ctx, r.GetNamespace(), r.GetRunId(), &order{Method: methodCancel, Reason: r.GetReason()}, by)
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		status.Cancel = true
+	}
+	if err != nil || run.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCEL_REQUESTED || slices.ContainsFunc(run.GetSteps(), func(s *progressorv1.Step) bool {
+		return s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING
+	}) {
+		return run, err
+	}
+	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), cancelWait) // no worker has anything of it: it is CANCELLED at once
 }
+
+// cancelWait is how long a cancel waits for the jobs of a run that nobody has taken: they go with messages, which takes milliseconds.
+const cancelWait = 2 * time.Second
 
 // Complete answers a wait.
 func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {

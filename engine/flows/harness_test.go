@@ -180,3 +180,18 @@ func (n *node) answer(t testing.TB, l *progressorv1.Lease, result, reason string
 }
 
 func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration(n) * time.Second) }
+
+// acknowledge ends a lease as a worker does that was told to stop, once it is told so.
+func (n *node) acknowledge(t testing.TB, l *progressorv1.Lease) {
+	t.Helper()
+	enginetest.Eventually(t, patience, "the worker is told to stop", func() bool {
+		d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+	})
+	if err := n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: new(string)}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -103,8 +104,6 @@ func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
 type step struct {
 	*progressorv1.Step
 	action flow.Action
-	held   bool // a worker, or a node, holds its job
-	kind   progressorv1.WaitAction_Kind
 }
 
 // steps reads the steps of a run, as the template lists them. What has no row has not begun.
@@ -118,7 +117,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template)
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		each = each || s.ForEach()
-		all[i] = step{Step: &progressorv1.Step{StepId: s.ID, Name: s.Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING}, action: s.Action, kind: s.Source.GetWait().GetKind()}
+		all[i] = step{Step: &progressorv1.Step{StepId: s.ID, Name: s.Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING}, action: s.Action}
 	}
 	for n := range rows {
 		i, ok := t.Index(rows[n].StepID)
@@ -129,7 +128,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template)
 		if all[i].Step, err = stepOf(&rows[n]); err != nil {
 			return nil, err
 		}
-		all[i].Name, all[i].held = name, rows[n].Held
+		all[i].Name = name
 	}
 	if !each {
 		return all, nil
@@ -180,6 +179,9 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	if m.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING && m.GetReason() == "" {
 		m.Reason = waitsFor(row)
 	}
+	if queued(row) {
+		m.Status = progressorv1.StepStatus_STEP_STATUS_PENDING
+	}
 	return m, nil
 }
 
@@ -192,10 +194,15 @@ func waitsFor(row *flows.Step) string {
 		return "waits for an answer"
 	case row.DueTime != nil:
 		return "waits until " + row.DueTime.UTC().Format(time.RFC3339)
-	case row.ProcessID != "" && !row.Held && len(row.ProcessID) > len(flows.JobPrefix) && row.ProcessID[:len(flows.JobPrefix)] == flows.JobPrefix:
+	case queued(row):
 		return "waits for a worker"
 	}
 	return ""
+}
+
+// queued tells whether a step has a job that nobody has taken.
+func queued(row *flows.Step) bool {
+	return row.Status == flows.StepRunning && !row.Held && strings.HasPrefix(row.ProcessID, flows.JobPrefix)
 }
 
 // summarize adds what follows from its steps: what an active run is at, its phase and its progress.
@@ -214,19 +221,17 @@ func summarize(run *progressorv1.Run, t *template, steps []step) {
 			if pending == "" {
 				pending = s.GetStepId()
 			}
+			others = others || s.GetProcessId() != ""
 			continue
 		case progressorv1.StepStatus_STEP_STATUS_RUNNING:
 			if run.Phase == "" {
 				run.Phase, run.WorkerId, run.LeaseExpiresTime = s.GetStepId(), s.GetWorkerId(), s.GetLeaseExpiresTime()
 			}
 			done += share * reported(s.Step)
-			switch {
-			case s.action == flow.ActionWait:
+			if s.action == flow.ActionWait {
 				waits = true
-			case s.action != flow.ActionJob || s.held || s.ItemsByStatus != nil:
+			} else {
 				held = true
-			default:
-				others = true
 			}
 		default:
 			done += share

@@ -433,8 +433,8 @@ cn AS (
   SELECT i.namespace, x.status, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES (i.status, -1), ('RUNNING'::process_status, 1)) AS x(status, n)
    GROUP BY i.namespace, x.status ORDER BY i.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
-INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
-SELECT i.namespace, i.process_id, nextval('task_ids'), 'TIMEOUT', 'time', statement_timestamp() + interval '1 minute' FROM i
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
+SELECT i.namespace, i.process_id, nextval('task_ids'), 'TIMEOUT', 'time', statement_timestamp() + interval '1 minute', '' FROM i
 RETURNING namespace, process_id
 `
 

@@ -1,0 +1,131 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine/flows"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// demo is the worked example of the documentation.
+const demo = `{"type": "demo_long_task", "concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "dedupe_keys": ["scope_id", "target"],
+	"cancel_policy": {"grace": "30s"}, "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.01s"]}}, "steps": [
+	{"step_id": "prepare", "job": {}, "timeout": "60s"}, {"step_id": "execute", "job": {}, "timeout": "300s"},
+	{"step_id": "finalize", "job": {}, "timeout": "30s", "cancelable": false}]}`
+
+func (n *node) cancel(t testing.TB, namespace, runID string) *progressorv1.Run {
+	t.Helper()
+	r, err := n.Flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: namespace, RunId: runID, Reason: "not needed"}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestWorkedExample goes through the worked example line by line.
+func TestWorkedExample(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", demo)
+	begin := func(id string) {
+		n.run(t, "pull", "demo_long_task", id, `{"target": "`+id+`"}`)
+		n.answer(t, n.lease(t, "prepare"), "", "")
+	}
+
+	// execute fails once: PENDING, and later attempt 2 begins at execute.
+	begin("retry")
+	n.answer(t, n.lease(t, "execute"), "", "broken")
+	n.answer(t, n.lease(t, "execute"), "", "")
+	n.answer(t, n.lease(t, "finalize"), "", "")
+	r := n.ended(t, "pull", "retry")
+	same(t, told(r), "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED 2 finalize SUCCEEDED")
+	if r.GetAttempt() != 2 {
+		t.Fatalf("attempt %d", r.GetAttempt())
+	}
+
+	// Cancel during execute: CANCEL_REQUESTED, acknowledged: CANCELLED.
+	begin("execute")
+	l := n.lease(t, "execute")
+	same(t, told(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
+	same(t, told(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
+	n.acknowledge(t, l)
+	same(t, told(n.ended(t, "pull", "execute")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
+
+	// Cancel during finalize: it ends, and the run has succeeded.
+	begin("finalize")
+	n.answer(t, n.lease(t, "execute"), "", "")
+	l = n.lease(t, "finalize")
+	same(t, told(n.cancel(t, "pull", "finalize")), "CANCEL_REQUESTED: prepare SUCCEEDED execute SUCCEEDED finalize RUNNING")
+	n.answer(t, l, `"done"`, "")
+	same(t, told(n.ended(t, "pull", "finalize")), "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED finalize SUCCEEDED")
+
+	// Cancel while QUEUED: CANCELLED at once, and no worker gets it.
+	n.run(t, "pull", "demo_long_task", "queued", `{"target": "queued"}`)
+	n.until(t, "pull", "queued", "QUEUED")
+	same(t, told(n.cancel(t, "pull", "queued")), "CANCELLED: prepare CANCELLED execute CANCELLED finalize CANCELLED")
+
+	// A second run with the same scope and target.
+	n.run(t, "pull", "demo_long_task", "first", `{"target": "same"}`)
+	_, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: "demo_long_task", RunId: "second", Payload: value(t, `{"target": "same"}`)}, kim)
+	var scope *flows.ScopeError
+	if !errors.As(err, &scope) || scope.RunID != "first" {
+		t.Fatalf("the second run: %v", err)
+	}
+}
+
+// TestCancelWhilePending ends a run that waits for its time, or between two attempts.
+func TestCancelWhilePending(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "later", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}}, "steps": [{"step_id": "a", "job": {}}]}`)
+	resp, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{
+		Namespace: "pull", Type: "later", RunId: "later", RunTime: timestamppb.New(time.Now().Add(time.Hour)),
+	}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, told(resp.GetRun())+" "+resp.GetRun().GetBlockedOn()[:5], "PENDING: a PENDING time:")
+	same(t, told(n.cancel(t, "pull", "later")), "CANCELLED: a CANCELLED")
+	n.run(t, "pull", "later", "resting", "")
+	n.answer(t, n.lease(t), "", "broken")
+	r := n.until(t, "pull", "resting", "PENDING: a PENDING")
+	same(t, r.GetFailure().GetReason()+" "+r.GetBlockedOn()[:8], "broken backoff:")
+	same(t, told(n.cancel(t, "pull", "resting")), "CANCELLED: a CANCELLED")
+}
+
+// TestRunExpires ends a run that has passed its timeout.
+func TestRunExpires(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "short", "timeout": "0.2s", "steps": [{"step_id": "ask", "wait": {}}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "short", "e1", "")
+	r := n.ended(t, "pull", "e1")
+	same(t, told(r), "EXPIRED: ask CANCELLED b CANCELLED")
+	same(t, r.GetFailure().GetReason(), "timeout")
+}
+
+// TestNotCancellable refuses to cancel what its template does not let be cancelled, and what is at its end.
+func TestNotCancellable(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "stubborn", "cancel_policy": {"supported": false}, "steps": [{"step_id": "a", "job": {}}]}`)
+	n.run(t, "pull", "stubborn", "x", "")
+	refused := func() {
+		t.Helper()
+		_, err := n.Flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "x"}, kim)
+		var status *flows.StatusError
+		if !errors.As(err, &status) || !status.Cancel {
+			t.Fatalf("cancel: %v", err)
+		}
+	}
+	refused()
+	n.answer(t, n.lease(t), "", "")
+	n.ended(t, "pull", "x")
+	refused()
+}

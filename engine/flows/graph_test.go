@@ -1,0 +1,146 @@
+package flows_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestGraph runs a graph with a condition, a for_each, a process, a delay, a run of another template and a join.
+func TestGraph(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "only", "job": {}}]}`)
+	n.put(t, "ns", `{"type": "graph", "step_order": "STEP_ORDER_GRAPH", "result": "${steps.join.result}", "steps": [
+		{"step_id": "split", "job": {}},
+		{"step_id": "never", "job": {}, "depends_on": ["split"], "condition": "payload.n > 5.0"},
+		{"step_id": "each", "job": {}, "depends_on": ["split"], "for_each": {"items": "payload.items", "max_running": 2}, "input": "${item}/${index}"},
+		{"step_id": "none", "job": {}, "depends_on": ["split"], "for_each": {"items": "[]"}},
+		{"step_id": "proc", "process": {}, "depends_on": ["split"]},
+		{"step_id": "pause", "delay": {"duration": "0.01s"}, "depends_on": ["split"]},
+		{"step_id": "sub", "run": {"type": "inner", "payload": "${payload.n}"}, "depends_on": ["pause"]},
+		{"step_id": "join", "job": {}, "depends_on": ["never", "each", "none", "proc", "sub"], "input": "${steps.each.result}"}]}`)
+	n.run(t, "ns", "graph", "g1", `{"n": 1, "items": ["a", "b", "c"]}`)
+	r := n.ended(t, "ns", "g1")
+	same(t, told(r), "SUCCEEDED: split SUCCEEDED never SKIPPED each SUCCEEDED none SUCCEEDED proc SUCCEEDED pause SUCCEEDED sub SUCCEEDED join SUCCEEDED")
+	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""), `join["each\"a/0\"","each\"b/1\"","each\"c/2\""]`)
+	same(t, r.GetSteps()[1].GetReason(), "its condition is false")
+	same(t, fmt.Sprint(r.GetSteps()[2].GetItemsByStatus()), "map[succeeded:3]")
+	same(t, r.GetSteps()[4].GetResult().GetStructValue().GetFields()["process"].GetStringValue(), "g1/proc")
+	sub, err := n.Flows.Get(context.Background(), "ns", "g1/sub", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, told(sub), "SUCCEEDED: only SUCCEEDED")
+	same(t, sub.GetParentRunId(), "g1")
+	if got := r.GetProgress().GetPercent(); got != 100 {
+		t.Fatalf("progress %v", got)
+	}
+}
+
+// TestFailureAndCompensation fails a step for good: what runs is asked to end, what cleans up runs, what succeeded is undone, the last one first.
+func TestFailureAndCompensation(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "saga", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "book", "job": {}, "compensation": {"name": "unbook"}},
+		{"step_id": "pay", "job": {}, "depends_on": ["book"], "compensation": {"name": "refund"}},
+		{"step_id": "side", "job": {}, "depends_on": ["book"]},
+		{"step_id": "ship", "job": {}, "depends_on": ["pay"]},
+		{"step_id": "thank", "job": {}, "depends_on": ["ship"]},
+		{"step_id": "clean", "job": {}, "depends_on": ["ship", "side"], "join_rule": "JOIN_RULE_ALL_ENDED"}]}`)
+	n.run(t, "pull", "saga", "s1", "")
+	n.answer(t, n.lease(t, "book"), `"seat 7"`, "")
+	n.answer(t, n.lease(t, "pay"), `"paid"`, "")
+	side := n.lease(t, "side")
+	n.answer(t, n.lease(t, "ship"), "", "lost_at_sea")
+	n.until(t, "pull", "s1", "RUNNING: book SUCCEEDED pay SUCCEEDED side RUNNING ship FAILED thank CANCELLED clean PENDING")
+	n.acknowledge(t, side)
+	n.answer(t, n.lease(t, "clean"), "", "")
+	refund := n.lease(t, "refund")
+	same(t, refund.GetJob().GetArgs().GetStructValue().GetFields()["result"].GetStringValue(), "paid")
+	same(t, told(n.until(t, "pull", "s1", "COMPENSATING")), "COMPENSATING: book SUCCEEDED pay SUCCEEDED undo RUNNING side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
+	n.answer(t, refund, "", "broke")
+	n.answer(t, n.lease(t, "unbook"), "", "")
+	r := n.ended(t, "pull", "s1")
+	same(t, told(r), "FAILED: book SUCCEEDED undo SUCCEEDED pay SUCCEEDED undo FAILED side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
+	same(t, r.GetFailure().GetReason(), "lost_at_sea")
+
+	// Taken up again: what was undone is done again, what could not be undone is not.
+	if _, err := n.Flows.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, n.lease(t, "book"), `"seat 8"`, "")
+	n.answer(t, n.lease(t, "ship"), "", "")
+	n.answer(t, n.lease(t, "side"), "", "")
+	n.answer(t, n.lease(t, "thank"), `"bye"`, "")
+	r = n.ended(t, "pull", "s1")
+	same(t, told(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 thank SUCCEEDED clean SUCCEEDED")
+}
+
+// TestItemsFail lets more items fail than may.
+func TestItemsFail(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "items", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.001s"]}}, "steps": [
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_failures": 1}}, {"step_id": "after", "job": {}}]}`)
+	n.run(t, "pull", "items", "i1", `["a", "b", "c", "d"]`)
+	byItem := map[string]*progressorv1.Lease{}
+	for range 4 {
+		l := n.lease(t)
+		byItem[l.GetJob().GetArgs().GetStringValue()] = l
+	}
+	n.answer(t, byItem["a"], `"A"`, "")
+	n.answer(t, byItem["b"], "", "bad")
+	n.answer(t, byItem["c"], "", "bad")
+	n.until(t, "pull", "i1", "RUNNING: each RUNNING after PENDING")
+	n.acknowledge(t, byItem["d"])
+	// The second attempt does what did not succeed.
+	for range 3 {
+		l := n.lease(t)
+		if args := l.GetJob().GetArgs().GetStringValue(); args == "a" {
+			t.Fatal("an item that succeeded is done again")
+		} else {
+			n.answer(t, l, `"`+strings.ToUpper(args)+`"`, "")
+		}
+	}
+	n.answer(t, n.lease(t, "after"), `"end"`, "")
+	r := n.ended(t, "pull", "i1")
+	same(t, told(r), "SUCCEEDED: each SUCCEEDED 2 after SUCCEEDED")
+	var results []string
+	for _, v := range r.GetSteps()[0].GetResult().GetListValue().GetValues() {
+		results = append(results, v.GetStringValue())
+	}
+	same(t, strings.Join(results, ""), "ABCD")
+}
+
+// TestExpressionFails fails a step whose expression meets what it cannot take, with the path.
+func TestExpressionFails(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "bad", "steps": [{"step_id": "a", "job": {}, "input": {"x": "${payload.missing.field}"}}]}`)
+	n.run(t, "ns", "bad", "b1", `{"n": 1}`)
+	r := n.ended(t, "ns", "b1")
+	same(t, told(r), "FAILED: a FAILED")
+	same(t, r.GetFailure().GetReason(), "expression")
+	if !strings.Contains(r.GetFailure().GetMessage(), "payload.missing.field") {
+		t.Fatalf("the failure does not name the expression: %s", r.GetFailure().GetMessage())
+	}
+}
+
+// TestNestedRunFails tells the failure of the inner run.
+func TestNestedRunFails(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "only", "job": {}}]}`)
+	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "sub", "run": {"type": "inner"}, "ignore_failure": true}, {"step_id": "gone", "run": {"type": "nothing"}}]}`)
+	n.run(t, "ns", "outer", "o1", `{"fail": {"only": "no luck"}}`)
+	r := n.ended(t, "ns", "o1")
+	same(t, told(r), "FAILED: sub FAILED gone FAILED")
+	same(t, r.GetSteps()[0].GetFailure().GetMessage(), "no luck")
+	same(t, r.GetFailure().GetReason()+": "+r.GetFailure().GetMessage(), "not_started: there is no template nothing")
+}

@@ -227,9 +227,23 @@ func (d *Decision) end(step int, l Letter, reason string, lost bool) {
 	if l == Failed && s.Broken == nil {
 		s.Broken, s.Lost = &step, lost || s.Lost
 	}
-	d.check = append(d.check, p.Dependants...)
+	d.follow(step)
 	if l == Failed && s.Mode == ModeRunning {
 		d.stop(ByFailure)
+	}
+}
+
+// follow looks at the steps whose turn may have come with the end of one.
+func (d *Decision) follow(step int) {
+	if !d.Plan.Linear {
+		d.check = append(d.check, d.Plan.Steps[step].Dependants...)
+		return
+	}
+	for next := step + 1; next < len(d.letters); next++ {
+		if !d.Letter(next).ended() {
+			d.check = append(d.check, next)
+			return
+		}
 	}
 }
 
@@ -357,7 +371,7 @@ func (d *Decision) stop(cause Cause) {
 			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
 				d.letters[step] = byte(Cancelled)
 				d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: "the run " + string(s.Cause)})
-				d.check = append(d.check, p.Dependants...)
+				d.follow(step)
 			} else if final {
 				d.check = append(d.check, step)
 			}

@@ -38,7 +38,7 @@ func (d *Decision) turnOf(step int) turn {
 	}
 	switch {
 	case d.Plan.Linear:
-		return when(all && failed == 0, begin)
+		return when(d.line(step), begin)
 	case p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED && len(p.Deps) > 0:
 		if good > 0 {
 			return begin
@@ -55,6 +55,16 @@ func (d *Decision) turnOf(step int) turn {
 		return skip
 	}
 	return begin
+}
+
+// line tells whether all steps before one of a line have ended, and none failed: one behind may have been skipped by hand before them.
+func (d *Decision) line(step int) bool {
+	for before := range step {
+		if l := d.Letter(before); !l.ended() || l == Failed || l == Cancelled {
+			return false
+		}
+	}
+	return true
 }
 
 func when(holds bool, t turn) turn {

@@ -374,6 +374,6 @@ func (t *task) write(now *flows.Change) {
 	}
 	a.Send(t.messages...)
 	if ended && t.state.Key != "" && (t.created != nil || now.Status != t.before.Status) {
-		a.Ride(&flows.Leave{TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID})
+		a.Ride(flows.Leave(t.state.Type, t.state.Key, t.runID)...)
 	}
 }

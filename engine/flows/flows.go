@@ -101,6 +101,7 @@ type answered struct {
 	Outcome   string `json:"outcome,omitempty"` // of StartRun: started, exists, done, invalid, not_found, disabled
 	Holder    string `json:"holder,omitempty"`  // the run that is there
 	Message   string `json:"message,omitempty"`
+	Refused   string `json:"refused,omitempty"`   // why a RetryRun does nothing
 	Directive int32  `json:"directive,omitempty"` // of ReportStep
 	Reason    string `json:"reason,omitempty"`
 
@@ -165,6 +166,9 @@ func (f *Flows) order(ctx context.Context, namespace, runID string, o *order, by
 	}
 	if err := json.Unmarshal(answer.Response, &a); err != nil {
 		return a, fmt.Errorf("answer of %s: %w", keyOf(namespace, runID), err)
+	}
+	if a.Refused != "" {
+		return a, &StatusError{Run: runID, Message: a.Refused}
 	}
 	return a, nil
 }

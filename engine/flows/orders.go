@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/progressor-engine/progressor/flow"
@@ -76,40 +77,46 @@ func (t *task) cancel(o *order) error {
 func (t *task) retry(o *order) error {
 	s := t.state.Run
 	if s.Mode != flow.ModeEnded || s.Status == succeeded {
-		return processor.Reject(rejectedStatus, "it is %s: only one that is failed, cancelled or expired is taken up again", t.status())
+		t.refuse("it is %s: only one that is failed, cancelled or expired is taken up again", t.status())
+		return nil
 	}
 	if o.Newest {
-		if err := t.move(); err != nil {
+		if moved, err := t.move(); err != nil || !moved {
 			return err
 		}
 	}
-	t.state.Cancel = ""
-	t.event(eventRetried, place{noIndex, noIndex}, "", "", "")
 	if t.state.Key == "" {
-		return t.decision.Retry()
+		return t.again()
 	}
 	holder, err := flows.Enter(t.ctx, t.flows.store, flows.Scope{
 		Namespace: t.key.Namespace, TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID, Alone: true,
 	})
 	if err == nil && holder.RunID != "" {
-		return t.refuse(rejectedStatus, "run %s of the same scope is not at its end", holder.RunID)
+		t.refuse("run %s of the same scope is not at its end", holder.RunID)
+		return nil
 	}
 	if err != nil {
 		return err
 	}
+	return t.again()
+}
+
+func (t *task) again() error {
+	t.state.Cancel = ""
+	t.event(eventRetried, place{noIndex, noIndex}, "", "", "")
 	return t.decision.Retry()
 }
 
-// refuse says no to an order for a run that was reopened for it: it ends again as it was.
-func (t *task) refuse(reason, format string, args ...any) error {
-	return processor.Reject(reason, format, args...)
+// refuse says no to an order for a run that was reopened for it: it ends again as it was, which a rejection would not do.
+func (t *task) refuse(format string, args ...any) {
+	t.answer = &answered{Refused: fmt.Sprintf(format, args...)}
 }
 
 // move goes on with the newest version of the template.
-func (t *task) move() error {
+func (t *task) move() (moved bool, err error) {
 	newest, err := t.flows.template(t.ctx, t.key.Namespace, t.state.Type, 0)
 	if err != nil {
-		return err
+		return false, err
 	}
 	old := t.state.Run
 	letters := []byte(flow.NewState(newest.plan).Steps)
@@ -119,7 +126,8 @@ func (t *task) move() error {
 		step := &t.template.Steps[i]
 		at, ok := newest.Index(step.ID)
 		if !ok && old.Letter(i) == flow.Succeeded {
-			return t.refuse(rejectedStatus, "step %s succeeded and is not in version %d", step.ID, newest.Source.GetVersion())
+			t.refuse("step %s succeeded and is not in version %d", step.ID, newest.Source.GetVersion())
+			return false, nil
 		}
 		index[i] = -1
 		if !ok {
@@ -132,7 +140,7 @@ func (t *task) move() error {
 			letters[at] = byte(flow.Pending)
 		}
 	}
-	moved := func(list []int) (all []int) {
+	kept := func(list []int) (all []int) {
 		for _, i := range list {
 			if index[i] >= 0 {
 				all = append(all, index[i])
@@ -140,10 +148,10 @@ func (t *task) move() error {
 		}
 		return all
 	}
-	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, moved(old.Done), moved(old.Undone), moved(old.Left), nil
+	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, kept(old.Done), kept(old.Undone), kept(old.Left), nil
 	t.template, t.state.Version, t.state.Stored = newest, newest.Source.GetVersion(), newest.stored
 	t.decide()
-	return nil
+	return true, nil
 }
 
 // find is the place that an order names.

@@ -53,34 +53,46 @@ func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err 
 	return holder, err
 }
 
-// Leave takes the dedupe key from a run that has ended, and gives it to the one that has waited longest: a rider.
-type Leave struct {
-	TemplateType string
-	DedupeKey    string
-	RunID        string
+// Leave takes the dedupe key from a run that has ended, and gives it to the one that has waited longest. The first of its riders waits for whoever
+// looks at the key, so that the second one's statement sees what these have stored.
+func Leave(templateType, dedupeKey, runID string) []storage.Rider {
+	l := leave{templateType, dedupeKey, runID}
+	return []storage.Rider{&lockKey{l}, &l}
 }
 
-// Bytes implements storage.Rider.
-func (l *Leave) Bytes() int { return 200 + len(l.DedupeKey) }
+type leave struct{ templateType, dedupeKey, runID string }
 
-// Write implements storage.Rider. Its first statement waits for whoever looks at the keys, so that the second one sees what these have stored.
-func (*Leave) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+type lockKey struct{ leave }
+
+// Bytes implements storage.Rider.
+func (l *leave) Bytes() int { return 200 + len(l.dedupeKey) }
+
+// Write implements storage.Rider.
+func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.LockScopesParams
+	for _, ride := range all {
+		l := ride.Rider.(*lockKey)
+		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
+		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
+		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
+	}
+	return dbsqlc.New().LockScopes(ctx, db, a)
+}
+
+// Write implements storage.Rider.
+func (*leave) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.LeaveScopesParams
 	for _, ride := range all {
-		l := ride.Rider.(*Leave)
+		l := ride.Rider.(*leave)
 		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
 		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
 		a.TaskIds = append(a.TaskIds, ride.TaskID)
 		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
-		a.TemplateTypes = append(a.TemplateTypes, l.TemplateType)
-		a.DedupeKeys = append(a.DedupeKeys, l.DedupeKey)
-		a.RunIds = append(a.RunIds, l.RunID)
+		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
+		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
+		a.RunIds = append(a.RunIds, l.runID)
 	}
-	q := dbsqlc.New()
-	if err := q.LockScopes(ctx, db, dbsqlc.LockScopesParams{Namespaces: a.Namespaces, TemplateTypes: a.TemplateTypes, DedupeKeys: a.DedupeKeys}); err != nil {
-		return err
-	}
-	_, err := q.LeaveScopes(ctx, db, a)
+	_, err := dbsqlc.New().LeaveScopes(ctx, db, a)
 	return err
 }
 

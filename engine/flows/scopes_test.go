@@ -1,0 +1,178 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine/flows"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func (n *node) putScoped(t testing.TB, policy string, more string) {
+	t.Helper()
+	n.put(t, "pull", `{"type": "scoped", "concurrency_policy": "SCOPE_POLICY_`+policy+`", `+more+` "steps": [{"step_id": "a", "job": {}}]}`)
+}
+
+func (n *node) startIn(runID, scopeID string) (*progressorv1.StartRunResponse, error) {
+	return n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: "scoped", RunId: runID, Scope: "user", ScopeId: scopeID}, kim)
+}
+
+// started starts a run, which has to start.
+func (n *node) started(t testing.TB, runID, scopeID string) {
+	t.Helper()
+	r, err := n.startIn(runID, scopeID)
+	if err != nil || !r.GetStarted() {
+		t.Fatalf("%s: %v, %v", runID, r, err)
+	}
+}
+
+// TestScopeQueues starts runs of the same scope one after the other, in their order.
+func TestScopeQueues(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putScoped(t, "QUEUE_SAME_SCOPE", "")
+	for _, id := range []string{"q1", "q2", "q3"} {
+		n.started(t, id, "7")
+	}
+	n.started(t, "other", "8")
+	r := n.until(t, "pull", "q2", "PENDING")
+	same(t, r.GetBlockedOn(), "scope: q1")
+	n.cancel(t, "pull", "other")
+	n.answer(t, n.lease(t), "", "")
+	n.ended(t, "pull", "q1")
+	n.until(t, "pull", "q2", "QUEUED")
+	n.until(t, "pull", "q3", "PENDING")
+	n.cancel(t, "pull", "q2")
+	n.answer(t, n.lease(t), "", "")
+	same(t, told(n.ended(t, "pull", "q3")), "SUCCEEDED: a SUCCEEDED")
+}
+
+// TestScopeCancels has a new run take the place of one that runs.
+func TestScopeCancels(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putScoped(t, "CANCEL_SAME_SCOPE", "")
+	n.started(t, "old", "7")
+	n.until(t, "pull", "old", "QUEUED")
+	n.started(t, "new", "7")
+	same(t, told(n.ended(t, "pull", "old")), "CANCELLED: a CANCELLED")
+	n.answer(t, n.lease(t), "", "")
+	same(t, told(n.ended(t, "pull", "new")), "SUCCEEDED: a SUCCEEDED")
+}
+
+// TestScopeReturns answers with the run that is there.
+func TestScopeReturns(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putScoped(t, "RETURN_SAME_SCOPE", "")
+	n.started(t, "there", "7")
+	r, err := n.startIn("another", "7")
+	if err != nil || r.GetStarted() || r.GetRun().GetRunId() != "there" {
+		t.Fatalf("%v, %v", r, err)
+	}
+}
+
+// TestNotRepeatable answers with the run that has succeeded, for ever; one that has failed may be followed by another.
+func TestNotRepeatable(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putScoped(t, "ALLOW", `"repeatable": false,`)
+	n.started(t, "fails", "7")
+	n.answer(t, n.lease(t), "", "broken")
+	n.ended(t, "pull", "fails")
+	n.started(t, "succeeds", "7")
+	n.answer(t, n.lease(t), "", "")
+	n.ended(t, "pull", "succeeds")
+	r, err := n.startIn("again", "7")
+	if err != nil || r.GetStarted() || r.GetRun().GetRunId() != "succeeds" {
+		t.Fatalf("%v, %v", r, err)
+	}
+	var template *flows.TemplateError
+	if _, err := n.Flows.Repeat(context.Background(), &progressorv1.RepeatRunRequest{Namespace: "pull", RunId: "succeeds"}, kim); !errors.As(err, &template) {
+		t.Fatalf("repeat: %v", err)
+	}
+}
+
+// TestScopeFromTwoNodes starts runs of one scope on two nodes at the same time: one starts, and all others name it.
+func TestScopeFromTwoNodes(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	one, two := start(t, dsn), start(t, dsn)
+	one.putScoped(t, "REJECT_SAME_SCOPE", "")
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	won, named := []string{}, map[string]bool{}
+	for i := range 20 {
+		n := one
+		if i%2 == 1 {
+			n = two
+		}
+		wg.Go(func() {
+			id := fmt.Sprintf("r%d", i)
+			_, err := n.startIn(id, "7")
+			var scope *flows.ScopeError
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won = append(won, id)
+			case errors.As(err, &scope):
+				named[scope.RunID] = true
+			default:
+				t.Errorf("%s: %v", id, err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 || len(named) != 1 || !named[won[0]] {
+		t.Fatalf("%v started, and %v were named", won, named)
+	}
+}
+
+// TestRepeat starts a run with the payload of an old one.
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "again", "steps": [{"step_id": "a", "job": {}}]}`)
+	n.run(t, "ns", "again", "old", `{"n": 1}`)
+	n.ended(t, "ns", "old")
+	r, err := n.Flows.Repeat(context.Background(), &progressorv1.RepeatRunRequest{Namespace: "ns", RunId: "old"}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = n.ended(t, "ns", r.GetRunId())
+	same(t, r.GetRepeatOfRunId()+" "+r.GetResult().GetStringValue(), `old a {"n":1}`)
+}
+
+// TestRetryWithTheNewestVersion goes on with what the template says now.
+func TestRetryWithTheNewestVersion(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "v", "r1", "")
+	n.answer(t, n.lease(t, "a"), "", "")
+	n.answer(t, n.lease(t, "b"), "", "broken")
+	n.ended(t, "pull", "r1")
+	retry := func() (*progressorv1.Run, error) {
+		return n.Flows.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1", NewestVersion: true}, kim)
+	}
+	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "b", "job": {}}]}`)
+	var status *flows.StatusError
+	if _, err := retry(); !errors.As(err, &status) {
+		t.Fatalf("a step that succeeded is gone: %v", err)
+	}
+	n.until(t, "pull", "r1", "FAILED: a SUCCEEDED b FAILED")
+	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "a", "job": {}}, {"step_id": "new", "job": {}}, {"step_id": "b", "job": {}}]}`)
+	r, err := retry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, fmt.Sprint(r.GetTemplateVersion()), "3")
+	n.answer(t, n.lease(t, "new"), "", "")
+	n.answer(t, n.lease(t, "b"), "", "")
+	same(t, told(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED new SUCCEEDED b SUCCEEDED 2")
+}

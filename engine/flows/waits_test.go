@@ -1,0 +1,161 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// token reads the token of a wait, as ListOpenWaits shows it.
+func (n *node) token(t testing.TB, runID, stepID string) (token string) {
+	t.Helper()
+	err := n.db.QueryRow(context.Background(), "SELECT coalesce(token, '') FROM flow_steps WHERE run_id = $1 AND step_id = $2 AND index = -1", runID, stepID).Scan(&token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func result(v *structpb.Value) *progressorv1.CompleteStepRequest {
+	return &progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Result{Result: v}}
+}
+
+func (n *node) complete(runID, stepID, token string, r *progressorv1.CompleteStepRequest) (*progressorv1.Run, error) {
+	r.Namespace, r.RunId, r.StepId, r.Token, r.WorkerId = "pull", runID, stepID, token, "outside"
+	return n.Flows.Complete(context.Background(), r, kim)
+}
+
+// TestExternalWait is answered once, by who has its token, with what its schema says.
+func TestExternalWait(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "ask", "steps": [
+		{"step_id": "outside", "wait": {"title": "for ${payload.who}", "result_schema": {"type": "object", "required": ["ok"]}}, "input": "${payload.who}"},
+		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "assignees": ["kim"]}}]}`)
+	n.run(t, "pull", "ask", "w1", `{"who": "ada"}`)
+	same(t, told(n.until(t, "pull", "w1", "WAITING_WORKER")), "WAITING_WORKER: outside RUNNING sign PENDING")
+	token := n.token(t, "w1", "outside")
+
+	var status *flows.StatusError
+	var wrong *process.InvalidError
+	if _, err := n.complete("w1", "outside", "guessed", result(value(t, `{"ok": true}`))); !errors.As(err, &status) {
+		t.Fatalf("a wrong token: %v", err)
+	}
+	if _, err := n.complete("w1", "sign", "", result(nil)); !errors.As(err, &status) {
+		t.Fatalf("a wait that is not open: %v", err)
+	}
+	if _, err := n.complete("w1", "outside", token, result(value(t, `{"no": true}`))); !errors.As(err, &wrong) || wrong.Field != "result.ok" {
+		t.Fatalf("a result that breaks the schema: %v", err)
+	}
+	d, err := n.Flows.Report(context.Background(), &progressorv1.ReportStepRequest{
+		Namespace: "pull", RunId: "w1", StepId: "outside", Token: token, Progress: &progressorv1.Progress{Percent: 50, Summary: "half"}, Due: seconds(3600),
+	}, kim)
+	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Fatalf("report: %v, %v", d, err)
+	}
+	r := n.until(t, "pull", "w1", "WAITING_WORKER")
+	if r.GetProgress().GetPercent() != 25 || r.GetProgress().GetSummary() != "half" {
+		t.Fatalf("progress %v", r.GetProgress())
+	}
+	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); !errors.As(err, &status) {
+		t.Fatalf("a second answer: %v", err)
+	}
+	if _, err := n.complete("w1", "sign", "", result(value(t, `"kim"`))); err != nil {
+		t.Fatal(err)
+	}
+	r = n.ended(t, "pull", "w1")
+	same(t, told(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
+}
+
+// TestWaitIsCancelled takes only the acknowledgement of a cancel; a person's wait is cancelled at once.
+func TestWaitIsCancelled(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "two", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "outside", "wait": {}}, {"step_id": "person", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	n.run(t, "pull", "two", "c1", "")
+	token := n.token(t, "c1", "outside")
+	same(t, told(n.cancel(t, "pull", "c1")), "CANCEL_REQUESTED: outside RUNNING person CANCELLED")
+	d, err := n.Flows.Report(context.Background(), &progressorv1.ReportStepRequest{Namespace: "pull", RunId: "c1", StepId: "outside", Token: token}, kim)
+	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "not needed" {
+		t.Fatalf("report: %v, %v", d, err)
+	}
+	var status *flows.StatusError
+	if _, err := n.complete("c1", "outside", token, result(nil)); !errors.As(err, &status) {
+		t.Fatalf("a result after the cancel: %v", err)
+	}
+	r, err := n.complete("c1", "outside", token, &progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, told(r), "CANCELLED: outside CANCELLED person CANCELLED")
+}
+
+// TestWaitIgnoresCancel is cancelled when its grace is over, which an event says.
+func TestWaitIgnoresCancel(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"grace": "0.1s"}, "steps": [{"step_id": "outside", "wait": {}}]}`)
+	n.run(t, "pull", "deaf", "d1", "")
+	n.cancel(t, "pull", "d1")
+	same(t, told(n.ended(t, "pull", "d1")), "CANCELLED: outside CANCELLED")
+	var events int
+	if err := n.db.QueryRow(context.Background(), "SELECT count(*) FROM job_events WHERE job_id = 'd1' AND step_id = 'outside' AND type = 'cancel_grace_expired'").Scan(&events); err != nil || events != 1 {
+		t.Fatalf("%d events cancel_grace_expired, %v", events, err)
+	}
+}
+
+// TestWaitIsOverdue does at the due time what the template says.
+func TestWaitIsOverdue(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "due", "steps": [
+		{"step_id": "skips", "wait": {"due": "0.01s", "due_action": "DUE_ACTION_SKIP"}},
+		{"step_id": "succeeds", "wait": {"due": "0.01s", "due_action": "DUE_ACTION_SUCCEED", "due_result": "late"}},
+		{"step_id": "fails", "wait": {"due": "0.01s"}}]}`)
+	n.run(t, "pull", "due", "o1", "")
+	r := n.ended(t, "pull", "o1")
+	same(t, told(r), "FAILED: skips SKIPPED succeeds SUCCEEDED fails FAILED")
+	same(t, r.GetSteps()[1].GetResult().GetStringValue()+" "+r.GetFailure().GetReason(), "late timeout")
+}
+
+// TestSkip ends steps by hand: those that depend on them go on.
+func TestSkip(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "skip", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}, "input": "${steps.a.result}"}]}`)
+	n.run(t, "pull", "skip", "k1", "")
+	l := n.lease(t, "a")
+	skip := func(step string) (*progressorv1.Run, error) {
+		return n.Flows.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "k1", StepId: step, Result: value(t, `"by hand"`), Reason: "known"}, kim)
+	}
+	if _, err := skip("b"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := skip("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, told(r), "QUEUED: a SKIPPED b SKIPPED c PENDING")
+	n.acknowledge(t, l)
+	var status *flows.StatusError
+	if _, err := skip("a"); !errors.As(err, &status) {
+		t.Fatalf("a step that has ended: %v", err)
+	}
+	if _, err := skip("nothing"); !errors.Is(err, process.ErrStepNotFound) {
+		t.Fatalf("a step that there is not: %v", err)
+	}
+	c := n.lease(t, "c")
+	same(t, c.GetJob().GetArgs().GetStringValue(), "by hand")
+	n.answer(t, c, "", "")
+	same(t, told(n.ended(t, "pull", "k1")), "SUCCEEDED: a SKIPPED b SKIPPED c SUCCEEDED")
+}

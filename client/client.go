@@ -28,6 +28,7 @@ type Client struct {
 	Bulk      progressorv1connect.BulkServiceClient
 	Cron      progressorv1connect.CronServiceClient
 	Job       progressorv1connect.JobServiceClient
+	JobEvent  progressorv1connect.JobEventServiceClient
 	Worker    progressorv1connect.WorkerServiceClient // what NewWorker speaks
 
 	retry    Retry
@@ -55,6 +56,7 @@ func New(baseURL string, opts ...Option) *Client {
 		Bulk:      progressorv1connect.NewBulkServiceClient(httpClient, baseURL, connectOptions...),
 		Cron:      progressorv1connect.NewCronServiceClient(httpClient, baseURL, connectOptions...),
 		Job:       progressorv1connect.NewJobServiceClient(httpClient, baseURL, connectOptions...),
+		JobEvent:  progressorv1connect.NewJobEventServiceClient(httpClient, baseURL, connectOptions...),
 		Worker:    progressorv1connect.NewWorkerServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,

@@ -89,3 +89,55 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 	}
 	return progress, stream.Err()
 }
+
+// WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match req.filter, from req.cursor on (none: from now on), each
+// once and in the order of their transactions, until ctx ends or update returns an error, which it returns. Where the stream breaks, as when the node
+// stops that serves it, it goes on behind the last event, with the tries of Retry anew for each break.
+func (c *Client) WatchJobEvents(ctx context.Context, req *progressorv1.WatchJobEventsRequest, update func(*progressorv1.WatchJobEventsResponse) error) error {
+	req = proto.CloneOf(req)
+	for attempt := 1; ; attempt++ {
+		progress, failed, err := c.streamJobEvents(ctx, req, update)
+		switch {
+		case failed != nil:
+			return failed
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		if progress {
+			attempt = 1
+		}
+		if attempt >= c.retry.MaxAttempts || err != nil && !repeatable(err, true) && !broken(err) {
+			return err
+		}
+		timer := time.NewTimer(c.retry.interval(attempt, rand.Float64()))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// streamJobEvents reads one stream to its end. progress: it has brought something; failed is the error of update.
+func (c *Client) streamJobEvents(
+	ctx context.Context, req *progressorv1.WatchJobEventsRequest, update func(*progressorv1.WatchJobEventsResponse) error,
+) (progress bool, failed, err error) {
+	stream, err := c.JobEvent.WatchJobEvents(ctx, req)
+	if err != nil {
+		return false, nil, err
+	}
+	defer func() { _ = stream.Close() }() // what it would tell Err has told
+	for stream.Receive() {
+		progress = true
+		u := stream.Msg()
+		req.Cursor = u.GetCursor()
+		if u.GetEvent() == nil {
+			continue
+		}
+		if err := update(u); err != nil {
+			return true, err, nil
+		}
+	}
+	return progress, nil, stream.Err()
+}

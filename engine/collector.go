@@ -199,6 +199,14 @@ func (c *collector) expire(ctx context.Context) error {
 			retention[name] = ns.retention
 		}
 	}
+	for began := time.Now(); time.Since(began) < c.expiry/2; {
+		if more, err := e.store.ForgetJobEvents(ctx, retention); err != nil || !more {
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
 	for began := time.Now(); time.Since(began) < c.expiry; {
 		expired, err := e.store.Expire(ctx, retention)
 		if err != nil || len(expired) == 0 {

@@ -17,23 +17,24 @@ import (
 
 // Engine is one node: it serves requests and runs tasks. Several engines share one database.
 type Engine struct {
-	cfg      Config
-	log      *slog.Logger
-	store    *storage.Store
-	metrics  *engineMetrics
-	registry registry
-	kinds    map[string]Kind
-	waiters  *waiters
-	watchers *watchers
-	minute   *minute
-	trend    *trend
-	attempts *attempts
-	calls    *callPoller
-	timers   *timerPoller
-	pulls    *pulls
-	leased   leased
-	workers  *workers
-	messages *deliverer
+	cfg       Config
+	log       *slog.Logger
+	store     *storage.Store
+	metrics   *engineMetrics
+	registry  registry
+	kinds     map[string]Kind
+	waiters   *waiters
+	watchers  *watchers
+	jobEvents *eventWatchers
+	minute    *minute
+	trend     *trend
+	attempts  *attempts
+	calls     *callPoller
+	timers    *timerPoller
+	pulls     *pulls
+	leased    leased
+	workers   *workers
+	messages  *deliverer
 
 	inFlight atomic.Int64
 	draining atomic.Bool
@@ -60,6 +61,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	e.trend = newTrend(e)
+	e.jobEvents = newEventWatchers(e)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
 	e.store.OnEventMode(e.eventMode)
@@ -91,7 +93,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			takers.Go(func() error { return k.Run(taking) })
 		}
 	}
-	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run, e.trend.Run} {
+	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.trend.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {

@@ -50,3 +50,83 @@ INSERT INTO job_counts (namespace, name, state, n)
 SELECT i.namespace, i.name, x.state, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES ('available', -1), (i.state, 1)) AS x(state, n)
  GROUP BY i.namespace, i.name, x.state HAVING sum(x.n) <> 0 ORDER BY i.namespace, i.name, x.state
 ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n;
+
+-- WatchJobEvents reads what follows positions in the order of a watch, of each at most lim, up to the oldest transaction that runs.
+-- name: WatchJobEvents :many
+SELECT n.ord::int AS ord, e.namespace, e.xid::text AS xid, e.event_id, e.job_id, coalesce(e.step_id, '')::text AS step_id, coalesce(e.index, -1)::int AS index, e.type,
+       coalesce(e.from_status, '')::text AS from_status, coalesce(e.to_status, '')::text AS to_status, e.attempt, e.created_time, coalesce(e.worker_id, '')::text AS worker_id,
+       coalesce(e.actor, '')::text AS actor, coalesce(e.message, '')::text AS message, e.metadata
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@xids::text[]), unnest(@event_ids::bigint[])) AS n(ord, namespace, xid, event_id)
+ CROSS JOIN LATERAL (
+   SELECT e.* FROM job_events e
+    WHERE e.namespace = n.namespace AND (e.xid, e.event_id) > (n.xid::xid8, n.event_id) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY e.namespace, e.xid, e.event_id LIMIT @lim::int) e
+ ORDER BY n.ord, e.xid, e.event_id;
+
+-- EventsFromNow is the position behind all events that are finished.
+-- name: EventsFromNow :one
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
+
+-- ForgetJobEvents drops events that a namespace keeps no longer, the oldest first, lim at a time.
+-- name: ForgetJobEvents :execrows
+DELETE FROM job_events e USING (
+  SELECT d.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@retentions_us::bigint[])) AS n(namespace, retention_us)
+   CROSS JOIN LATERAL (
+    SELECT x.namespace, x.xid, x.event_id FROM (
+      SELECT v.namespace, v.xid, v.event_id, v.created_time FROM job_events v WHERE v.namespace = n.namespace ORDER BY v.namespace, v.xid, v.event_id LIMIT @lim::int) x
+     WHERE x.created_time < statement_timestamp() - n.retention_us * interval '1 microsecond') d) k
+ WHERE e.namespace = ANY (ARRAY[k.namespace]) AND e.xid = k.xid AND e.event_id = k.event_id;
+
+-- EmptyJobNames finds names that have no jobs any more.
+-- name: EmptyJobNames :many
+SELECT x.namespace, x.name FROM (SELECT c.namespace, c.name, c.state, sum(c.n) AS n FROM job_counts c GROUP BY c.namespace, c.name, c.state) x
+ GROUP BY x.namespace, x.name HAVING bool_and(x.n = 0) LIMIT @lim::int;
+
+-- LockJobCounts locks the counts of names, and reads them as they are then.
+-- name: LockJobCounts :many
+SELECT c.namespace, c.name, c.lane, c.state, c.n FROM job_counts c
+ WHERE (c.namespace, c.name) IN (SELECT k.namespace, k.name FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@names::text[])) AS k(namespace, name))
+ ORDER BY c.namespace, c.name, c.lane, c.state FOR UPDATE;
+
+-- name: DropJobCounts :exec
+DELETE FROM job_counts c USING ROWS FROM (unnest(@namespaces::text[]), unnest(@names::text[]), unnest(@lanes::int[]), unnest(@states::text[])) AS k(namespace, name, lane, state)
+ WHERE c.namespace = k.namespace AND c.name = k.name AND c.lane = k.lane AND c.state = k.state;
+
+-- ReadJobCounts gives the counts of the jobs of namespaces by name and state. running are those that run, which count as available.
+-- name: ReadJobCounts :many
+SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n FROM job_counts c WHERE c.namespace = ANY (@namespaces::text[])
+ GROUP BY c.namespace, c.name, c.state
+UNION ALL
+SELECT r.namespace, j.name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, count(*)
+  FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.cancel_deadline FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
+ WHERE r.namespace = ANY (@namespaces::text[]) GROUP BY 1, 2, 3;
+
+-- OldestAvailable tells for how long (us) the oldest job of each namespace and name has been available: among the first lim of each priority, and of each line of a
+-- constraint, which are found by one look at the index each, at most most of them.
+-- name: OldestAvailable :many
+WITH RECURSIVE p AS (
+  SELECT n.namespace::text AS namespace, f.job_name, f.priority, 1 AS n FROM unnest(@namespaces::text[]) AS n(namespace)
+   CROSS JOIN LATERAL (SELECT s.job_name, s.priority FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
+                        ORDER BY s.job_name, s.priority LIMIT 1) f
+  UNION ALL
+  SELECT p.namespace, f.job_name, f.priority, p.n + 1 FROM p
+   CROSS JOIN LATERAL (SELECT s.job_name, s.priority FROM schedule s WHERE s.namespace COLLATE "POSIX" = p.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
+                          AND (s.job_name, s.priority) > (p.job_name, p.priority) ORDER BY s.job_name, s.priority LIMIT 1) f
+   WHERE p.n < @most::int),
+l AS (
+  SELECT n.namespace::text AS namespace, f.line, 1 AS n FROM unnest(@namespaces::text[]) AS n(namespace)
+   CROSS JOIN LATERAL (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'constraint' ORDER BY s.line LIMIT 1) f
+  UNION ALL
+  SELECT l.namespace, f.line, l.n + 1 FROM l
+   CROSS JOIN LATERAL (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = l.namespace AND s.waits_for = 'constraint' AND s.line > l.line ORDER BY s.line LIMIT 1) f
+   WHERE l.n < @most::int)
+SELECT x.namespace, x.job_name::text AS name, (extract(epoch FROM statement_timestamp() - min(x.scheduled_time)) * 1000000)::bigint AS age_us FROM (
+  SELECT p.namespace, f.* FROM p CROSS JOIN LATERAL (
+    SELECT s.job_name, s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = p.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
+       AND s.job_name = p.job_name AND s.priority = p.priority ORDER BY s.task_id LIMIT @lim::int) f
+  UNION ALL
+  SELECT l.namespace, f.* FROM l CROSS JOIN LATERAL (
+    SELECT s.job_name, s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = l.namespace AND s.waits_for = 'constraint' AND s.line = l.line
+     ORDER BY s.priority, s.task_id LIMIT @lim::int) f) x
+ GROUP BY x.namespace, x.job_name;

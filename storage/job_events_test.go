@@ -87,3 +87,15 @@ func TestJobEventsInOrder(t *testing.T) {
 	}
 	equal(t, "the order", ask[string](b, "SELECT string_agg(type, ' ' ORDER BY xid, event_id) FROM job_events"), "first second")
 }
+
+// Events go once their namespace keeps them no longer; those of namespaces that keep all for ever stay.
+func TestForgetJobEvents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(`INSERT INTO job_events (namespace, job_id, type, created_time) SELECT ns, 'j', 'x', now() - n * interval '1 hour'
+		FROM unnest(ARRAY['short', 'long', 'ever']) ns, generate_series(20, 1, -1) n`)
+	more, err := b.ForgetJobEvents(t.Context(), map[string]time.Duration{"short": 5*time.Hour + time.Minute, "long": 15*time.Hour + time.Minute})
+	equal(t, "more", must(t, more, err), false)
+	equal(t, "what is left", ask[string](b, "SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events GROUP BY 1) x"),
+		"short 5, long 15, ever 20")
+}

@@ -24,6 +24,8 @@ type jobCmd struct {
 	Retry   jobRetryCmd   `cmd:"" help:"Run a job again that has failed or was cancelled."`
 	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job that is not at its end."`
 	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`
+	Events  jobEventsCmd  `cmd:"" help:"Show what became of jobs; follow it."`
+	Stats   jobStatsCmd   `cmd:"" help:"Count the jobs of a namespace, by name and state."`
 }
 
 // jobArgs name a job.

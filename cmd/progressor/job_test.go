@@ -26,6 +26,7 @@ import (
 type fakeQueue struct {
 	progressorv1connect.UnimplementedJobServiceHandler
 	progressorv1connect.UnimplementedWorkerServiceHandler
+	progressorv1connect.UnimplementedJobEventServiceHandler
 
 	fakeEngine
 	jobs    []*progressorv1.Job // as they are seen one after the other
@@ -76,11 +77,67 @@ func (f *fakeQueue) StopWorker(_ context.Context, r *progressorv1.StopWorkerRequ
 	return answer(&f.fakeEngine, r, &progressorv1.StopWorkerResponse{Worker: w})
 }
 
+func (f *fakeQueue) GetQueueStats(_ context.Context, r *progressorv1.GetQueueStatsRequest) (*progressorv1.GetQueueStatsResponse, error) {
+	counts := map[string]int64{"available": 7, "cancel_requested": 1, "failed": 2}
+	return answer(&f.fakeEngine, r, &progressorv1.GetQueueStatsResponse{
+		CountByState: counts, Names: []*progressorv1.JobNameStats{{Name: "send", CountByState: counts}}, OldestAvailableAge: durationpb.New(90 * time.Second),
+	})
+}
+
+// becameOf are the events that fakeQueue knows.
+var becameOf = []*progressorv1.JobEvent{
+	{EventId: 2, JobId: "m-1", Type: "lease_lost", From: "running", To: "available", Attempt: 1, WorkerId: "host-1", Message: "silent"},
+	{EventId: 1, JobId: "run-1", StepId: "pay", Index: new(int32), Type: "progress", Actor: "kim"},
+}
+
+func (f *fakeQueue) ListJobEvents(_ context.Context, r *progressorv1.ListJobEventsRequest) (*progressorv1.ListJobEventsResponse, error) {
+	return answer(&f.fakeEngine, r, &progressorv1.ListJobEventsResponse{Events: becameOf, NextPageToken: "next"})
+}
+
+// WatchJobEvents sends one event a stream, so that the client has to go on from its cursor.
+func (f *fakeQueue) WatchJobEvents(_ context.Context, r *progressorv1.WatchJobEventsRequest, s *connect.ServerStream[progressorv1.WatchJobEventsResponse]) error {
+	f.last = r
+	switch r.GetCursor() {
+	case "":
+		return s.Send(&progressorv1.WatchJobEventsResponse{Cursor: "1.0"})
+	case "1.0":
+		return s.Send(&progressorv1.WatchJobEventsResponse{Event: becameOf[1], Cursor: "1.1"})
+	case "1.1":
+		return s.Send(&progressorv1.WatchJobEventsResponse{Event: becameOf[0], Cursor: "1.2"})
+	}
+	return engineError(connect.CodeInvalidArgument, "cursor: it is not of the events of jobs", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cursor"})
+}
+
+func TestJobEventsAndStats(t *testing.T) {
+	f := &fakeQueue{}
+	p := serveQueue(t, f)
+	wantLines(t, p.ok(t, "job", "stats", "mail"), "NAME SCHEDULED AVAILABLE RUNNING RETRYABLE CANCEL REQUESTED SUCCEEDED FAILED CANCELLED", "send 0 7 0 0 1 0 2 0", "(all) 0 7 0 0 1 0 2 0",
+		"oldest available: 1m30s")
+	wantLines(t, p.ok(t, "job", "events", "mail", "job_id = m-1"), "m-1 lease_lost running available 1 host-1", "run-1/pay[0] progress", "kim", "more: --page-token next")
+	if got := f.last.(*progressorv1.ListJobEventsRequest).GetFilter(); got != "job_id = m-1" {
+		t.Errorf("filter %s", got)
+	}
+	r := p.run(t, "job", "events", "mail", "--watch")
+	wantLines(t, r.stdout, "run-1/pay[0] progress", "m-1 lease_lost running → available host-1 silent")
+	if r.code == 0 || !strings.Contains(r.stderr, "cursor: it is not of the events of jobs") {
+		t.Errorf("%+v", r)
+	}
+	if r := p.run(t, "job", "events", "mail", "--watch", "-o", "json", "--cursor", "1.1"); !strings.Contains(r.stdout, `"cursor":"1.2"`) || strings.Contains(r.stdout, "1.1") {
+		t.Errorf("%+v", r)
+	}
+	for _, args := range [][]string{{"--cursor", "1.1"}, {"--watch", "--all"}} {
+		if r := p.run(t, append([]string{"job", "events", "mail"}, args...)...); r.code != exitUsage {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}
+
 func serveQueue(t *testing.T, f *fakeQueue) program {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.Handle(progressorv1connect.NewJobServiceHandler(f))
 	mux.Handle(progressorv1connect.NewWorkerServiceHandler(f))
+	mux.Handle(progressorv1connect.NewJobEventServiceHandler(f))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return program{env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}

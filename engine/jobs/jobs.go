@@ -35,9 +35,19 @@ func New(e *engine.Engine, store *storage.Store) *Jobs {
 // Kind is what the engine has to know of jobs.
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
-		Name: storage.JobKind, Decide: decide, Forget: func(ctx context.Context) (bool, error) { return jobs.Forget(ctx, q.store) },
+		Name: storage.JobKind, Decide: decide, Forget: q.forget,
 		Run: q.admission.Run, Admit: q.admission.admit, Stored: q.admission.stored,
 	}
+}
+
+// forget drops what nobody asks for any more.
+func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
+	more, err = jobs.Forget(ctx, q.store)
+	if err != nil {
+		return more, err
+	}
+	names, err := q.store.ForgetJobNames(ctx)
+	return more || names, err
 }
 
 // Enqueue makes a job, or gives the one that holds its unique or its idempotency key. by: who asked, if that is known.

@@ -1,4 +1,4 @@
-// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService, BulkService, CronService, JobService and
+// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService, BulkService, CronService, JobService, JobEventService and
 // WorkerService over Connect, gRPC, gRPC-Web, plain JSON and MessagePack, with health, reflection and metrics, on one port. It says who asks,
 // checks what was asked, and
 // turns the engine's errors into codes; it decides nothing.
@@ -52,8 +52,8 @@ type Config struct {
 // services are the services that the handler serves.
 var services = []string{
 	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
-	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName, progressorv1connect.WorkerServiceName,
-	progressorv1connect.FlowServiceName,
+	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName, progressorv1connect.JobEventServiceName,
+	progressorv1connect.WorkerServiceName, progressorv1connect.FlowServiceName,
 }
 
 // NewHandler serves the services and, beside them:
@@ -74,7 +74,7 @@ func NewHandler(cfg Config) http.Handler {
 	}
 	s := served{
 		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{},
-		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, workers, progressorv1connect.UnimplementedFlowServiceHandler{},
+		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, &jobEventService{engine: e}, workers, progressorv1connect.UnimplementedFlowServiceHandler{},
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}
@@ -103,6 +103,7 @@ type served struct {
 	bulk      progressorv1connect.BulkServiceHandler
 	cron      progressorv1connect.CronServiceHandler
 	job       progressorv1connect.JobServiceHandler
+	jobEvent  progressorv1connect.JobEventServiceHandler
 	worker    progressorv1connect.WorkerServiceHandler
 	flow      progressorv1connect.FlowServiceHandler
 }
@@ -141,6 +142,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewCronServiceHandler(s.cron, options))
 	mount(progressorv1connect.NewJobServiceHandler(s.job, options))
 	mount(progressorv1connect.NewFlowServiceHandler(s.flow, options))
+	mount(progressorv1connect.NewJobEventServiceHandler(s.jobEvent, options))
 	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options))
 	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)

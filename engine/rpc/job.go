@@ -107,6 +107,11 @@ func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.Delet
 	return &progressorv1.DeleteConstraintResponse{}, nil
 }
 
+// GetQueueStats tells how many jobs of a namespace stand where.
+func (s *jobService) GetQueueStats(ctx context.Context, r *progressorv1.GetQueueStatsRequest) (*progressorv1.GetQueueStatsResponse, error) {
+	return s.jobs.Stats(ctx, r.GetNamespace())
+}
+
 // RetryJob runs a job again that is at its end.
 func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
 	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses(), actorOf(ctx))

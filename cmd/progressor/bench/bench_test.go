@@ -154,9 +154,9 @@ func TestBaseline(t *testing.T) {
 	}()
 	r := &runner{command: c, env: Environment{Stderr: io.Discard}, server: server, bar: progressbar.DefaultSilent(1)}
 	for _, v := range []variant{
-		{"start", 4, true, historyNone, true}, {"call", 4, true, historyNone, false}, {"call", 4, false, historyFull, false},
-		{"hot", 20, false, historyNone, false}, {"hot-snapshot", 4, false, historyNone, false}, {"loop", 4, false, historyNone, false},
-		{"timers", 0, false, historyNone, false},
+		{"start", 4, true, historyNone, true, ""}, {"call", 4, true, historyNone, false, ""}, {"call", 4, false, historyFull, false, ""},
+		{"hot", 20, false, historyNone, false, ""}, {"hot-snapshot", 4, false, historyNone, false, ""}, {"loop", 4, false, historyNone, false, ""},
+		{"timers", 0, false, historyNone, false, ""},
 	} {
 		row, err := r.baseline(t.Context(), v)
 		if err != nil {

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,11 +76,16 @@ const (
 func (r *runner) jobs(ctx context.Context, v variant) error {
 	enqueue, drain, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
-	enqueue.Workload, enqueue.Note = v.workload+": enqueue", fmt.Sprintf("%d in batches of %d, %d clients; latency is of a batch", n, jobBatch, jobClients)
-	drain.Workload, drain.Note = v.workload+": drain", fmt.Sprintf("%d that wait, by a processor in the same program", n)
-	latency.Workload, latency.Note = v.workload+": latency", "one at a time; latency is enqueued → started"
+	enqueue.Workload, enqueue.Note = v.name()+": enqueue", fmt.Sprintf("%d in batches of %d, %d clients; latency is of a batch", n, jobBatch, jobClients)
+	drain.Workload, drain.Note = v.name()+": drain", fmt.Sprintf("%d that wait, by a processor in the same program", n)
+	latency.Workload, latency.Note = v.name()+": latency", "one at a time; latency is enqueued → started"
 	f := newForeman(n)
 	err := r.onEngine(ctx, v.history, f, enqueue, func(d *scratch, s *site) (acknowledged, error) {
+		if v.events != "" {
+			if _, err := s.engine.PutNamespace(ctx, v.keeps(builtinNamespace(namespaceName, v.history))); err != nil {
+				return nil, err
+			}
+		}
 		if v.workload == jobsKeys {
 			drain.Note += fmt.Sprintf(", with %d keys", keysOfJobs)
 			if _, err := s.jobs.PutConstraint(ctx, &progressorv1.Constraint{Namespace: namespaceName, Name: "to", Match: `job.name == "send_mail"`, Key: "job.args.to", MaxRunning: jobsOfAKey}); err != nil {
@@ -103,6 +109,12 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	}
 	r.step("jobs, pull")
 	return r.pulled(ctx, v)
+}
+
+// keeps has a namespace keep the events of the case.
+func (v variant) keeps(ns *progressorv1.Namespace) *progressorv1.Namespace {
+	ns.JobEvents = progressorv1.JobEvents(progressorv1.JobEvents_value["JOB_EVENTS_"+strings.ToUpper(v.events)])
+	return ns
 }
 
 // enqueueJobs enqueues n jobs of a namespace that is paused.

@@ -25,11 +25,11 @@ const (
 func (r *runner) pulled(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
-	row.Workload, row.Note = v.workload+": pull", fmt.Sprintf("%d by %d workers over RPC, %d at a time", n, pullWorkers, pullBatch)
+	row.Workload, row.Note = v.name()+": pull", fmt.Sprintf("%d by %d workers over RPC, %d at a time", n, pullWorkers, pullBatch)
 	ns := &progressorv1.Namespace{Namespace: namespaceName, Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 	}}
-	text, err := protojson.Marshal(ns)
+	text, err := protojson.Marshal(v.keeps(ns))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,11 @@ type variant struct {
 	keys     bool
 	history  string
 	metadata bool
+	events   string // of jobs: which events the namespace keeps; "": all
 }
+
+// eventsAll is the value of --job-events that namespaces have by default.
+const eventsAll = "all"
 
 // The values of --history.
 const (
@@ -35,8 +39,16 @@ func (v variant) String() string {
 	return text
 }
 
+// name is the workload, with what sets the case apart from others of it.
+func (v variant) name() string {
+	if v.events == "" {
+		return v.workload
+	}
+	return v.workload + " (events: " + v.events + ")"
+}
+
 func (v variant) row(subject string) *Row {
-	return &Row{Workload: v.workload, Subject: subject, Clients: v.clients, Keys: v.keys, History: v.history, Metadata: v.metadata}
+	return &Row{Workload: v.name(), Subject: subject, Clients: v.clients, Keys: v.keys, History: v.history, Metadata: v.metadata}
 }
 
 // workload is a kind of load.
@@ -57,8 +69,8 @@ var workloads = []workload{
 	{"timers", onceVariant, (*runner).timers},
 	{"crons", onceVariant, (*runner).crons},
 	{"crons-down", onceVariant, (*runner).cronsDown},
-	{"jobs", onceVariant, (*runner).jobs},
-	{jobsKeys, onceVariant, (*runner).jobs},
+	{"jobs", jobsVariants, (*runner).jobs},
+	{jobsKeys, jobsVariants, (*runner).jobs},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},
 	{"retention", flatVariants, (*runner).retention},
@@ -118,7 +130,7 @@ func requestVariants(c *Command, name string) []variant {
 	for _, history := range histories {
 		for _, keys := range c.keys() {
 			for _, clients := range c.Clients {
-				variants = append(variants, variant{name, clients, keys, history, c.Metadata})
+				variants = append(variants, variant{name, clients, keys, history, c.Metadata, ""})
 			}
 		}
 	}
@@ -128,7 +140,7 @@ func requestVariants(c *Command, name string) []variant {
 func clientVariants(c *Command, name string) []variant {
 	var variants []variant
 	for _, clients := range c.Clients {
-		variants = append(variants, variant{name, clients, false, historyNone, false})
+		variants = append(variants, variant{name, clients, false, historyNone, false, ""})
 	}
 	return variants
 }
@@ -144,26 +156,38 @@ func snapshotVariants(c *Command, name string) []variant {
 	if clients == 0 {
 		clients = 128
 	}
-	return []variant{{name, clients, false, historyNone, false}}
+	return []variant{{name, clients, false, historyNone, false, ""}}
 }
 
 func rpcVariants(c *Command, name string) []variant {
 	var variants []variant
 	for _, keys := range c.keys() {
-		variants = append(variants, variant{name, c.RPCClients, keys, historyNone, c.Metadata})
+		variants = append(variants, variant{name, c.RPCClients, keys, historyNone, c.Metadata, ""})
 	}
 	return variants
 }
 
 func flatVariants(c *Command, name string) []variant {
-	return []variant{{name, c.FlatClients, false, historyNone, false}}
+	return []variant{{name, c.FlatClients, false, historyNone, false, ""}}
 }
 
 // overloadVariants is the largest number of clients: the peak is what they reach.
 func overloadVariants(c *Command, name string) []variant {
-	return []variant{{name, slices.Max(c.Clients), false, historyNone, false}}
+	return []variant{{name, slices.Max(c.Clients), false, historyNone, false, ""}}
+}
+
+// jobsVariants is one case for each value of --job-events.
+func jobsVariants(c *Command, name string) []variant {
+	var variants []variant
+	for _, events := range c.JobEvents {
+		if events == eventsAll {
+			events = ""
+		}
+		variants = append(variants, variant{workload: name, history: historyNone, events: events})
+	}
+	return variants
 }
 
 func onceVariant(_ *Command, name string) []variant {
-	return []variant{{name, 0, false, historyNone, false}}
+	return []variant{{name, 0, false, historyNone, false, ""}}
 }

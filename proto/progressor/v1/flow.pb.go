@@ -4498,7 +4498,7 @@ func (x *WatchJobEventsRequest) GetCursor() string {
 
 type WatchJobEventsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Event         *JobEvent              `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	Event         *JobEvent              `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`   // missing in the first one of a watch without a cursor: it says where the watch begins
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // to go on after this event
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

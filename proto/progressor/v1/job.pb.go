@@ -990,7 +990,7 @@ type GetQueueStatsResponse struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	CountByState       map[string]int64       `protobuf:"bytes,1,rep,name=count_by_state,json=countByState,proto3" json:"count_by_state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: scheduled, available, running, …
 	OldestAvailableAge *durationpb.Duration   `protobuf:"bytes,2,opt,name=oldest_available_age,json=oldestAvailableAge,proto3" json:"oldest_available_age,omitempty"`
-	Names              []*JobNameStats        `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
+	Names              []*JobNameStats        `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"` // at most 1,000: those with the most jobs that are not at their end
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }

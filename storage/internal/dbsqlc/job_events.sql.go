@@ -7,7 +7,62 @@ package dbsqlc
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 )
+
+const dropJobCounts = `-- name: DropJobCounts :exec
+DELETE FROM job_counts c USING ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[]), unnest($4::text[])) AS k(namespace, name, lane, state)
+ WHERE c.namespace = k.namespace AND c.name = k.name AND c.lane = k.lane AND c.state = k.state
+`
+
+type DropJobCountsParams struct {
+	Namespaces []string
+	Names      []string
+	Lanes      []int32
+	States     []string
+}
+
+func (q *Queries) DropJobCounts(ctx context.Context, db DBTX, arg DropJobCountsParams) error {
+	_, err := db.Exec(ctx, dropJobCounts,
+		arg.Namespaces,
+		arg.Names,
+		arg.Lanes,
+		arg.States,
+	)
+	return err
+}
+
+const emptyJobNames = `-- name: EmptyJobNames :many
+SELECT x.namespace, x.name FROM (SELECT c.namespace, c.name, c.state, sum(c.n) AS n FROM job_counts c GROUP BY c.namespace, c.name, c.state) x
+ GROUP BY x.namespace, x.name HAVING bool_and(x.n = 0) LIMIT $1::int
+`
+
+type EmptyJobNamesRow struct {
+	Namespace string
+	Name      string
+}
+
+// EmptyJobNames finds names that have no jobs any more.
+func (q *Queries) EmptyJobNames(ctx context.Context, db DBTX, lim int32) ([]EmptyJobNamesRow, error) {
+	rows, err := db.Query(ctx, emptyJobNames, lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EmptyJobNamesRow
+	for rows.Next() {
+		var i EmptyJobNamesRow
+		if err := rows.Scan(&i.Namespace, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const endJobs = `-- name: EndJobs :exec
 WITH i AS MATERIALIZED (
@@ -67,6 +122,269 @@ func (q *Queries) EndJobs(ctx context.Context, db DBTX, arg EndJobsParams) error
 		arg.Modes,
 	)
 	return err
+}
+
+const eventsFromNow = `-- name: EventsFromNow :one
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid
+`
+
+// EventsFromNow is the position behind all events that are finished.
+func (q *Queries) EventsFromNow(ctx context.Context, db DBTX) (string, error) {
+	row := db.QueryRow(ctx, eventsFromNow)
+	var xid string
+	err := row.Scan(&xid)
+	return xid, err
+}
+
+const forgetJobEvents = `-- name: ForgetJobEvents :execrows
+DELETE FROM job_events e USING (
+  SELECT d.namespace, d.xid, d.event_id FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[])) AS n(namespace, retention_us)
+   CROSS JOIN LATERAL (
+    SELECT x.namespace, x.xid, x.event_id FROM (
+      SELECT v.namespace, v.xid, v.event_id, v.created_time FROM job_events v WHERE v.namespace = n.namespace ORDER BY v.namespace, v.xid, v.event_id LIMIT $3::int) x
+     WHERE x.created_time < statement_timestamp() - n.retention_us * interval '1 microsecond') d) k
+ WHERE e.namespace = ANY (ARRAY[k.namespace]) AND e.xid = k.xid AND e.event_id = k.event_id
+`
+
+type ForgetJobEventsParams struct {
+	Namespaces   []string
+	RetentionsUs []int64
+	Lim          int32
+}
+
+// ForgetJobEvents drops events that a namespace keeps no longer, the oldest first, lim at a time.
+func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEventsParams) (int64, error) {
+	result, err := db.Exec(ctx, forgetJobEvents, arg.Namespaces, arg.RetentionsUs, arg.Lim)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const lockJobCounts = `-- name: LockJobCounts :many
+SELECT c.namespace, c.name, c.lane, c.state, c.n FROM job_counts c
+ WHERE (c.namespace, c.name) IN (SELECT k.namespace, k.name FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, name))
+ ORDER BY c.namespace, c.name, c.lane, c.state FOR UPDATE
+`
+
+type LockJobCountsParams struct {
+	Namespaces []string
+	Names      []string
+}
+
+// LockJobCounts locks the counts of names, and reads them as they are then.
+func (q *Queries) LockJobCounts(ctx context.Context, db DBTX, arg LockJobCountsParams) ([]JobCount, error) {
+	rows, err := db.Query(ctx, lockJobCounts, arg.Namespaces, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []JobCount
+	for rows.Next() {
+		var i JobCount
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.Name,
+			&i.Lane,
+			&i.State,
+			&i.N,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const oldestAvailable = `-- name: OldestAvailable :many
+WITH RECURSIVE p AS (
+  SELECT n.namespace::text AS namespace, f.job_name, f.priority, 1 AS n FROM unnest($2::text[]) AS n(namespace)
+   CROSS JOIN LATERAL (SELECT s.job_name, s.priority FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
+                        ORDER BY s.job_name, s.priority LIMIT 1) f
+  UNION ALL
+  SELECT p.namespace, f.job_name, f.priority, p.n + 1 FROM p
+   CROSS JOIN LATERAL (SELECT s.job_name, s.priority FROM schedule s WHERE s.namespace COLLATE "POSIX" = p.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
+                          AND (s.job_name, s.priority) > (p.job_name, p.priority) ORDER BY s.job_name, s.priority LIMIT 1) f
+   WHERE p.n < $3::int),
+l AS (
+  SELECT n.namespace::text AS namespace, f.line, 1 AS n FROM unnest($2::text[]) AS n(namespace)
+   CROSS JOIN LATERAL (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'constraint' ORDER BY s.line LIMIT 1) f
+  UNION ALL
+  SELECT l.namespace, f.line, l.n + 1 FROM l
+   CROSS JOIN LATERAL (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = l.namespace AND s.waits_for = 'constraint' AND s.line > l.line ORDER BY s.line LIMIT 1) f
+   WHERE l.n < $3::int)
+SELECT x.namespace, x.job_name::text AS name, (extract(epoch FROM statement_timestamp() - min(x.scheduled_time)) * 1000000)::bigint AS age_us FROM (
+  SELECT p.namespace, f.job_name, f.scheduled_time FROM p CROSS JOIN LATERAL (
+    SELECT s.job_name, s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = p.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
+       AND s.job_name = p.job_name AND s.priority = p.priority ORDER BY s.task_id LIMIT $1::int) f
+  UNION ALL
+  SELECT l.namespace, f.job_name, f.scheduled_time FROM l CROSS JOIN LATERAL (
+    SELECT s.job_name, s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = l.namespace AND s.waits_for = 'constraint' AND s.line = l.line
+     ORDER BY s.priority, s.task_id LIMIT $1::int) f) x
+ GROUP BY x.namespace, x.job_name
+`
+
+type OldestAvailableParams struct {
+	Lim        int32
+	Namespaces []string
+	Most       int32
+}
+
+type OldestAvailableRow struct {
+	Namespace string
+	Name      string
+	AgeUs     int64
+}
+
+// OldestAvailable tells for how long (us) the oldest job of each namespace and name has been available: among the first lim of each priority, and of each line of a
+// constraint, which are found by one look at the index each, at most most of them.
+func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvailableParams) ([]OldestAvailableRow, error) {
+	rows, err := db.Query(ctx, oldestAvailable, arg.Lim, arg.Namespaces, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OldestAvailableRow
+	for rows.Next() {
+		var i OldestAvailableRow
+		if err := rows.Scan(&i.Namespace, &i.Name, &i.AgeUs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const readJobCounts = `-- name: ReadJobCounts :many
+SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n FROM job_counts c WHERE c.namespace = ANY ($1::text[])
+ GROUP BY c.namespace, c.name, c.state
+UNION ALL
+SELECT r.namespace, j.name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, count(*)
+  FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.cancel_deadline FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
+ WHERE r.namespace = ANY ($1::text[]) GROUP BY 1, 2, 3
+`
+
+type ReadJobCountsRow struct {
+	Namespace string
+	Name      string
+	State     string
+	N         int64
+}
+
+// ReadJobCounts gives the counts of the jobs of namespaces by name and state. running are those that run, which count as available.
+func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []string) ([]ReadJobCountsRow, error) {
+	rows, err := db.Query(ctx, readJobCounts, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadJobCountsRow
+	for rows.Next() {
+		var i ReadJobCountsRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.Name,
+			&i.State,
+			&i.N,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const watchJobEvents = `-- name: WatchJobEvents :many
+SELECT n.ord::int AS ord, e.namespace, e.xid::text AS xid, e.event_id, e.job_id, coalesce(e.step_id, '')::text AS step_id, coalesce(e.index, -1)::int AS index, e.type,
+       coalesce(e.from_status, '')::text AS from_status, coalesce(e.to_status, '')::text AS to_status, e.attempt, e.created_time, coalesce(e.worker_id, '')::text AS worker_id,
+       coalesce(e.actor, '')::text AS actor, coalesce(e.message, '')::text AS message, e.metadata
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[])) AS n(ord, namespace, xid, event_id)
+ CROSS JOIN LATERAL (
+   SELECT e.namespace, e.xid, e.event_id, e.job_id, e.step_id, e.index, e.type, e.from_status, e.to_status, e.attempt, e.created_time, e.worker_id, e.actor, e.message, e.metadata FROM job_events e
+    WHERE e.namespace = n.namespace AND (e.xid, e.event_id) > (n.xid::xid8, n.event_id) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY e.namespace, e.xid, e.event_id LIMIT $5::int) e
+ ORDER BY n.ord, e.xid, e.event_id
+`
+
+type WatchJobEventsParams struct {
+	Ords       []int32
+	Namespaces []string
+	Xids       []string
+	EventIds   []int64
+	Lim        int32
+}
+
+type WatchJobEventsRow struct {
+	Ord         int32
+	Namespace   string
+	Xid         string
+	EventID     int64
+	JobID       string
+	StepID      string
+	Index       int32
+	Type        string
+	FromStatus  string
+	ToStatus    string
+	Attempt     int32
+	CreatedTime time.Time
+	WorkerID    string
+	Actor       string
+	Message     string
+	Metadata    json.RawMessage
+}
+
+// WatchJobEvents reads what follows positions in the order of a watch, of each at most lim, up to the oldest transaction that runs.
+func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEventsParams) ([]WatchJobEventsRow, error) {
+	rows, err := db.Query(ctx, watchJobEvents,
+		arg.Ords,
+		arg.Namespaces,
+		arg.Xids,
+		arg.EventIds,
+		arg.Lim,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WatchJobEventsRow
+	for rows.Next() {
+		var i WatchJobEventsRow
+		if err := rows.Scan(
+			&i.Ord,
+			&i.Namespace,
+			&i.Xid,
+			&i.EventID,
+			&i.JobID,
+			&i.StepID,
+			&i.Index,
+			&i.Type,
+			&i.FromStatus,
+			&i.ToStatus,
+			&i.Attempt,
+			&i.CreatedTime,
+			&i.WorkerID,
+			&i.Actor,
+			&i.Message,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const writeJobEvents = `-- name: WriteJobEvents :exec

@@ -109,6 +109,20 @@ func (ns NullStepStatus) Value() (driver.Value, error) {
 	return string(ns.StepStatus), nil
 }
 
+// How many jobs of each name stand in each state: sum n over the lanes. A transaction that makes, removes or moves jobs counts what it does, so the sums are exact.
+type JobCount struct {
+	// Namespace of the jobs.
+	Namespace string
+	// Name of the jobs.
+	Name string
+	// Who counted: each lane of each engine has rows of its own, so that none waits for another. 0: who has no lane.
+	Lane int32
+	// State of the jobs in lower case; available counts those that run too, which running tells: else every claim would count.
+	State string
+	// How many came into the state, less those that left it. Of one lane it may be negative: another may have counted them in.
+	N int64
+}
+
 // Units of isolation and policy: which processor, how to retry, how much at a time. Every node reads changes within a second.
 type Namespace struct {
 	// Name, 1 to 128 of [a-zA-Z0-9._/-].

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/engine/jobs"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type jobEventsCmd struct {
+	NS    string `arg:"" name:"ns" help:"Namespace."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only events that match, such as 'job_id = \"mail-1\"'. See docs/jobs.md."`
+
+	clientFlags
+	Watch     bool   `short:"w" help:"Print events as they come, a line each, until Ctrl-C."`
+	Cursor    string `placeholder:"CURSOR" help:"With --watch: from the event on that has given this cursor (in -o json). Default: from now on."`
+	pageFlags `set:"rows=Events"`
+}
+
+func (jobEventsCmd) Help() string {
+	return `Events shows what became of jobs, runs and steps, the newest first: one row for each change of a state, and for what else somebody
+may ask for later, such as a lost worker or who has cancelled what. A filter compares job_id, step_id, type, from, to, actor and
+worker_id (= and !=; * at the end stands for anything) and created_time (= != < <= > >=).
+
+With --watch it prints those that come from now on, oldest first, each once, also where the engine stops that it listens to; with -o
+json each line is one JSON document with the cursor behind the event, from which --cursor goes on without a gap.
+
+    progressor job events demo 'job_id = "mail-1"'
+    progressor job events demo 'to = failed AND created_time > "2026-11-01T00:00:00Z"' --all
+    progressor job events demo 'type = lease_lost' --watch`
+}
+
+func (c *jobEventsCmd) Run(a *app) error {
+	if c.Watch {
+		return c.watch(a)
+	}
+	if c.Cursor != "" {
+		return usageError(errors.New("--cursor goes with --watch"))
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListJobEventsResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
+			Namespace: c.NS, Filter: c.Match, PageSize: c.PageSize, PageToken: token,
+		})
+		all.Events = append(all.Events, page.GetEvents()...)
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	all.NextPageToken = more
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, e := range all.GetEvents() {
+		rows = append(rows, table.Row{
+			showTime(e.GetCreatedTime()), eventSubject(e), e.GetType(), e.GetFrom(), e.GetTo(), showID(int64(e.GetAttempt())), oneLine(e.GetWorkerId()), oneLine(e.GetActor()),
+			eventNote(e),
+		})
+	}
+	if err := printRows(a.Stdout, table.Row{"time", "job", "type", "from", "to", "attempt", "worker", "actor", "note"}, rows); err != nil {
+		return err
+	}
+	return printMore(a, more)
+}
+
+func (c *jobEventsCmd) watch(a *app) error {
+	if c.All || c.PageSize != 0 || c.PageToken != "" {
+		return usageError(errors.New("--watch has no pages: leave out --all, --page-size and --page-token"))
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	req := &progressorv1.WatchJobEventsRequest{Namespace: c.NS, Filter: c.Match, Cursor: c.Cursor}
+	return c.client().WatchJobEvents(ctx, req, func(u *progressorv1.WatchJobEventsResponse) error {
+		if c.json() {
+			return printLine(a.Stdout, u)
+		}
+		_, err := fmt.Fprintln(a.Stdout, eventLine(u.GetEvent()))
+		return err
+	})
+}
+
+// eventSubject is what an event is of.
+func eventSubject(e *progressorv1.JobEvent) string {
+	text := e.GetJobId()
+	if e.GetStepId() != "" {
+		text += "/" + e.GetStepId()
+	}
+	if e.Index != nil {
+		text += fmt.Sprintf("[%d]", e.GetIndex())
+	}
+	return oneLine(text)
+}
+
+// eventNote is what else an event tells.
+func eventNote(e *progressorv1.JobEvent) string {
+	metadata := ""
+	if e.GetMetadata() != nil {
+		metadata = showStruct(e.GetMetadata(), cellLimit)
+	}
+	return strings.TrimSpace(oneLine(e.GetMessage()) + " " + metadata)
+}
+
+// eventLine is an event for people who follow them.
+func eventLine(e *progressorv1.JobEvent) string {
+	change := ""
+	if e.GetFrom() != "" || e.GetTo() != "" {
+		change = cmp.Or(e.GetFrom(), "-") + " → " + cmp.Or(e.GetTo(), "-")
+	}
+	return strings.TrimRight(fmt.Sprintf("%s  %-20s  %-20s  %-28s  %s", showTime(e.GetCreatedTime()), eventSubject(e), e.GetType(), change,
+		strings.TrimSpace(strings.Join([]string{oneLine(e.GetWorkerId()), oneLine(e.GetActor()), eventNote(e)}, " "))), " ")
+}
+
+type jobStatsCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	clientFlags
+}
+
+func (jobStatsCmd) Help() string {
+	return `Stats counts the jobs of a namespace by name and state, and tells for how long the oldest of those has waited that could run. It
+reads counters, however many jobs there are.
+
+    progressor job stats demo
+    progressor job stats demo -o json`
+}
+
+func (c *jobStatsCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.GetQueueStats(ctx, &progressorv1.GetQueueStatsRequest{Namespace: c.NS})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	head := table.Row{"name"}
+	for _, state := range jobs.States {
+		head = append(head, strings.ReplaceAll(state, "_", " "))
+	}
+	row := func(name string, counts map[string]int64) table.Row {
+		r := table.Row{name}
+		for _, state := range jobs.States {
+			r = append(r, counts[state])
+		}
+		return r
+	}
+	var rows []table.Row
+	for _, n := range resp.GetNames() {
+		rows = append(rows, row(oneLine(n.GetName()), n.GetCountByState()))
+	}
+	rows = append(rows, row("(all)", resp.GetCountByState()))
+	if err := printRows(a.Stdout, head, rows); err != nil {
+		return err
+	}
+	if age := resp.GetOldestAvailableAge(); age != nil {
+		_, err = fmt.Fprintf(a.Stdout, "\noldest available: %s\n", showDuration(age.AsDuration()))
+	}
+	return err
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/search"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// ListJobEvents lists what became of jobs, runs and steps that matches a filter (see search.ParseEvents), the newest first. A page may hold fewer than
+// asked for, or none, and still have a next.
+func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) ([]*progressorv1.JobEvent, string, error) {
+	if err := e.admit(); err != nil {
+		return nil, "", err
+	}
+	defer e.leave()
+	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
+		return nil, "", err
+	}
+	page, err := search.ListEvents(ctx, e.store, search.EventQuery{
+		Namespace: r.GetNamespace(), Filter: r.GetFilter(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	list := make([]*progressorv1.JobEvent, len(page.Events))
+	for n := range page.Events {
+		if list[n], err = wire.JobEvent(&page.Events[n]); err != nil {
+			return nil, "", err
+		}
+	}
+	return list, page.NextPageToken, nil
+}
+
+// WatchJobEvents passes on the events of a namespace that match a filter, from a cursor on (none: from now on), each once and in the order of their
+// transactions, until ctx ends. It returns process.ErrUnavailable when the node stops.
+func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error) error {
+	if err := e.admit(); err != nil {
+		return err
+	}
+	defer e.leave()
+	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
+		return err
+	}
+	filter, err := search.ParseEvents(r.GetFilter())
+	if err != nil {
+		return err
+	}
+	var from storage.EventPosition
+	if r.GetCursor() == "" {
+		from, err = e.store.EventsFromNow(ctx)
+	} else {
+		from, err = storage.ParseEventPosition("cursor", r.GetCursor())
+	}
+	if err != nil {
+		return err
+	}
+	w := e.jobEvents.register(storage.EventWatch{Namespace: r.GetNamespace(), From: from})
+	defer e.jobEvents.forget(w)
+	if r.GetCursor() == "" { // so that a client whose stream breaks before the first event misses none
+		if err := send(&progressorv1.WatchJobEventsResponse{Cursor: from.String()}); err != nil {
+			return err
+		}
+	}
+	for {
+		var found []storage.JobEventRow
+		select {
+		case found = <-w.news:
+		case <-ctx.Done():
+			return fmt.Errorf("watch job events of %s: %w", r.GetNamespace(), ctx.Err())
+		case <-e.drained:
+			return errDraining
+		}
+		for n := range found {
+			if !filter.MatchesEvent(&found[n]) {
+				continue
+			}
+			event, err := wire.JobEvent(&found[n])
+			if err == nil {
+				err = send(&progressorv1.WatchJobEventsResponse{Event: event, Cursor: found[n].Position().String()})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		e.jobEvents.passedOn(w)
+	}
+}
+
+// eventWatcher is one client that watches the events of a namespace.
+type eventWatcher struct {
+	at    storage.EventWatch
+	news  chan []storage.JobEventRow // holds one look
+	ready bool                       // it has passed on what it was handed
+}
+
+// eventWatchers holds the clients of this node that watch events. One query for all of them is made a second, and none where nobody watches; those
+// that stand at the same place, as all that have caught up do, share what it reads. A slow client is read for when it is ready again.
+type eventWatchers struct {
+	engine *Engine
+	mu     sync.Mutex
+	all    map[*eventWatcher]struct{}
+	kick   chan struct{}
+
+	failing bool // the last query failed; Run alone looks at it
+}
+
+func newEventWatchers(e *Engine) *eventWatchers {
+	return &eventWatchers{engine: e, all: map[*eventWatcher]struct{}{}, kick: make(chan struct{}, 1)}
+}
+
+func (w *eventWatchers) register(at storage.EventWatch) *eventWatcher {
+	wt := &eventWatcher{at: at, news: make(chan []storage.JobEventRow, 1), ready: true}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all[wt] = struct{}{}
+	signal(w.kick)
+	return wt
+}
+
+func (w *eventWatchers) forget(wt *eventWatcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.all, wt)
+}
+
+func (w *eventWatchers) passedOn(wt *eventWatcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wt.ready = true
+}
+
+// eventRest is how long it is from one look to the next.
+const eventRest = time.Second
+
+// Run looks for events until ctx ends.
+func (w *eventWatchers) Run(ctx context.Context) error {
+	tick := time.NewTimer(eventRest)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-w.kick:
+			select { // many that come at once are one look
+			case <-ctx.Done():
+				return nil
+			case <-time.After(minLookGap):
+			}
+		}
+		rest := eventRest
+		if w.runOnce(ctx) {
+			rest = minLookGap
+		}
+		tick.Reset(rest)
+	}
+}
+
+// maxEventPlaces bounds for how many places one query reads; more take turns.
+const maxEventPlaces = 1000
+
+// runOnce makes one look. more: there is more to be read at once.
+func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
+	byPlace := w.places()
+	if len(byPlace) == 0 {
+		return false
+	}
+	places := slices.Collect(maps.Keys(byPlace)) // in no order: all have their turn
+	places = places[:min(len(places), maxEventPlaces)]
+	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	found, rest, err := w.engine.store.ReadJobEvents(limit, places)
+	if err != nil && ctx.Err() == nil && !w.failing {
+		w.engine.log.Warn("watched events of jobs not read", "watchers", len(byPlace), "error", err)
+	}
+	if w.failing = err != nil; err != nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n, place := range places {
+		if len(found[n]) == 0 {
+			continue
+		}
+		for _, wt := range byPlace[place] {
+			wt.at.From, wt.ready = found[n][len(found[n])-1].Position(), false
+			wt.news <- found[n]
+		}
+	}
+	return rest
+}
+
+// places are where watchers stand that are ready for more.
+func (w *eventWatchers) places() map[storage.EventWatch][]*eventWatcher {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	byPlace := map[storage.EventWatch][]*eventWatcher{}
+	for wt := range w.all {
+		if wt.ready {
+			byPlace[wt.at] = append(byPlace[wt.at], wt)
+		}
+	}
+	return byPlace
+}

@@ -1,0 +1,78 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// States are what the counts of jobs are by.
+var States = []string{"scheduled", "available", "running", "retryable", "cancel_requested", "succeeded", "failed", "cancelled"}
+
+// MaxStatsNames is how many names one answer tells of: those with the most jobs that are not at their end, then those with the most jobs.
+const MaxStatsNames = 1000
+
+// Stats tells how many jobs of a namespace there are in each state, also by name, and for how long the oldest available one has been that. It reads what
+// was counted.
+func (q *Jobs) Stats(ctx context.Context, namespace string) (*progressorv1.GetQueueStatsResponse, error) {
+	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
+	all, err := q.store.CountJobs(ctx, []string{namespace})
+	if err != nil {
+		return nil, err
+	}
+	resp := &progressorv1.GetQueueStatsResponse{CountByState: countByState(&storage.JobCounts{})}
+	oldest := time.Duration(-1)
+	for _, c := range all {
+		for state, n := range c.ByState {
+			resp.CountByState[state] += n
+		}
+		oldest = max(oldest, c.Oldest)
+	}
+	if oldest >= 0 {
+		resp.OldestAvailableAge = durationpb.New(oldest)
+	}
+	for _, c := range most(all) {
+		resp.Names = append(resp.Names, &progressorv1.JobNameStats{Name: c.Name, CountByState: countByState(c)})
+	}
+	slices.SortFunc(resp.GetNames(), func(a, b *progressorv1.JobNameStats) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return resp, nil
+}
+
+func countByState(c *storage.JobCounts) map[string]int64 {
+	counts := make(map[string]int64, len(States))
+	for _, state := range States {
+		counts[state] = c.ByState[state]
+	}
+	return counts
+}
+
+// most are the names with the most jobs, without those that have none any more.
+func most(all []*storage.JobCounts) []*storage.JobCounts {
+	list := slices.DeleteFunc(slices.Clone(all), func(c *storage.JobCounts) bool { return c.Oldest < 0 && open(c)+ended(c) == 0 })
+	slices.SortFunc(list, func(a, b *storage.JobCounts) int {
+		return cmp.Or(cmp.Compare(open(b), open(a)), cmp.Compare(ended(b), ended(a)), cmp.Compare(a.Name, b.Name))
+	})
+	return list[:min(len(list), MaxStatsNames)]
+}
+
+func open(c *storage.JobCounts) (n int64) {
+	for _, state := range States[:5] {
+		n += c.ByState[state]
+	}
+	return n
+}
+
+func ended(c *storage.JobCounts) (n int64) {
+	for _, state := range States[5:] {
+		n += c.ByState[state]
+	}
+	return n
+}

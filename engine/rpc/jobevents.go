@@ -1,0 +1,31 @@
+package rpc
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/engine"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
+)
+
+// jobEventService serves JobEventService.
+type jobEventService struct {
+	progressorv1connect.UnimplementedJobEventServiceHandler
+	engine *engine.Engine
+}
+
+// ListJobEvents lists what became of jobs, runs and steps.
+func (s *jobEventService) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) (*progressorv1.ListJobEventsResponse, error) {
+	events, next, err := s.engine.ListJobEvents(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListJobEventsResponse{Events: events, NextPageToken: next}, nil
+}
+
+// WatchJobEvents streams the events of a namespace.
+func (s *jobEventService) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEventsRequest, stream *connect.ServerStream[progressorv1.WatchJobEventsResponse]) error {
+	return s.engine.WatchJobEvents(ctx, r, stream.Send)
+}

@@ -1,0 +1,75 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// became is a database with n events of three jobs.
+func became(t *testing.T, n int) *storage.Store {
+	t.Helper()
+	store, db := stock(t, 0)
+	for k := range n {
+		if _, err := db.Exec(t.Context(), `
+			INSERT INTO job_events (namespace, job_id, step_id, type, from_status, to_status, created_time, worker_id, actor)
+			VALUES (CASE $1::int % 7 WHEN 6 THEN 'other' ELSE 'ns' END, 'j' || $1 % 3, CASE WHEN $1 % 4 = 0 THEN 'pay' END, CASE $1 % 2 WHEN 0 THEN 'started' ELSE 'attempt_failed' END,
+			        CASE WHEN $1 % 5 > 0 THEN 'running' END, CASE $1 % 5 WHEN 1 THEN 'failed' WHEN 2 THEN 'retryable' END, '2026-11-01'::timestamptz + $1 * interval '1 hour',
+			        CASE WHEN $1 % 2 = 0 THEN 'w' || $1 % 3 END, CASE WHEN $1 % 3 = 0 THEN 'kim' END)`, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+// A filter finds the same in SQL, page by page, as it holds for events that a watch has read; the newest first.
+func TestListEvents(t *testing.T) {
+	t.Parallel()
+	store := became(t, 60)
+	read := func(filter string, size, window int) (list []storage.JobEventRow) {
+		q := EventQuery{Namespace: "ns", Filter: filter, PageSize: size}
+		for {
+			page, err := listEventsWithin(t.Context(), store, q, window)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, page.Events...)
+			if q.PageToken = page.NextPageToken; q.PageToken == "" {
+				return list
+			}
+		}
+	}
+	every := read("", 0, 1000)
+	if len(every) != 52 || every[0].CreatedTime.Before(every[51].CreatedTime) {
+		t.Fatalf("%d events", len(every))
+	}
+	found := 0
+	for _, filter := range []string{
+		"job_id = j1", `job_id = "j*"`, "job_id != j1", "step_id = pay", "step_id:*", "NOT step_id:*", `to = failed OR to = retryable`, `from = "" AND type = started`,
+		"type != started", "worker_id = w2", `actor = "k*" AND job_id = j0`, "actor = kim AND job_id = j0 AND to = failed", `created_time > "2026-11-02T05:00:00Z"`,
+		`created_time <= "2026-11-02T05:00:00Z" AND created_time != "2026-11-02T05:00:00Z"`, `created_time = "2026-11-02T05:00:00Z"`, "job_id = j1 AND job_id = j2",
+	} {
+		f, err := ParseEvents(filter)
+		if err != nil {
+			t.Fatalf("%s: %v", filter, err)
+		}
+		want := slices.DeleteFunc(slices.Clone(every), func(e storage.JobEventRow) bool { return !f.MatchesEvent(&e) })
+		for _, cut := range [][2]int{{0, 1000}, {3, 1000}, {5, 4}, {1, 1}} {
+			if got := read(filter, cut[0], cut[1]); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s, in pages of %d of windows of %d: %d events, want %d", filter, cut[0], cut[1], len(got), len(want))
+			}
+		}
+		found += len(want)
+	}
+	if found < 100 {
+		t.Errorf("%d events are found in all: this test has looked at little", found)
+	}
+	for _, q := range []EventQuery{{Filter: "name = x"}, {Filter: "to > failed"}, {PageToken: "x"}, {PageToken: "1.-1"}, {PageToken: "01.1"}, {PageToken: "99999999999999999999.1"}} {
+		q.Namespace = "ns"
+		if _, err := ListEvents(t.Context(), store, q); err == nil {
+			t.Errorf("%+v is taken", q)
+		}
+	}
+}

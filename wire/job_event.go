@@ -1,0 +1,21 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// JobEvent is an event of a job, a run or a step as clients see it.
+func JobEvent(e *storage.JobEventRow) (*progressorv1.JobEvent, error) {
+	metadata, err := Struct(e.Metadata)
+	m := &progressorv1.JobEvent{
+		EventId: e.EventID, Namespace: e.Namespace, JobId: e.JobID, StepId: e.StepID, Type: e.Type, From: e.FromStatus, To: e.ToStatus, Message: e.Message,
+		Metadata: metadata, Attempt: e.Attempt, WorkerId: e.WorkerID, Actor: e.Actor, CreatedTime: timestamppb.New(e.CreatedTime),
+	}
+	if e.Index >= 0 {
+		m.Index = &e.Index
+	}
+	return m, err
+}

@@ -179,9 +179,9 @@ SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %
        coalesce(e.from_status, 'nothing'), coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'), coalesce(e.behind, 'nothing'))
   FROM (
     SELECT v.*, CASE WHEN v.place > 1 AND v.type <> 'enqueued' THEN v.last_to ELSE v.from_status END AS before, CASE WHEN v.places = v.place THEN coalesce(x.state, 'nothing') ELSE coalesce(v.to_status, 'nothing') END AS behind
-      FROM (SELECT v.*, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to, count(*) OVER (PARTITION BY v.namespace, v.job_id) AS places
+      FROM (SELECT v.*, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to, count(*) OVER a AS places, bool_or(v.type = 'enqueued') OVER a AS enqueued
               FROM job_events v WHERE v.step_id IS NULL AND (v.from_status IS NOT NULL OR v.to_status IS NOT NULL)
-            WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id)) v
+            WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id), a AS (PARTITION BY v.namespace, v.job_id)) v
       LEFT JOIN (
         SELECT p.namespace, p.process_id, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
                  ELSE CASE WHEN r.task_id IS NOT NULL THEN CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END
@@ -189,7 +189,7 @@ SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %
           FROM processes p LEFT JOIN schedule s ON s.namespace = p.namespace AND s.process_id = p.process_id
           LEFT JOIN running r ON r.namespace = p.namespace AND r.process_id = p.process_id
          WHERE p.kind = 'job' AND p.removed_time IS NULL) x ON x.namespace = v.namespace AND x.process_id = v.job_id
-     WHERE v.type NOT LIKE '%status_changed'
+     WHERE (x.process_id IS NOT NULL OR v.enqueued)
        AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = v.namespace AND n.config ? 'jobEvents')
        AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
  WHERE e.before IS DISTINCT FROM e.from_status OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')

@@ -16,8 +16,14 @@ const pages: Record<string, Page> = {
   processes: { title: "Processes", key: "p", needs: true, nav: true, show: lazy(() => import("./pages/processes").then((m) => ({ default: m.Processes }))) },
   process: { title: "Process", needs: true, nav: false, show: lazy(() => import("./pages/process").then((m) => ({ default: m.ProcessPage }))) },
   bulks: { title: "Bulks", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.Bulks }))) },
+  jobs: { title: "Jobs", key: "j", needs: true, nav: true, show: lazy(() => import("./pages/jobs").then((m) => ({ default: m.Jobs }))) },
+  job: { title: "Job", needs: true, nav: false, show: lazy(() => import("./pages/jobs").then((m) => ({ default: m.JobPage }))) },
+  constraints: { title: "Constraints", needs: true, nav: false, show: lazy(() => import("./pages/constraints").then((m) => ({ default: m.Constraints }))) },
   crons: { title: "Crons", key: "c", needs: true, nav: true, show: lazy(() => import("./pages/crons").then((m) => ({ default: m.Crons }))) },
   cron: { title: "Cron", needs: true, nav: false, show: lazy(() => import("./pages/cron").then((m) => ({ default: m.CronPage }))) },
+  workers: { title: "Workers", key: "w", needs: true, nav: true, show: lazy(() => import("./pages/workers").then((m) => ({ default: m.Workers }))) },
+  namespaces: { title: "Namespaces", key: "n", needs: false, nav: true, show: lazy(() => import("./pages/namespaces").then((m) => ({ default: m.Namespaces }))) },
+  nodes: { title: "Nodes", key: "d", needs: false, nav: true, show: lazy(() => import("./pages/nodes").then((m) => ({ default: m.Nodes }))) },
   bulk: { title: "Bulk", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.BulkPage }))) },
 };
 
@@ -213,7 +219,7 @@ function Shell() {
 }
 
 // Pages that stand below another one in the navigation.
-const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", job: "jobs" };
+const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", job: "jobs", constraints: "jobs" };
 
 export function App() {
   return (

@@ -166,7 +166,13 @@ function Ledger({ c }: { c: Cron }) {
                   <td className="number">
                     <Took ms={took(f)} />
                   </td>
-                  <td className="wrap id">{f.processId && <a href={href("process", { ns: runNamespace(c), id: f.processId })}>{f.processId}</a>}</td>
+                  <td>
+                    {f.processId && (
+                      <a className="line short" title={f.processId} href={href("process", { ns: runNamespace(c), id: f.processId })}>
+                        {f.processId}
+                      </a>
+                    )}
+                  </td>
                   <td className="grow" title={f.detail || f.reason}>{f.detail || f.reason}</td>
                 </tr>
               ))}

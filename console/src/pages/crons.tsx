@@ -59,6 +59,8 @@ export function targetWords(c: Cron): string {
 function Row({ c }: { c: Cron }) {
   const { data } = useRead(["fires", c.namespace, c.cronId, "strip"], (o) => crons.listFires({ namespace: c.namespace, cronId: c.cronId, pageSize: 24 }, o), { every: 15000 });
   const next = nextOf(c)[0];
+  const last = data?.fires.find((f) => f.endedTime);
+  const fails = last && (last.status === FireStatus.FAILED || last.status === FireStatus.TIMEOUT);
   return (
     <tr>
       <td>
@@ -68,6 +70,8 @@ function Row({ c }: { c: Cron }) {
           </span>
         ) : c.runningProcessIds.length ? (
           <Status look={{ name: `Runs ${c.runningProcessIds.length}`, tone: "run", shape: "dot" }} />
+        ) : fails ? (
+          <Status look={{ name: "Fails", tone: "bad", shape: "cross" }} />
         ) : next ? (
           <Status look={{ name: "Waits", tone: "wait", shape: "clock" }} />
         ) : (

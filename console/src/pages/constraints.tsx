@@ -1,0 +1,151 @@
+import { create } from "@bufbuild/protobuf";
+import { useState } from "react";
+import { jobs, readOnly, refresh, useRead } from "../api";
+import { count, duration, durationMillis, millis, parseSpan, plural, span } from "../format";
+import { ConstraintSchema, type Constraint } from "../gen/progressor/v1/job_pb";
+import { useCommands } from "../palette";
+import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Scroll, useToast, When } from "../ui";
+
+function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClose: () => void }) {
+  const [f, setForm] = useState({
+    name: before?.name ?? "",
+    match: before?.match ?? "",
+    key: before?.key ?? "",
+    running: before?.maxRunning ? String(before.maxRunning) : "",
+    count: before?.rate ? String(before.rate.count) : "",
+    per: before?.rate?.per ? span(durationMillis(before.rate.per) ?? 0).replaceAll(" ", "") : "",
+    burst: before?.rate?.burst ? String(before.rate.burst) : "",
+  });
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const tell = useToast();
+  const text = (name: keyof typeof f) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
+  const wrongPer = f.count && parseSpan(f.per) === undefined ? "a duration, such as 1s or 1m" : undefined;
+  const save = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      const constraint = create(ConstraintSchema, { namespace: ns, name: f.name.trim(), match: f.match, key: f.key, maxRunning: Number(f.running) || 0 });
+      if (f.count) constraint.rate = { $typeName: "progressor.v1.RateLimit", count: Number(f.count), per: duration(parseSpan(f.per) ?? 0), burst: Number(f.burst) || 0 };
+      await jobs.putConstraint({ constraint });
+      refresh();
+      tell(`${f.name} holds from now on.`);
+      onClose();
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={before ? `Change ${before.name}` : `New constraint in ${ns}`} onClose={onClose}>
+      <form onSubmit={(e) => void save(e)}>
+        <p className="says">Limits the jobs that match: how many run at a time, how many start in a time. It holds for jobs that wait, too; what runs goes on.</p>
+        {!before && (
+          <Field label="Name">
+            <input autoFocus {...text("name")} />
+          </Field>
+        )}
+        <Field label="Match" hint='CEL over job.name, job.args, job.priority, job.tags, job.metadata, as in job.name == "send_mail"'>
+          <input className="mono" spellCheck={false} {...text("match")} />
+        </Field>
+        <Field label="A limit for each" hint="CEL, as in job.args.region; empty: one limit for all that match.">
+          <input className="mono" spellCheck={false} {...text("key")} />
+        </Field>
+        <div className="grid2">
+          <Field label="Running at a time" hint="Empty: no limit.">
+            <input inputMode="numeric" {...text("running")} />
+          </Field>
+          <Field label="Starts" hint="Empty: no limit.">
+            <input inputMode="numeric" {...text("count")} />
+          </Field>
+          <Field label="In" error={wrongPer}>
+            <input {...text("per")} placeholder="1m" />
+          </Field>
+          <Field label="Burst" hint="Empty: as many as the starts.">
+            <input inputMode="numeric" {...text("burst")} />
+          </Field>
+        </div>
+        <ErrorBox error={error} />
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || !f.match.trim() || Boolean(wrongPer)}>
+            Save
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+export function Constraints({ ns }: { ns: string }) {
+  const [editing, setEditing] = useState<Constraint | "new">();
+  const [deleting, setDeleting] = useState<Constraint>();
+  const { data, error, isPending } = useRead(["constraints", ns], (o) => jobs.listConstraints({ namespace: ns }, o));
+  useCommands(readOnly ? [] : [{ name: "New constraint", group: "constraints", run: () => setEditing("new") }]);
+  return (
+    <>
+      <div className="head">
+        <h1>Constraints</h1>
+        <div className="actions">
+          <Act onClick={() => setEditing("new")}>New constraint…</Act>
+        </div>
+      </div>
+      <ErrorBox error={error} />
+      {isPending && <Loading />}
+      {data?.constraints.length === 0 && <Empty title="Nothing is limited">A constraint limits how many of the jobs that match it run at a time, and how many start in a time.</Empty>}
+      {(data?.constraints.length ?? 0) > 0 && (
+        <Card>
+          <Scroll label="constraints">
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>Constraint</th>
+                  <th>Matches</th>
+                  <th>For each</th>
+                  <th className="number">Runs</th>
+                  <th>Of</th>
+                  <th className="number">Waits</th>
+                  <th>Rate</th>
+                  <th>Next free</th>
+                  <th />
+                </tr>
+              </thead>
+              <tbody>
+                {data?.constraints.map((s) => {
+                  const c = s.constraint;
+                  if (!c) return null;
+                  return (
+                    <tr key={c.name}>
+                      <td className="strong">{c.name}</td>
+                      <td className="what">
+                        <code>{c.match}</code>
+                      </td>
+                      <td>
+                        <code>{c.key}</code>
+                      </td>
+                      <td className="number">{count(s.running)}</td>
+                      <td>{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={Number(s.running) / c.maxRunning} label={`${s.running} of ${c.maxRunning} run`} tone={Number(s.running) >= c.maxRunning ? "hold" : "run"} /> {count(c.maxRunning)}</span> : <span className="dim">no limit</span>}</td>
+                      <td className={"number" + (s.waiting ? " strong" : " dim")}>{count(s.waiting)}</td>
+                      <td>{c.rate ? `${plural(c.rate.count, "start")} in ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
+                      <td>
+                        <When at={millis(s.nextFreeTime)} none="" />
+                      </td>
+                      <td className="end">
+                        <Act onClick={() => setEditing(c)}>Change…</Act>{" "}
+                        <Act kind="bad" onClick={() => setDeleting(c)}>
+                          Delete…
+                        </Act>
+                      </td>
+                    </tr>
+                  );
+                })}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      {editing && <Edit ns={ns} before={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}
+      {deleting && <Confirm title={`Delete ${deleting.name}?`} says="Nothing is limited by it any more: jobs that wait for it alone can run at once." verb="Delete" bad run={() => jobs.deleteConstraint({ namespace: ns, name: deleting.name })} done={`${deleting.name} is gone.`} onClose={() => setDeleting(undefined)} />}
+    </>
+  );
+}

@@ -1,0 +1,377 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { create } from "@bufbuild/protobuf";
+import { useRef, useState } from "react";
+import { jobs, readOnly, refresh, trouble, useRead } from "../api";
+import { FilterBar, type FieldHelp } from "../filter";
+import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp } from "../format";
+import { JobOptionsSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
+import { useCommands } from "../palette";
+import { fill, Pager } from "../paging";
+import { bytesOf, Payload, PayloadInput } from "../payload";
+import { change, go, href, useParam } from "../router";
+import { jobLook, lookOfJob, Mark, Status } from "../status";
+import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Scroll, useToast, When } from "../ui";
+import { plainValue, valueOf } from "../value";
+
+const ordered = ["=", "!=", "<", "<=", ">", ">="];
+const size = 50;
+const ended = (j: Job) => [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED].includes(j.state);
+
+function fieldsOf(rows: Job[], names: string[]): FieldHelp[] {
+  const keys = (of: (j: Job) => unknown) => [...new Set(rows.flatMap((j) => Object.keys((of(j) as object | null) ?? {})))].slice(0, 20);
+  return [
+    { name: "state", hint: "where it stands", operators: ["=", "!="], values: Object.keys(jobLook) },
+    { name: "name", hint: "what is to be done; * at the end", operators: ["=", "!="], values: names },
+    { name: "job_id", hint: "its id; * at the end", operators: ordered },
+    { name: "priority", hint: "smaller first", operators: ordered },
+    { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
+    { name: "created_time", hint: "when it was enqueued", operators: ordered, time: true },
+    ...keys((j) => j.options?.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
+    ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${k}`, hint: "of its args", operators: [...ordered, ":"] })),
+    { name: "metadata.", hint: "", operators: [...ordered, ":"] },
+  ];
+}
+
+function Stats({ ns, filter }: { ns: string; filter: string }) {
+  const { data } = useRead(["queue", ns], (o) => jobs.getQueueStats({ namespace: ns }, o));
+  const oldest = durationMillis(data?.oldestAvailableAge);
+  return (
+    <>
+      <div className="chips" role="group" aria-label="by state">
+        {Object.entries(jobLook).map(([name, look]) => {
+          const own = `state = ${name}`;
+          return (
+            <button key={name} type="button" className="chip" aria-pressed={filter === own} onClick={() => change({ filter: filter === own ? undefined : own, after: undefined })}>
+              <Mark look={look} /> {look.name} <strong>{data ? count(data.countByState[name.toLowerCase()] ?? 0n) : "…"}</strong>
+            </button>
+          );
+        })}
+        {oldest ? <span className="dim chipnote">the oldest that could run waits {span(oldest)}</span> : null}
+      </div>
+      {data && data.names.length > 1 && (
+        <div className="chips names" role="group" aria-label="by name">
+          {data.names.slice(0, 12).map((n) => {
+            const own = `name = "${n.name.replace(/[\\"*]/g, "\\$&")}"`;
+            const all = Object.values(n.countByState).reduce((a, b) => a + b, 0n);
+            return (
+              <button key={n.name} type="button" className="chip" aria-pressed={filter === own} onClick={() => change({ filter: filter === own ? undefined : own, after: undefined })}>
+                <code>{n.name}</code> {count(all)}
+                {(n.countByState["failed"] ?? 0n) > 0n && <span className="tone-bad">{count(n.countByState["failed"] ?? 0n)} failed</span>}
+              </button>
+            );
+          })}
+        </div>
+      )}
+    </>
+  );
+}
+
+function why(j: Job): string {
+  if (j.state === JobState.FAILED || j.state === JobState.RETRYABLE) {
+    const f = j.failures.at(-1);
+    if (f) return `${f.reason}: ${f.message}`;
+  }
+  return j.cancelReason || j.blockedOn || j.progress?.summary || "";
+}
+
+function Row({ j }: { j: Job }) {
+  return (
+    <tr>
+      <td>
+        <Status look={lookOfJob(j.state)} />
+      </td>
+      <td>
+        <code>{j.name}</code>
+      </td>
+      <td className="wrap id">
+        <a href={href("job", { ns: j.namespace, id: j.jobId })}>{j.jobId}</a>
+      </td>
+      <td className="number">
+        {j.attempt}
+        <span className="dim">/{(j.options?.maxRetry ?? 0) + 1}</span>
+      </td>
+      <td>{j.progress && j.state === JobState.RUNNING ? <Bar part={j.progress.percent / 100} label={`${j.progress.percent} percent`} /> : <span className="dim">{j.workerId}</span>}</td>
+      <td className="grow">
+        <Line text={why(j)} />
+      </td>
+      <td>
+        <When at={millis(j.createdTime)} />
+      </td>
+    </tr>
+  );
+}
+
+export function Jobs({ ns }: { ns: string }) {
+  const filter = useParam("filter");
+  const after = useParam("after");
+  const [making, setMaking] = useState(false);
+  const stats = useRead(["queue", ns], (o) => jobs.getQueueStats({ namespace: ns }, o));
+  const { data, error, isPending } = useRead(
+    ["jobs", ns, filter, after],
+    (o) => fill(after, size, async (pageToken) => {
+      const page = await jobs.listJobs({ namespace: ns, filter, pageSize: size, pageToken }, o);
+      return { rows: page.jobs, next: page.nextPageToken };
+    }),
+    { every: after ? 0 : 5000, keep: true },
+  );
+  const rows = data?.rows ?? [];
+  const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
+  useCommands(readOnly ? [] : [{ name: "Enqueue a job", group: "jobs", run: () => setMaking(true) }]);
+  return (
+    <>
+      <div className="head">
+        <h1>Jobs</h1>
+        <div className="actions">
+          <a className="button quiet" href={href("constraints", { ns })}>
+            Constraints
+          </a>
+          <Act onClick={() => setMaking(true)}>Enqueue…</Act>
+        </div>
+      </div>
+      <Stats ns={ns} filter={filter} />
+      <div className="bararea">
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, stats.data?.names.map((n) => n.name) ?? [])} wrong={wrong} placeholder="state = FAILED AND name = send_mail   ( / )" />
+      </div>
+      {!wrong && <ErrorBox error={error} />}
+      {isPending && <Loading />}
+      {data && rows.length === 0 && !wrong && (
+        <Empty title={filter ? "No job matches" : "There is no job yet"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : <>Enqueue one here, by <code>progressor job enqueue</code>, by the API, or from SQL.</>}</Empty>
+      )}
+      {rows.length > 0 && (
+        <Card>
+          <Scroll label="jobs">
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>State</th>
+                  <th>Name</th>
+                  <th>Job</th>
+                  <th className="number">Attempt</th>
+                  <th>Progress, worker</th>
+                  <th>Why</th>
+                  <th>Enqueued</th>
+                </tr>
+              </thead>
+              <tbody>
+                {rows.map((j) => (
+                  <Row key={j.jobId} j={j} />
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      <Pager after={after} next={data?.next ?? ""} />
+      {making && <Enqueue ns={ns} names={stats.data?.names.map((n) => n.name) ?? []} onClose={() => setMaking(false)} />}
+    </>
+  );
+}
+
+function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose: () => void }) {
+  const [f, setForm] = useState({ name: "", id: "", args: "", priority: "0", retries: "0", runIn: "", timeout: "", tags: "" });
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const key = useRef(`console-${crypto.randomUUID?.() ?? Math.random()}`);
+  const tell = useToast();
+  const text = (name: keyof typeof f) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
+  let wrong = "";
+  if (f.args.trim())
+    try {
+      JSON.parse(f.args);
+    } catch {
+      wrong = "want JSON";
+    }
+  const wrongSpan = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
+  const submit = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      const options = create(JobOptionsSchema, { priority: Number(f.priority) || 0, maxRetry: Number(f.retries) || 0, tags: f.tags.split(/[\s,]+/).filter(Boolean) });
+      if (f.runIn.trim()) options.runTime = timestamp(Date.now() + (parseSpan(f.runIn) ?? 0));
+      if (f.timeout.trim()) options.timeout = duration(parseSpan(f.timeout) ?? 0);
+      const { job } = await jobs.enqueue({ namespace: ns, jobId: f.id.trim(), name: f.name.trim(), args: f.args.trim() ? valueOf(JSON.parse(f.args)) : undefined, options, idempotencyKey: key.current });
+      refresh();
+      tell(`${job?.jobId} is enqueued.`);
+      onClose();
+      go("job", { ns, id: job?.jobId });
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={`Enqueue a job in ${ns}`} onClose={onClose}>
+      <form onSubmit={(e) => void submit(e)}>
+        <p className="says">The job is stored, and runs when a worker or a processor has a place for it.</p>
+        <div className="grid2">
+          <Field label="Name">
+            <input autoFocus list="jobnames" {...text("name")} />
+          </Field>
+          <Field label="Id" hint="Empty: the engine chooses one.">
+            <input {...text("id")} />
+          </Field>
+        </div>
+        <datalist id="jobnames">
+          {names.map((n) => (
+            <option key={n} value={n} />
+          ))}
+        </datalist>
+        <Field label="Args" hint="JSON" error={wrong}>
+          <PayloadInput value={f.args} onChange={(args) => setForm({ ...f, args })} />
+        </Field>
+        <div className="grid2">
+          <Field label="Retries">
+            <input inputMode="numeric" {...text("retries")} />
+          </Field>
+          <Field label="Priority" hint="Smaller first.">
+            <input inputMode="numeric" {...text("priority")} />
+          </Field>
+          <Field label="Not before" hint="In so long, such as 5m." error={wrongSpan(f.runIn)}>
+            <input {...text("runIn")} placeholder="now" />
+          </Field>
+          <Field label="Timeout of an attempt" error={wrongSpan(f.timeout)}>
+            <input {...text("timeout")} placeholder="30s" />
+          </Field>
+        </div>
+        <Field label="Tags" hint="Separated by commas.">
+          <input {...text("tags")} />
+        </Field>
+        <ErrorBox error={error} />
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || Boolean(wrong || wrongSpan(f.runIn) || wrongSpan(f.timeout))}>
+            Enqueue
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+const value = (v: Parameters<typeof plainValue>[0]) => bytesOf(v === undefined ? "" : JSON.stringify(plainValue(v)));
+
+export function JobPage({ ns }: { ns: string }) {
+  const id = useParam("id");
+  const [action, setAction] = useState<"retry" | "cancel">();
+  const [reason, setReason] = useState("");
+  const { data, error } = useRead(["job", ns, id], (o) => jobs.getJob({ namespace: ns, jobId: id }, o), { every: 2000 });
+  const j = data?.job;
+  const can = j && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
+  useCommands(
+    readOnly || !can ? [] : [...(can.retry ? [{ name: "Retry", group: "job", run: () => setAction("retry") }] : []), ...(can.cancel ? [{ name: "Cancel", group: "job", run: () => setAction("cancel") }] : [])],
+  );
+  if (!j) return error ? <ErrorBox error={error} what={id} /> : <Loading />;
+  const o = j.options;
+  const span0 = (d: Parameters<typeof durationMillis>[0], none: string) => (d ? span(durationMillis(d) ?? 0) : none);
+  return (
+    <>
+      <div className="head">
+        <h1>
+          {j.jobId}
+          <span className="under">
+            <Status look={lookOfJob(j.state)} /> <code>{j.name}</code> <span className="dim">enqueued</span> <When at={millis(j.createdTime)} />
+          </span>
+        </h1>
+        <div className="actions">
+          <a className="button" href={href("process", { ns, id: j.jobId })}>
+            Timeline
+          </a>
+          {can?.retry && (
+            <Act kind="main" onClick={() => setAction("retry")}>
+              Retry…
+            </Act>
+          )}
+          {can?.cancel && (
+            <Act kind="bad" onClick={() => setAction("cancel")}>
+              Cancel…
+            </Act>
+          )}
+        </div>
+      </div>
+      {why(j) && <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>{why(j)}</div>}
+      {j.progress && (
+        <Card title="Progress">
+          <div className="progress">
+            <span>{Math.round(j.progress.percent)} %</span>
+            <Bar part={j.progress.percent / 100} label="progress" />
+            <span>{j.progress.summary}</span>
+          </div>
+          {j.progress.details && <Payload bytes={bytesOf(JSON.stringify(j.progress.details))} name="details" />}
+        </Card>
+      )}
+      <Card>
+        <Fields
+          list={[
+            ["attempt", `${j.attempt} of ${(o?.maxRetry ?? 0) + 1}`],
+            ["worker", j.workerId || "–"],
+            ["lease until", <When key="l" at={millis(j.leaseExpiresTime)} none="–" />],
+            ["not before", <When key="r" at={millis(j.runTime)} none="–" />],
+            ["ran", <When key="n" at={millis(j.runningTime)} none="not yet" />],
+            ["ended", <When key="f" at={millis(j.finishedTime)} none="not yet" />],
+            ["priority", String(o?.priority ?? 0)],
+            ["timeout of an attempt", span0(o?.timeout, "30 s")],
+            ["result", o?.keepResult ? `kept for ${span0(o.resultTtl, "1 h")}` : "dropped at the end"],
+            ["tags", o?.tags.join(", ") || "–"],
+          ]}
+        />
+      </Card>
+      <div className="two">
+        <Card title="Args">
+          <Payload bytes={value(j.args)} name="args" />
+        </Card>
+        <Card title="Result">{j.result ? <Payload bytes={value(j.result)} name="result" /> : <p className="dim">{ended(j) ? "none is kept, or it was fetched" : "not yet"}</p>}</Card>
+      </div>
+      {j.failures.length > 0 && (
+        <Card title={plural(j.failures.length, "failed attempt")}>
+          <Scroll label="failures">
+            <table>
+              <tbody>
+                {j.failures.map((f, n) => (
+                  <tr key={n}>
+                    <td>{n + 1}</td>
+                    <td>
+                      <code className="tag">{f.reason}</code>
+                    </td>
+                    <td className="what">{f.message}</td>
+                    <td>{f.nonRetryable ? "not tried again" : ""}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      {j.workerRuns.length > 0 && (
+        <Card title="By worker">
+          <Scroll label="runs">
+            <table>
+              <tbody>
+                {j.workerRuns.map((r) => (
+                  <tr key={r.workerId}>
+                    <td>{r.workerId}</td>
+                    <td>
+                      <Status look={lookOfJob(r.state)} />
+                    </td>
+                    <td className="number">{plural(r.attempts, "attempt")}</td>
+                    <td title={r.finishedTime && exact(millis(r.finishedTime) ?? 0)}>
+                      <When at={millis(r.finishedTime)} none="" />
+                    </td>
+                    <td className="what">{r.failure && `${r.failure.reason}: ${r.failure.message}`}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      {action === "retry" && <Confirm title={`Retry ${j.jobId}?`} says="It runs again from its first attempt, with all its attempts, args and options." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done="It runs again." onClose={() => setAction(undefined)} />}
+      {action === "cancel" && (
+        <Confirm title={`Cancel ${j.jobId}?`} says="A job that waits is CANCELLED at once. One that runs is told so with its worker's next heartbeat, and is taken away when its grace is over." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done="It is cancelled, or will be." onClose={() => setAction(undefined)}>
+          <Field label="Reason">
+            <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+          </Field>
+        </Confirm>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,278 @@
+import { clone, create } from "@bufbuild/protobuf";
+import { useState } from "react";
+import { insight, namespaces, readOnly, refresh, useRead } from "../api";
+import { count, duration, durationMillis, millis, parseSpan, span } from "../format";
+import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
+import { useCommands } from "../palette";
+import { change, href, useParam } from "../router";
+import { Status } from "../status";
+import { Act, Button, Card, Confirm, Dialog, ErrorBox, Field, Fields, Loading, Scroll, useToast, When } from "../ui";
+
+const low = (text?: string) => (text ?? "?").toLowerCase().replaceAll("_", " ");
+
+export function processorWords(n: Namespace): string {
+  const t = n.processor?.transport;
+  switch (t?.case) {
+    case "connect":
+      return `calls ${t.value.url} (${low(ConnectProcessor_Encoding[t.value.encoding || 1])})`;
+    case "pull":
+      return "workers take its tasks";
+    case "builtin":
+      return `built in: ${t.value.name}`;
+    default:
+      return "?";
+  }
+}
+
+const shown = (d: Parameters<typeof durationMillis>[0]) => (d ? span(durationMillis(d) ?? 0).replaceAll(" ", "") : "");
+
+function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) {
+  const t = before?.processor?.transport;
+  const [f, setForm] = useState({
+    name: before?.namespace ?? "",
+    transport: (t?.case ?? "connect") as "connect" | "pull" | "builtin",
+    url: t?.case === "connect" ? t.value.url : "",
+    encoding: t?.case === "connect" ? t.value.encoding : ConnectProcessor_Encoding.JSON,
+    builtin: t?.case === "builtin" ? t.value.name : "",
+    step: shown(before?.stepTimeout),
+    running: before?.maxRunning ? String(before.maxRunning) : "",
+    waiting: before?.maxWaiting ? String(before.maxWaiting) : "",
+    retention: shown(before?.retention),
+    zombie: before?.zombiePolicy ?? 0,
+    history: before?.historyMode ?? 0,
+    attempts: before?.retryPolicy?.maxAttempts ? String(before.retryPolicy.maxAttempts) : "",
+    interval: shown(before?.retryPolicy?.initialInterval),
+    most: shown(before?.retryPolicy?.maxInterval),
+    factor: before?.retryPolicy?.backoffCoefficient ? String(before.retryPolicy.backoffCoefficient) : "",
+  });
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const tell = useToast();
+  type Texts = "name" | "url" | "builtin" | "step" | "running" | "waiting" | "retention" | "attempts" | "interval" | "most" | "factor";
+  const text = (name: Texts) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
+  const wrong = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
+  const given = (v: string) => (v.trim() ? duration(parseSpan(v) ?? 0) : undefined);
+  const save = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      const n = before ? clone(NamespaceSchema, before) : create(NamespaceSchema, { namespace: f.name.trim() });
+      const was = n.processor?.transport;
+      if (f.transport === "connect") n.processor = create(ProcessorConfigSchema, { transport: { case: "connect", value: Object.assign(was?.case === "connect" ? was.value : create(ConnectProcessorSchema), { url: f.url.trim(), encoding: f.encoding }) } });
+      else if (f.transport === "pull") n.processor = create(ProcessorConfigSchema, { transport: { case: "pull", value: was?.case === "pull" ? was.value : create(PullProcessorSchema) } });
+      else n.processor = create(ProcessorConfigSchema, { transport: { case: "builtin", value: create(BuiltinProcessorSchema, { name: f.builtin.trim() }) } });
+      Object.assign(n, { stepTimeout: given(f.step), maxRunning: Number(f.running) || 0, maxWaiting: Number(f.waiting) || 0, retention: given(f.retention), zombiePolicy: f.zombie, historyMode: f.history });
+      if (n.retryPolicy || f.attempts || f.interval || f.most || f.factor)
+        n.retryPolicy = Object.assign(n.retryPolicy ?? create(RetryPolicySchema), { maxAttempts: Number(f.attempts) || 0, initialInterval: given(f.interval), maxInterval: given(f.most), backoffCoefficient: Number(f.factor) || undefined });
+      await namespaces.putNamespace({ namespace: n });
+      refresh();
+      tell(`${n.namespace} is put: every node has it within a second.`);
+      onClose();
+    } catch (failure) {
+      setError(failure);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={before ? `Configure ${before.namespace}` : "New namespace"} wide onClose={onClose}>
+      <form onSubmit={(e) => void save(e)}>
+        {!before && (
+          <Field label="Name" hint="Letters, digits and . _ / -">
+            <input autoFocus {...text("name")} />
+          </Field>
+        )}
+        <h3>Who does its tasks</h3>
+        <div className="chips" role="group" aria-label="who does its tasks">
+          {(
+            [
+              ["connect", "a URL that the engine calls"],
+              ["pull", "workers that ask"],
+              ["builtin", "a built-in processor"],
+            ] as const
+          ).map(([v, name]) => (
+            <button key={v} type="button" className="chip" aria-pressed={f.transport === v} onClick={() => setForm({ ...f, transport: v })}>
+              {name}
+            </button>
+          ))}
+        </div>
+        {f.transport === "connect" && (
+          <div className="grid2">
+            <Field label="URL">
+              <input placeholder="http://127.0.0.1:9000" {...text("url")} />
+            </Field>
+            <Field label="Encoding">
+              <select value={f.encoding} onChange={(e) => setForm({ ...f, encoding: Number(e.target.value) })}>
+                <option value={0}>protobuf</option>
+                <option value={ConnectProcessor_Encoding.JSON}>JSON</option>
+                <option value={ConnectProcessor_Encoding.MSGPACK}>MessagePack</option>
+              </select>
+            </Field>
+          </div>
+        )}
+        {f.transport === "builtin" && (
+          <Field label="Its name" hint="Such as orders or echo.">
+            <input {...text("builtin")} />
+          </Field>
+        )}
+        <h3>How much, how long</h3>
+        <div className="grid2">
+          <Field label="Step timeout" error={wrong(f.step)}>
+            <input placeholder="60s" {...text("step")} />
+          </Field>
+          <Field label="Tasks at a time on a node">
+            <input placeholder="1000" inputMode="numeric" {...text("running")} />
+          </Field>
+          <Field label="Calls that wait in a process">
+            <input placeholder="1000" inputMode="numeric" {...text("waiting")} />
+          </Field>
+          <Field label="Retention" hint="Of processes at their end." error={wrong(f.retention)}>
+            <input placeholder="for ever" {...text("retention")} />
+          </Field>
+        </div>
+        <h3>What failed</h3>
+        <div className="grid2">
+          <Field label="Attempts">
+            <input placeholder="3" inputMode="numeric" {...text("attempts")} />
+          </Field>
+          <Field label="First interval" error={wrong(f.interval)}>
+            <input placeholder="5s" {...text("interval")} />
+          </Field>
+          <Field label="Longest interval" error={wrong(f.most)}>
+            <input placeholder="180s" {...text("most")} />
+          </Field>
+          <Field label="Grows by">
+            <input placeholder="1" inputMode="decimal" {...text("factor")} />
+          </Field>
+          <Field label="A node that died">
+            <select value={f.zombie} onChange={(e) => setForm({ ...f, zombie: Number(e.target.value) })}>
+              <option value={0}>the next attempt</option>
+              <option value={ZombiePolicy.ERROR}>the process goes to ERROR</option>
+            </select>
+          </Field>
+          <Field label="History that a processor sees">
+            <select value={f.history} onChange={(e) => setForm({ ...f, history: Number(e.target.value) })}>
+              <option value={0}>all of it</option>
+              <option value={HistoryMode.LAST}>the last event</option>
+              <option value={HistoryMode.NONE}>none, the state alone</option>
+            </select>
+          </Field>
+        </div>
+        <ErrorBox error={error} />
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || [f.step, f.retention, f.interval, f.most].some((v) => Boolean(wrong(v)))}>
+            Save
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function One({ n, counts }: { n: Namespace; counts?: Record<string, bigint> }) {
+  const r = n.retryPolicy;
+  return (
+    <Fields
+      list={[
+        ["processor", processorWords(n)],
+        ["step timeout", shown(n.stepTimeout) || "60s"],
+        ["tasks at a time on a node", count(n.maxRunning || 1000)],
+        ["calls that wait in a process", count(n.maxWaiting || 1000)],
+        ["retention", shown(n.retention) || "for ever"],
+        ["attempts", `${r?.maxAttempts || 3}, ${shown(r?.initialInterval) || "5s"} apart${(r?.backoffCoefficient ?? 1) > 1 ? `, growing by ${r?.backoffCoefficient} to ${shown(r?.maxInterval) || "180s"}` : ""}`],
+        ["never tried again", r?.nonRetryableErrors.join(", ") || "–"],
+        ["a node that died", low(ZombiePolicy[n.zombiePolicy || 1])],
+        ["history", low(HistoryMode[n.historyMode || 1]?.replace("HISTORY_MODE_", ""))],
+        ["made", <When key="m" at={millis(n.createdTime)} />],
+        ["processes", counts ? count(Object.values(counts).reduce((a, b) => a + b, 0n)) : "…"],
+      ]}
+    />
+  );
+}
+
+export function Namespaces() {
+  const open = useParam("open");
+  const [editing, setEditing] = useState<Namespace | "new">();
+  const [pausing, setPausing] = useState<Namespace>();
+  const { data, error, isPending } = useRead(["namespaces"], (o) => namespaces.listNamespaces({}, o));
+  const overview = useRead(["overview", ""], (o) => insight.getOverview({ namespace: "" }, o));
+  useCommands(readOnly ? [] : [{ name: "New namespace", group: "namespaces", run: () => setEditing("new") }]);
+  return (
+    <>
+      <div className="head">
+        <h1>Namespaces</h1>
+        <div className="actions">
+          <Act onClick={() => setEditing("new")}>New namespace…</Act>
+        </div>
+      </div>
+      <ErrorBox error={error} />
+      {isPending && <Loading />}
+      {data && (
+        <Card>
+          <Scroll label="namespaces">
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>Namespace</th>
+                  <th>State</th>
+                  <th>Who does its tasks</th>
+                  <th className="number">Backlog</th>
+                  <th className="number">Workers</th>
+                  <th />
+                </tr>
+              </thead>
+              <tbody>
+                {data.namespaces.map((n) => {
+                  const o = overview.data?.namespaces.find((x) => x.namespace === n.namespace);
+                  const errors = o?.countByStatus["error"] ?? 0n;
+                  const on = open === n.namespace;
+                  return [
+                    <tr key={n.namespace} className={on ? "at" : ""}>
+                      <td>
+                        <button type="button" className="fold strong" aria-expanded={on} onClick={() => change({ open: on ? undefined : n.namespace }, "replace")}>
+                          {on ? "▾" : "▸"} {n.namespace}
+                        </button>
+                      </td>
+                      <td>
+                        {n.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: "Runs", tone: "good", shape: "check" }} />}{" "}
+                        {errors > 0n && (
+                          <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR" })}>
+                            {count(errors)} in error
+                          </a>
+                        )}
+                      </td>
+                      <td className="what">{processorWords(n)}</td>
+                      <td className="number">{o ? count(o.runnable) : "…"}</td>
+                      <td className="number">{o ? <a href={href("workers", { ns: n.namespace })}>{count(o.workers)}</a> : "…"}</td>
+                      <td className="end">
+                        <Act onClick={() => setPausing(n)}>{n.paused ? "Resume…" : "Pause…"}</Act> <Act onClick={() => setEditing(n)}>Configure…</Act>
+                      </td>
+                    </tr>,
+                    on && (
+                      <tr key={n.namespace + " open"} className="opened">
+                        <td colSpan={6}>
+                          <One n={n} counts={o?.countByStatus} />
+                        </td>
+                      </tr>
+                    ),
+                  ];
+                })}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      {editing && <Edit before={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}
+      {pausing && (
+        <Confirm
+          title={`${pausing.paused ? "Resume" : "Pause"} ${pausing.namespace}?`}
+          says={pausing.paused ? "What waits is handed out again, timers that came due run, crons decide what came meanwhile." : "It hands out no tasks: requests are still accepted, and wait; what runs goes on to its end; its crons do not fire."}
+          verb={pausing.paused ? "Resume" : "Pause"}
+          run={() => (pausing.paused ? namespaces.resumeNamespace({ namespace: pausing.namespace }) : namespaces.pauseNamespace({ namespace: pausing.namespace }))}
+          done={`${pausing.namespace} is ${pausing.paused ? "resumed" : "paused"}.`}
+          onClose={() => setPausing(undefined)}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,78 @@
+import { useState } from "react";
+import { insight, useRead } from "../api";
+import { count, millis } from "../format";
+import type { Node } from "../gen/progressor/v1/admin_pb";
+import { Status } from "../status";
+import { Act, Card, Confirm, ErrorBox, Loading, Scroll, useNow, When } from "../ui";
+import { lookOfNode } from "./overview";
+
+export function Nodes() {
+  const now = useNow();
+  const [draining, setDraining] = useState<Node>();
+  const { data, error, isPending } = useRead(["nodes"], (o) => insight.listNodes({}, o), { every: 3000 });
+  return (
+    <>
+      <h1>Nodes</h1>
+      <ErrorBox error={error} />
+      {isPending && <Loading rows={3} />}
+      {data && (
+        <Card extra={<span className="dim">a node that has not beaten for long is listed for an hour</span>}>
+          <Scroll label="nodes">
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>State</th>
+                  <th>Node</th>
+                  <th>Address</th>
+                  <th>Version</th>
+                  <th className="number">Runs</th>
+                  <th>Last beat</th>
+                  <th>Started</th>
+                  <th />
+                </tr>
+              </thead>
+              <tbody>
+                {data.nodes.map((n) => (
+                  <tr key={n.nodeId}>
+                    <td>
+                      <Status look={lookOfNode(n, now)} />
+                    </td>
+                    <td className="strong">{n.nodeId}</td>
+                    <td>{n.address}</td>
+                    <td>{n.version}</td>
+                    <td className="number">{count(n.running)}</td>
+                    <td>
+                      <When at={millis(n.beatTime)} />
+                    </td>
+                    <td>
+                      <When at={millis(n.startedTime)} />
+                    </td>
+                    <td className="end">
+                      {!n.draining && (
+                        <Act kind="bad" onClick={() => setDraining(n)}>
+                          Drain…
+                        </Act>
+                      )}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      {draining && (
+        <Confirm
+          title={`Drain node ${draining.nodeId} (${draining.address})?`}
+          says={`It takes nothing new, refuses requests, ends its streams, and lets end what runs. It stays so until it is stopped. ${data?.nodes.length === 1 ? "It is the only node: nothing runs any more until another one starts." : "The other nodes go on."}`}
+          verb="Drain"
+          bad
+          typed={data?.nodes.length === 1 ? draining.nodeId : undefined}
+          run={() => insight.drainNode({ nodeId: draining.nodeId })}
+          done={`Node ${draining.nodeId} drains.`}
+          onClose={() => setDraining(undefined)}
+        />
+      )}
+    </>
+  );
+}

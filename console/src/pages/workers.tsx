@@ -1,0 +1,112 @@
+import { useState } from "react";
+import { useRead, workers } from "../api";
+import { count, duration, millis, parseSpan } from "../format";
+import { WorkerDirective, type Worker } from "../gen/progressor/v1/worker_pb";
+import { Pager } from "../paging";
+import { useParam } from "../router";
+import { Status, type Look } from "../status";
+import { Act, Card, Confirm, Empty, ErrorBox, Field, Loading, Scroll, useNow, When } from "../ui";
+
+function lookOf(w: Worker, now: number): Look {
+  if (w.directive === WorkerDirective.STOP) return { name: "told to stop", tone: "bad", shape: "slash" };
+  if (w.directive === WorkerDirective.QUIET) return { name: "quiet", tone: "hold", shape: "bars" };
+  return now - (millis(w.lastSeenTime) ?? 0) > 60_000 ? { name: "silent", tone: "gone", shape: "ring" } : { name: "alive", tone: "good", shape: "check" };
+}
+
+const says: Record<number, [string, string]> = {
+  [WorkerDirective.STOP]: ["Stop", "It takes nothing new, and is to end. What it has not ended within the grace is taken away and goes to others."],
+  [WorkerDirective.QUIET]: ["Quiet", "It takes nothing new, and finishes what it holds."],
+  [WorkerDirective.CONTINUE]: ["Go on", "What it was told before is taken back: it takes tasks again."],
+};
+
+export function Workers({ ns }: { ns: string }) {
+  const after = useParam("after");
+  const now = useNow();
+  const [telling, setTelling] = useState<[Worker, WorkerDirective]>();
+  const [reason, setReason] = useState("");
+  const [grace, setGrace] = useState("30s");
+  const { data, error, isPending } = useRead(["workers", ns, after], (o) => workers.listWorkers({ namespace: ns, pageSize: 100, pageToken: after }, o));
+  return (
+    <>
+      <h1>Workers</h1>
+      <ErrorBox error={error} />
+      {isPending && <Loading />}
+      {data?.workers.length === 0 && (
+        <Empty title="No worker has come">
+          Workers take the tasks of namespaces whose processor is <code>pull</code>, and jobs: <code>progressor worker run --namespace {ns} --exec …</code>
+        </Empty>
+      )}
+      {(data?.workers.length ?? 0) > 0 && (
+        <Card>
+          <Scroll label="workers">
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>State</th>
+                  <th>Worker</th>
+                  <th className="number">Leases</th>
+                  <th>Works for</th>
+                  <th>Seen</th>
+                  <th />
+                </tr>
+              </thead>
+              <tbody>
+                {data?.workers.map((w) => (
+                  <tr key={w.workerId}>
+                    <td>
+                      <Status look={lookOf(w, now)} />
+                    </td>
+                    <td className="wrap id strong">{w.workerId}</td>
+                    <td className="number">{count(w.leases)}</td>
+                    <td className="wrap">{w.namespaces.join(", ")}</td>
+                    <td>
+                      <When at={millis(w.lastSeenTime)} />
+                    </td>
+                    <td className="end">
+                      {w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? (
+                        <Act onClick={() => setTelling([w, WorkerDirective.CONTINUE])}>Go on…</Act>
+                      ) : (
+                        <>
+                          <Act onClick={() => setTelling([w, WorkerDirective.QUIET])}>Quiet…</Act>{" "}
+                          <Act kind="bad" onClick={() => setTelling([w, WorkerDirective.STOP])}>
+                            Stop…
+                          </Act>
+                        </>
+                      )}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      <Pager after={after} next={data?.nextPageToken ?? ""} />
+      {telling && (
+        <Confirm
+          title={`${says[telling[1]]?.[0]}: ${telling[0].workerId}?`}
+          says={`${says[telling[1]]?.[1]} In all its namespaces: ${telling[0].namespaces.join(", ")}. It hears so with its next poll or heartbeat.`}
+          verb={says[telling[1]]?.[0] ?? ""}
+          bad={telling[1] === WorkerDirective.STOP}
+          disabled={parseSpan(grace) === undefined}
+          run={() => workers.stopWorker({ namespace: ns, workerId: telling[0].workerId, directive: telling[1], reason, grace: telling[1] === WorkerDirective.STOP ? duration(parseSpan(grace) ?? 30_000) : undefined })}
+          done="It is told."
+          onClose={() => setTelling(undefined)}
+        >
+          <>
+            {telling[1] !== WorkerDirective.CONTINUE && (
+              <Field label="Reason">
+                <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+              </Field>
+            )}
+            {telling[1] === WorkerDirective.STOP && (
+              <Field label="Grace" error={parseSpan(grace) === undefined && "a duration, such as 30s or 5m"}>
+                <input value={grace} onChange={(e) => setGrace(e.target.value)} />
+              </Field>
+            )}
+          </>
+        </Confirm>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,158 @@
+// Jobs, constraints, workers, namespaces and nodes, as a person uses them.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { eventually } from "./seed.mjs";
+import { specs, startBrowser, startEngine } from "./world.mjs";
+
+let engine, browser, leases;
+const spec = specs(() => ({ engine, browser }));
+const jobOf = async (id) => (await engine.post("JobService/GetJob", { namespace: "mail", jobId: id })).job;
+const poll = async (workerId, more) => (await engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId, wait: "5s", leaseDuration: "600s", maxLeases: 1, ...more })).leases ?? [];
+
+before(async () => {
+  engine = await startEngine();
+  browser = await startBrowser();
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "mail", processor: { pull: {} } } });
+  const enqueue = (jobId, name, args, options = {}) => engine.post("JobService/Enqueue", { namespace: "mail", jobId, name, args, options });
+  await enqueue("slow", "render", { pages: 9 }, { keepResult: true, timeout: "600s" });
+  leases = await poll("worker-a");
+  await engine.post("WorkerService/Heartbeat", { workerId: "worker-a", beats: [{ leaseToken: leases[0].leaseToken, progress: { percent: 42, summary: "rendering page 4" } }] });
+  await enqueue("bad", "send_mail", { to: "nobody" });
+  const [bad] = await poll("worker-a");
+  await engine.post("WorkerService/Complete", { leaseToken: bad.leaseToken, response: { failure: { reason: "smtp", message: "550 no such user" } } });
+  await enqueue("later", "send_mail", { to: "ada" }, { tags: ["news"], runTime: new Date(Date.now() + 3600e3).toISOString() });
+});
+after(async () => {
+  await browser?.close();
+  await engine?.stop();
+});
+
+spec("The queue shows states, names, progress and failures, and is filtered", async (page, go) => {
+  await go("#/jobs?ns=mail");
+  await page.getByRole("row", { name: /slow/ }).getByRole("progressbar", { name: "42 percent" }).waitFor();
+  await page.getByRole("row", { name: /bad/ }).getByText("smtp: 550 no such user").waitFor();
+  await page.getByRole("button", { name: /^Failed 1/ }).click();
+  await page.getByRole("row", { name: /slow/ }).waitFor({ state: "detached" });
+  await page.getByRole("link", { name: "bad" }).waitFor();
+  await page.getByRole("combobox", { name: "filter" }).fill("tags:news");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "later" }).waitFor();
+});
+
+spec("A job that failed is understood and retried, and then cancelled", async (page, go) => {
+  await go("#/job?ns=mail&id=bad");
+  await page.getByRole("heading", { name: "1 failed attempt" }).waitFor();
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Retry…" }).click();
+  await dialog.getByRole("button", { name: "Retry" }).click();
+  await eventually("it waits again", async () => (await jobOf("bad")).state === "JOB_STATE_AVAILABLE");
+  await page.getByRole("button", { name: "Cancel…" }).click();
+  await dialog.getByLabel("Reason").fill("no such user");
+  await dialog.getByRole("button", { name: "Cancel the job" }).click();
+  await eventually("it is cancelled", async () => (await jobOf("bad")).state === "JOB_STATE_CANCELLED");
+  await page.getByText("Cancelled").first().waitFor();
+});
+
+spec("A job is enqueued, and its timeline opened", async (page, go) => {
+  await go("#/jobs?ns=mail");
+  await page.getByRole("button", { name: "Enqueue…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("combobox", { name: "Name" }).fill("send_mail");
+  await dialog.getByLabel("Id").fill("by-hand");
+  await dialog.getByLabel("Args").fill('{"to":"bob"');
+  await dialog.getByText("want JSON").waitFor();
+  await dialog.getByLabel("Args").fill('{"to":"bob"}');
+  await dialog.getByLabel("Retries").fill("2");
+  await dialog.getByRole("button", { name: "Enqueue" }).click();
+  await page.getByRole("heading", { name: "by-hand" }).waitFor();
+  const j = await jobOf("by-hand");
+  assert.deepEqual([j.args, j.options.maxRetry], [{ to: "bob" }, 2]);
+  await page.getByRole("link", { name: "Timeline" }).click();
+  await page.getByRole("tab", { name: "Timeline" }).waitFor();
+});
+
+spec("Constraints are made, seen at work, changed and deleted", async (page, go) => {
+  await go("#/constraints?ns=mail");
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "New constraint…" }).click();
+  await dialog.getByLabel("Name").fill("one-render");
+  await dialog.getByLabel("Match").fill("job.name = 1");
+  await dialog.getByLabel("Running at a time").fill("1");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByRole("alert").waitFor();
+  await dialog.getByLabel("Match").fill('job.name == "render"');
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("one-render holds from now on.").waitFor();
+  await page.getByRole("button", { name: "Change…" }).click();
+  await dialog.getByLabel("Starts").fill("5");
+  await dialog.getByLabel("In", { exact: true }).fill("1m");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("5 starts in 1 min").waitFor();
+  await page.getByRole("button", { name: "Delete…" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("Nothing is limited").waitFor();
+});
+
+spec("A worker is stopped from afar, and taken back", async (page, go) => {
+  await eventually("the worker is noted", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
+  await go("#/workers?ns=mail");
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("row", { name: /worker-a/ }).getByRole("cell", { name: "1", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Stop…" }).click();
+  await dialog.getByLabel("Reason").fill("the host goes away");
+  await dialog.getByRole("button", { name: "Stop" }).click();
+  await page.getByText("told to stop").waitFor();
+  await page.getByRole("button", { name: "Go on…" }).click();
+  await dialog.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("button", { name: "Quiet…" }).waitFor();
+});
+
+spec("A namespace is made, configured, paused and resumed", async (page, go) => {
+  await go("#/namespaces");
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "New namespace…" }).click();
+  await dialog.getByLabel("Name").fill("play");
+  await dialog.getByRole("button", { name: "a built-in processor" }).click();
+  await dialog.getByLabel("Its name").fill("nobody");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.getByRole("alert").getByText(/nobody/).waitFor();
+  await dialog.getByLabel("Its name").fill("echo");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  const row = page.getByRole("row", { name: /play/ });
+  await row.getByText("built in: echo").waitFor();
+  await row.getByRole("button", { name: "Configure…" }).click();
+  await dialog.getByLabel("Step timeout").fill("5s");
+  await dialog.getByLabel("Attempts").fill("7");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "detached" });
+  const n = (await engine.post("NamespaceService/GetNamespace", { namespace: "play" })).namespace;
+  assert.deepEqual([n.stepTimeout, n.retryPolicy.maxAttempts], ["5s", 7]);
+  await row.getByRole("button", { name: "Pause…" }).click();
+  await dialog.getByRole("button", { name: "Pause" }).click();
+  await row.getByText("Paused").waitFor();
+  await row.getByRole("button", { name: "Resume…" }).click();
+  await dialog.getByRole("button", { name: "Resume" }).click();
+  await row.getByText("Runs").waitFor();
+  await row.getByRole("button", { name: "play" }).click();
+  await page.getByText("7, 5s apart").waitFor();
+});
+
+spec("The pages fit on a phone", async (page, go) => {
+  for (const hash of ["#/jobs?ns=mail", "#/job?ns=mail&id=slow", "#/constraints?ns=mail", "#/workers?ns=mail", "#/namespaces", "#/nodes"]) {
+    await go(hash);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await page.locator("main .card, main .empty").first().waitFor();
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, hash);
+  }
+}, { viewport: { width: 390, height: 844 } });
+
+spec("A node is drained", async (page, go) => {
+  await go("#/nodes");
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Drain…" }).click();
+  await dialog.getByText("It is the only node").waitFor();
+  await dialog.getByLabel(/Type/).fill(await dialog.locator("code").innerText());
+  await dialog.getByRole("button", { name: "Drain" }).click();
+  await page.getByText("draining").first().waitFor();
+  page.wrong.length = 0; // the engine refuses what else the page asks from now on
+});

@@ -2228,6 +2228,8 @@ export const WatchJobEventsRequestSchema: GenMessage<WatchJobEventsRequest> = /*
  */
 export type WatchJobEventsResponse = Message<"progressor.v1.WatchJobEventsResponse"> & {
   /**
+   * missing in the first one of a watch without a cursor: it says where the watch begins
+   *
    * @generated from field: progressor.v1.JobEvent event = 1;
    */
   event?: JobEvent | undefined;

@@ -471,6 +471,8 @@ export type GetQueueStatsResponse = Message<"progressor.v1.GetQueueStatsResponse
   oldestAvailableAge?: Duration | undefined;
 
   /**
+   * at most 1,000: those with the most jobs that are not at their end
+   *
    * @generated from field: repeated progressor.v1.JobNameStats names = 3;
    */
   names: JobNameStats[];

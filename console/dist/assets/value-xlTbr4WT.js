@@ -1,1 +1,0 @@
-import{Et as e,Tt as t,wt as n}from"./index-CWnP_s_q.js";var r=n=>n===void 0||n.kind.case===void 0?null:t(e,n),i=t=>n(e,t);export{i as n,r as t};

@@ -132,7 +132,7 @@ func (a *app) jsonValue(flag, value string) (*structpb.Value, error) {
 	if err := protojson.Unmarshal(text, v); err != nil {
 		return nil, usageError(fmt.Errorf("%s: want JSON, such as '{\"to\": \"ann\"}' or '\"text\"': %w", flag, err))
 	}
-	return v, nil
+	return v, exactDigits(flag, text, v)
 }
 
 type jobUpdateCmd struct {

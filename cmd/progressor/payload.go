@@ -12,7 +12,10 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine/rpc"
 )
 
 // payloadFlags are the args of a task, as text or bytes.
@@ -82,7 +85,15 @@ func (a *app) attributes(flag, value string) (*structpb.Struct, error) {
 	if err := protojson.Unmarshal(text, s); err != nil {
 		return nil, usageError(fmt.Errorf("%s: want a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag, err))
 	}
-	return s, nil
+	return s, exactDigits(flag, text, s)
+}
+
+// exactDigits refuses an integer that the value of a flag would lose digits of.
+func exactDigits(flag string, text []byte, m proto.Message) error {
+	if err := rpc.CheckDigits(text, strings.TrimPrefix(flag, "--"), m); err != nil {
+		return usageError(fmt.Errorf("%s: %w", flag, err))
+	}
+	return nil
 }
 
 // showPayload writes bytes for people, on one line: JSON compactly, text as it is, anything else in base64. Control

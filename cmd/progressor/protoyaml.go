@@ -66,7 +66,7 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 		if err := node.Decode(&v); err != nil {
 			return nil, fmt.Errorf("line %d: %s: %w", node.Line, path, err)
 		}
-		return v, nil
+		return v, exactNumbers(node, path, 53)
 	}
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
 		return map[string]any{}, nil // `pull:` alone chooses it
@@ -176,6 +176,9 @@ func bytesOfTree(node *yaml.Node, path string) (any, error) {
 	var v any
 	err := node.Decode(&v)
 	if err == nil {
+		if err := exactNumbers(node, path, 64); err != nil {
+			return nil, err
+		}
 		var text []byte
 		if text, err = json.Marshal(v); err == nil {
 			return text, nil // which encoding/json writes in base64, as protojson wants it

@@ -56,13 +56,28 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 		}
 		return err
 	}
+	return CheckDigits(data, "", m)
+}
+
+// CheckDigits refuses an integer past 2^53 in the JSON text of a message, where that is a google.protobuf.Value, which would round it.
+// name stands before the path; "": nothing.
+func CheckDigits(data []byte, name string, m proto.Message) error {
 	if !hasLongDigits(data) {
 		return nil
 	}
-	if path, number, found := findLongInteger(data, m); found {
-		return fmt.Errorf("%s: the integer %.40s is past 2^53 and would lose digits: send it as a string", path, number)
+	path, number, found := findLongInteger(data, m)
+	switch {
+	case !found:
+		return nil
+	case name != "" && path != "" && path[0] != '[':
+		path = "." + path
 	}
-	return nil
+	return errors.New(name + path + ": " + LosesDigits(number))
+}
+
+// LosesDigits says what is wrong with an integer past 2^53 in a google.protobuf.Value.
+func LosesDigits(number string) string {
+	return fmt.Sprintf("the integer %.40s is past 2^53 and would lose digits: send it as a string", number)
 }
 
 // findBadUTF8 returns the path of the first string that is not valid UTF-8.

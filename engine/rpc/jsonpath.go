@@ -67,7 +67,7 @@ func findInJSON(data []byte, md protoreflect.MessageDescriptor, bad func(token a
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	w := &jsonWalk{dec: dec, bad: bad}
-	w.value("", spot{message: md}, 0)
+	w.value("", spotOfMessage(md), 0)
 	return w.path, w.text, w.found
 }
 
@@ -164,10 +164,13 @@ func (s spot) member(key string) (string, spot) {
 }
 
 func spotOf(fd protoreflect.FieldDescriptor) spot {
-	md := fd.Message()
-	if md == nil {
-		return spot{}
+	if md := fd.Message(); md != nil {
+		return spotOfMessage(md)
 	}
+	return spot{}
+}
+
+func spotOfMessage(md protoreflect.MessageDescriptor) spot {
 	switch md.FullName() {
 	case structName, valueName, listName:
 		return spot{free: true}

@@ -121,7 +121,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 		then()
 	}
 	if stored := e.kinds[c.Kind].Stored; stored != nil {
-		stored(c)
+		stored(c, &d.completion, saved.Now)
 	}
 	e.minute.stored(time.Now())
 	e.announce(c, d, saved)

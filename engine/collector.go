@@ -144,6 +144,9 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 		return
 	}
 	ns.metrics.zombies.Inc()
+	if stored := e.kinds[z.Kind].Stored; stored != nil && d.claim != nil {
+		stored(d.claim, &d.completion, saved.Now)
+	}
 	e.log.Warn("zombie collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
 		"attempt", z.Attempt, "outcome", d.completion.Outcome)
 	e.waiters.recheck(d.completion.Key)

@@ -32,8 +32,9 @@ type decision struct {
 	completion storage.Completion
 	failure    *progressorv1.Failure
 	rejection  *progressorv1.Rejection
-	workerID   string   // who held the attempt as a lease; "": a node ran it
-	stored     []func() // run once it is stored
+	workerID   string         // who held the attempt as a lease; "": a node ran it
+	claim      *storage.Claim // of a zombie whose kind decides
+	stored     []func()       // run once it is stored
 }
 
 // decide turns the end of an attempt into what is stored. It is pure: no clock, no database, no status of the process.
@@ -170,6 +171,7 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 			Namespace: z.Namespace, ProcessID: z.ProcessID, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt, FencingToken: z.FencingToken,
 			Kind: z.Kind, Job: z.Job,
 		}
+		d.claim = c
 		end := End{Claim: c, WorkerID: z.WorkerID, Failure: failure, Lost: true, Zombie: policy, NeverBeat: z.NeverBeat}
 		if z.TimedOut {
 			end.Failure, end.Lost, end.NeverBeat = failureOf(context.DeadlineExceeded), false, false

@@ -30,8 +30,9 @@ type Kind struct {
 	// Admit tells whether what was claimed may run; if not, it is given back. nil: everything. A kind with it has each of its tasks claimed:
 	// none is handed on to the next attempt of its process.
 	Admit func(*storage.Claim) bool
-	// Stored is told when the end of an attempt is stored. It must not wait. nil: nobody.
-	Stored func(*storage.Claim)
+	// Stored is told when the end of an attempt is stored, and when that was by the database's clock (zero: not known). Of a zombie the claim is
+	// that of End. It must not wait. nil: nobody.
+	Stored func(*storage.Claim, *storage.Completion, time.Time)
 }
 
 // admits tells whether a claim may run.

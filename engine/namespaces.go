@@ -315,6 +315,9 @@ func (e *Engine) ListNamespaces(ctx context.Context) ([]*progressorv1.Namespace,
 	return list, nil
 }
 
+// NamespaceNames are the names of the namespaces that this node knows.
+func (e *Engine) NamespaceNames() []string { return slices.Sorted(maps.Keys(e.registry.all())) }
+
 // eventMode tells which events of its jobs a namespace keeps; all where it is not known yet.
 func (e *Engine) eventMode(name string) storage.EventMode {
 	if ns, ok := e.registry.all()[name]; ok {

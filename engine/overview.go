@@ -99,4 +99,3 @@ func (e *Engine) overviewOf(ctx context.Context, names []string) ([]*progressorv
 	}
 	return list, nil
 }
-

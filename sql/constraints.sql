@@ -80,7 +80,7 @@ SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.na
 -- of the row is enough: whoever changes the status of a job changes or deletes its row in schedule with it. What
 -- the constraints look at is only read of jobs that are to be evaluated anew.
 -- name: TakeLines :many
-SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, j.name, j.constraint_keys,
+SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, d.scheduled_time, j.name, j.constraint_keys,
        (coalesce(j.constraints_version, 0) <> @version::bigint)::bool AS stale,
        (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN d.args END)::bytea AS args,
        (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN d.metadata END)::jsonb AS metadata,
@@ -88,7 +88,7 @@ SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, j.name, j.cons
   FROM (
     SELECT c.* FROM ROWS FROM (unnest(@lines::text[]), unnest(@rooms::int[])) AS n(line, room)
      CROSS JOIN LATERAL (
-      SELECT s.line, s.process_id, s.task_id, s.priority, s.args, p.metadata
+      SELECT s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.args, p.metadata
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = n.line AND p.status = 'INIT'
        ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s SKIP LOCKED) c

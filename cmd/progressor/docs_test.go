@@ -17,7 +17,9 @@ import (
 // The metrics that appear with their first event: a scan, a refusal, …
 var silentMetrics = []string{
 	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms", "progressor_zombie_collection_duration_ms",
-	"progressor_cron_lateness_seconds", "progressor_cron_misfires_total", "progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
+	"progressor_cron_lateness_seconds", "progressor_cron_misfires_total",
+	"progressor_job_claims_total", "progressor_job_lease_losses_total", "progressor_job_blocked_seconds_total", "progressor_job_duration_seconds", "progressor_jobs",
+	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
 }
 
 // docs/operations.md has every metric that a scrape shows, and no other.

@@ -75,7 +75,7 @@ func (n *node) run(ctx context.Context) error {
 	eng.Add(bulks.Kind())
 	schedules := crons.New(eng, store, registry)
 	eng.Add(schedules.Kinds()...)
-	queue := jobs.New(eng, store)
+	queue := jobs.New(eng, store, registry)
 	eng.Add(queue.Kind())
 	schedules.EnqueueBy(queue.NewJob)
 	runs := flows.New(eng, store, queue.NewJob)

@@ -236,6 +236,7 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 		a.next[namespace] = time.Now().Add(next)
 	}
 	a.mu.Unlock()
+	a.jobs.metrics.given(namespace, done.blocked)
 	a.jobs.engine.Placed(namespace, done.placed)
 	return done.again, nil
 }

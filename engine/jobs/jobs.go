@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -23,12 +24,14 @@ type Jobs struct {
 	engine    *engine.Engine
 	store     *storage.Store
 	admission *admission
+	metrics   *metrics
 }
 
-// New makes the jobs of an engine and its store. Their kind has to be added to it.
-func New(e *engine.Engine, store *storage.Store) *Jobs {
+// New makes the jobs of an engine and its store, with metrics where there is somebody to register them. Their kind has to be added to it.
+func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Registerer) *Jobs {
 	q := &Jobs{engine: e, store: store}
 	q.admission = newAdmission(q)
+	q.metrics = newMetrics(q, registerer)
 	return q
 }
 
@@ -36,8 +39,23 @@ func New(e *engine.Engine, store *storage.Store) *Jobs {
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: storage.JobKind, Decide: decide, Forget: q.forget,
-		Run: q.admission.Run, Admit: q.admission.admit, Stored: q.admission.stored,
+		Run: q.admission.Run, Admit: q.admit, Stored: q.stored,
 	}
+}
+
+// admit tells whether a claim may run, and counts it.
+func (q *Jobs) admit(c *storage.Claim) bool {
+	if !q.admission.admit(c) {
+		return false
+	}
+	q.metrics.claims.WithLabelValues(c.Namespace).Inc()
+	return true
+}
+
+// stored counts the end of an attempt, and has those looked at who waited for its keys.
+func (q *Jobs) stored(c *storage.Claim, done *storage.Completion, now time.Time) {
+	q.metrics.ended(c, done, now)
+	q.admission.stored(c)
 }
 
 // forget drops what nobody asks for any more.

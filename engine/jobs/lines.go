@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -87,8 +88,9 @@ func seconds(s float64) time.Duration {
 
 // outcome is what a turn has changed.
 type outcome struct {
-	placed map[string]int // by the name of the job
-	again  []string       // lines that had room for more than the turn looked at
+	placed  map[string]int           // by the name of the job
+	blocked map[string]time.Duration // for how long those have waited, by the constraint that they waited for last
+	again   []string                 // lines that had room for more than the turn looked at
 }
 
 // placer gives the keys of lines to the jobs in front of them.
@@ -109,7 +111,7 @@ func (p *placer) next(before time.Duration) time.Duration {
 
 // place lets the jobs in front of lines have their keys. A job that misses one waits for it in the line of that key.
 func (p *placer) place(names []string) (outcome, error) {
-	done := outcome{placed: map[string]int{}}
+	done := outcome{placed: map[string]int{}, blocked: map[string]time.Duration{}}
 	if err := p.read(names); err != nil {
 		return done, err
 	}
@@ -137,6 +139,9 @@ func (p *placer) place(names []string) (outcome, error) {
 		moves = append(moves, m)
 		if m.WaitsFor == process.WaitsForPlace {
 			done.placed[front[n].Name]++
+			if constraint, _, inLine := strings.Cut(front[n].Line, "="); inLine {
+				done.blocked[constraint] += max(p.turn.Now.Sub(front[n].Since), 0)
+			}
 		}
 	}
 	if err := p.turn.Place(moves); err != nil {

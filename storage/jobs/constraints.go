@@ -272,6 +272,7 @@ type InFront struct {
 	Keys      []byte // JSON of its keys; nil: none
 	Stale     bool   // Keys are of an older version
 	WaitsFor  process.WaitsFor
+	Since     time.Time // of Front: since when it could run
 }
 
 // Front takes the first jobs of lines, rooms[n] of the n-th, limit in all.
@@ -280,7 +281,7 @@ func (t *Turn) Front(lines []string, rooms []int32, limit int32) ([]InFront, err
 	all := make([]InFront, len(rows))
 	for n, r := range rows {
 		all[n] = InFront{
-			ProcessID: r.ProcessID, TaskID: r.TaskID, Line: r.Line, Keys: r.ConstraintKeys, Stale: r.Stale, WaitsFor: process.WaitsForConstraint,
+			ProcessID: r.ProcessID, TaskID: r.TaskID, Line: r.Line, Keys: r.ConstraintKeys, Stale: r.Stale, WaitsFor: process.WaitsForConstraint, Since: r.ScheduledTime,
 			Subject: Subject{Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority},
 		}
 	}

@@ -58,7 +58,7 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	}
 	s.crons = crons.New(s.engine, s.store, s.registry)
 	s.engine.Add(s.crons.Kinds()...)
-	s.jobs = jobs.New(s.engine, s.store)
+	s.jobs = jobs.New(s.engine, s.store, s.registry)
 	s.engine.Add(s.jobs.Kind())
 	var running context.Context
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))

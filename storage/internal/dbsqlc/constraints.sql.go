@@ -818,15 +818,15 @@ func (q *Queries) SweepHolds(ctx context.Context, db DBTX, namespace string) ([]
 }
 
 const takeLines = `-- name: TakeLines :many
-SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, j.name, j.constraint_keys,
+SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, d.scheduled_time, j.name, j.constraint_keys,
        (coalesce(j.constraints_version, 0) <> $1::bigint)::bool AS stale,
        (CASE WHEN coalesce(j.constraints_version, 0) <> $1::bigint THEN d.args END)::bytea AS args,
        (CASE WHEN coalesce(j.constraints_version, 0) <> $1::bigint THEN d.metadata END)::jsonb AS metadata,
        (CASE WHEN coalesce(j.constraints_version, 0) <> $1::bigint THEN j.tags END)::jsonb AS tags
   FROM (
-    SELECT c.line, c.process_id, c.task_id, c.priority, c.args, c.metadata FROM ROWS FROM (unnest($2::text[]), unnest($3::int[])) AS n(line, room)
+    SELECT c.line, c.process_id, c.task_id, c.priority, c.scheduled_time, c.args, c.metadata FROM ROWS FROM (unnest($2::text[]), unnest($3::int[])) AS n(line, room)
      CROSS JOIN LATERAL (
-      SELECT s.line, s.process_id, s.task_id, s.priority, s.args, p.metadata
+      SELECT s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.args, p.metadata
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE s.namespace COLLATE "POSIX" = $4::text AND s.waits_for = 'constraint' AND s.line = n.line AND p.status = 'INIT'
        ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s SKIP LOCKED) c
@@ -847,6 +847,7 @@ type TakeLinesRow struct {
 	ProcessID      string
 	TaskID         int64
 	Priority       int32
+	ScheduledTime  time.Time
 	Name           string
 	ConstraintKeys json.RawMessage
 	Stale          bool
@@ -878,6 +879,7 @@ func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) (
 			&i.ProcessID,
 			&i.TaskID,
 			&i.Priority,
+			&i.ScheduledTime,
 			&i.Name,
 			&i.ConstraintKeys,
 			&i.Stale,

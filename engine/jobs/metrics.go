@@ -1,0 +1,165 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+const (
+	// metricNames is how many names of jobs of a namespace have metrics of their own; those that come later share one. Names are made by clients.
+	metricNames = 100
+	otherNames  = "(other)"
+
+	statsAge     = 5 * time.Second // how old a figure may be: scrapes of several Prometheis cost one look
+	statsTimeout = 2 * time.Second
+)
+
+// metrics count what jobs do on this node.
+type metrics struct {
+	claims    *prometheus.CounterVec
+	lost      *prometheus.CounterVec
+	blocked   *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+
+	mu    sync.Mutex
+	named map[process.Key]struct{} // namespaces with names
+	count map[string]int           // of names, by namespace
+}
+
+func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
+	m := &metrics{
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "progressor_job_claims_total", Help: "Attempts of jobs that this node has begun or leased to workers.",
+		}, []string{"namespace"}),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "progressor_job_lease_losses_total", Help: "Attempts of jobs that ended because their worker or their node was lost.",
+		}, []string{"namespace", "name"}),
+		blocked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "progressor_job_blocked_seconds_total", Help: "How long jobs waited for a key of a constraint from when they could run, in seconds, counted when they get it.",
+		}, []string{"namespace", "constraint"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "progressor_job_duration_seconds", Help: "How long attempts of jobs took from their claim until their end was stored, in seconds.",
+			Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 21_600},
+		}, []string{"namespace", "name"}),
+		named: map[process.Key]struct{}{}, count: map[string]int{},
+	}
+	for _, registerer := range registerers {
+		for _, c := range []prometheus.Collector{m.claims, m.lost, m.blocked, m.durations, &statsCollector{jobs: q}} {
+			var twice prometheus.AlreadyRegisteredError
+			if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
+				panic(err) // two metrics of one name: a mistake of this program
+			}
+		}
+	}
+	return m
+}
+
+// label is the name of a job as metrics have it.
+func (m *metrics) label(namespace, name string) string {
+	name = strings.ToValidUTF8(name, "?")
+	k := process.Key{Namespace: namespace, ProcessID: name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.named[k]; known {
+		return name
+	}
+	if m.count[namespace] >= metricNames {
+		return otherNames
+	}
+	m.named[k] = struct{}{}
+	m.count[namespace]++
+	return name
+}
+
+// ended counts the end of an attempt that is stored.
+func (m *metrics) ended(c *storage.Claim, done *storage.Completion, now time.Time) {
+	if done.Job == nil || done.Job.Type == EventReleased {
+		return
+	}
+	label := m.label(c.Namespace, done.Job.Name)
+	if done.Job.Type == EventLeaseLost {
+		m.lost.WithLabelValues(c.Namespace, label).Inc()
+	}
+	if !c.RunningTime.IsZero() && !now.IsZero() {
+		m.durations.WithLabelValues(c.Namespace, label).Observe(max(now.Sub(c.RunningTime), 0).Seconds())
+	}
+}
+
+// given counts how long jobs have waited for keys, by the constraint.
+func (m *metrics) given(namespace string, blocked map[string]time.Duration) {
+	for constraint, waited := range blocked {
+		m.blocked.WithLabelValues(namespace, constraint).Add(waited.Seconds())
+	}
+}
+
+// statsCollector shows how many jobs stand where. It looks when it is scraped, and never otherwise.
+type statsCollector struct {
+	jobs   *Jobs
+	mu     sync.Mutex
+	looked time.Time
+	counts []*storage.JobCounts
+}
+
+var (
+	jobsInState = prometheus.NewDesc("progressor_jobs", "Jobs by state and name, as they are counted in the database. All nodes see the same.",
+		[]string{"namespace", "name", "state"}, nil)
+	oldestJob = prometheus.NewDesc("progressor_oldest_available_job_age_seconds",
+		"How long the oldest job that could run has waited, in seconds; 0: none waits. All nodes see the same.", []string{"namespace"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- jobsInState
+	ch <- oldestJob
+}
+
+// Collect implements prometheus.Collector. While the database is away it shows nothing: no figure is better than a wrong one.
+func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.looked) > statsAge {
+		ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+		defer cancel()
+		counts, err := c.jobs.store.CountJobs(ctx, c.jobs.engine.NamespaceNames())
+		if err != nil {
+			return
+		}
+		c.counts, c.looked = counts, time.Now()
+	}
+	byNamespace := map[string][]*storage.JobCounts{}
+	for _, namespace := range c.jobs.engine.NamespaceNames() {
+		byNamespace[namespace] = nil
+	}
+	for _, n := range c.counts {
+		byNamespace[n.Namespace] = append(byNamespace[n.Namespace], n)
+	}
+	for namespace, all := range byNamespace {
+		oldest, other := time.Duration(0), &storage.JobCounts{Name: otherNames, ByState: map[string]int64{}}
+		for _, n := range all {
+			oldest = max(oldest, n.Oldest)
+		}
+		list := most(all)
+		for _, n := range list[min(len(list), metricNames):] {
+			for state, count := range n.ByState {
+				other.ByState[state] += count
+			}
+		}
+		if list = list[:min(len(list), metricNames)]; len(other.ByState) > 0 {
+			list = append(list, other)
+		}
+		for _, n := range list {
+			for _, state := range States {
+				ch <- prometheus.MustNewConstMetric(jobsInState, prometheus.GaugeValue, float64(n.ByState[state]), namespace, strings.ToValidUTF8(n.Name, "?"), state)
+			}
+		}
+		ch <- prometheus.MustNewConstMetric(oldestJob, prometheus.GaugeValue, oldest.Seconds(), namespace)
+	}
+}

@@ -1,0 +1,101 @@
+package jobs_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/jobs"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// figures are what a registry shows of namespace pull, without what is 0: of a histogram its count.
+func figures(t testing.TB, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	must(t, err)
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := []string{strings.TrimPrefix(f.GetName(), "progressor_")}
+			pull := false
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "namespace" {
+					pull = l.GetValue() == "pull"
+				} else {
+					labels = append(labels, l.GetValue())
+				}
+			}
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			if pull && value != 0 {
+				all[strings.Join(labels, " ")] = value
+			}
+		}
+	}
+	return all
+}
+
+// Each metric of jobs moves by what it counts; of names that nobody bounds only some have figures of their own.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	var q *jobs.Jobs
+	e := enginetest.Start(t, storagetest.DSN(t), scripted(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		q = jobs.New(e, store, registry)
+		return []engine.Kind{q.Kind()}
+	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
+	e.Put(t, pullNamespace(nil))
+	n := &node{Engine: e.Engine, Jobs: q}
+	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
+	enqueue := func(id, name string, o *progressorv1.JobOptions) {
+		t.Helper()
+		_, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Options: o})
+		must(t, err)
+	}
+	enqueue("a", "limited", nil)
+	enqueue("b", "limited", nil)
+	must(t, n.succeed(n.one(t, "w"), nil))
+	must(t, n.succeed(n.one(t, "w"), nil))
+	enqueue("lost", "lost", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Second)})
+	n.beat(t, "w", n.one(t, "w"))
+	lease := n.one(t, "w2")
+	enqueue("waits", "waits", nil)
+	var got map[string]float64
+	enginetest.Eventually(t, patience, "the loss is counted", func() bool { got = figures(t, registry); return got["job_lease_losses_total lost"] > 0 })
+	for name, want := range map[string]float64{
+		"job_claims_total": 4, "job_duration_seconds limited": 2, "jobs limited succeeded": 2, "jobs lost running": 1, "jobs waits available": 1, "job_lease_losses_total lost": 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v; all are %v", name, got[name], want, got)
+		}
+	}
+	if got["job_blocked_seconds_total one"] <= 0 || got["oldest_available_job_age_seconds"] <= 0 || got["job_duration_seconds waits"] != 0 {
+		t.Errorf("%v", got)
+	}
+	must(t, n.succeed(lease, nil))
+	must(t, n.succeed(n.one(t, "w"), nil))
+	for k := range 110 {
+		enqueue(fmt.Sprint("k", k), fmt.Sprint("name", k), nil)
+	}
+	for range 110 {
+		must(t, n.succeed(n.one(t, "w"), nil))
+	}
+	var names []string
+	for name := range figures(t, registry) {
+		if strings.HasPrefix(name, "job_duration_seconds") {
+			names = append(names, name)
+		}
+	}
+	if len(names) != 101 || !slices.Contains(names, "job_duration_seconds (other)") {
+		t.Errorf("%d names have a metric", len(names))
+	}
+}

@@ -161,6 +161,7 @@ func (s *shift) pollRequest(n int, wait time.Duration) *progressorv1.PollRequest
 	r := &progressorv1.PollRequest{
 		Namespaces: s.namespaces, WorkerId: s.options.id, JobNames: s.names(), MaxLeases: int32(n), //nolint:gosec // at most maxAsked
 	}
+	r.JobsOnly = s.rest == nil
 	if wait > 0 {
 		r.Wait = durationpb.New(wait)
 	}

@@ -27,6 +27,7 @@ type Worker struct {
 	namespaces []string
 	options    workerOptions
 	jobs       map[string]processor.Processor
+	others     processor.Processor // of jobs that no handler is for; nil: they are not asked for, unless rest is there
 	rest       processor.Processor // of processes that are no jobs, and of jobs that no handler is for; nil: they are not asked for
 }
 
@@ -109,6 +110,10 @@ func (w *Worker) ID() string { return w.options.id }
 // tasks, as if they were pushed to it.
 func (w *Worker) HandleProcesses(p processor.Processor) { w.rest = p }
 
+// HandleJobs has the worker run the jobs of its namespaces that it has no handler for, whatever their name, and no tasks of other processes: p gets
+// an INIT task with job_name and job_args, and answers a result with job_result.
+func (w *Worker) HandleJobs(p processor.Processor) { w.others = p }
+
 // HandleJob has the worker run jobs of this name by p, which gets an INIT task with job_args and answers a result with job_result. See Handle.
 func (w *Worker) HandleJob(name string, p processor.Processor) { w.jobs[name] = p }
 
@@ -116,7 +121,7 @@ func (w *Worker) HandleJob(name string, p processor.Processor) { w.jobs[name] = 
 // back: no attempt is used up. It returns an error only where the engine takes no poll of this worker, such as one of a namespace that is not there.
 // Where the engine is away it tries again.
 func (w *Worker) Run(ctx context.Context) error {
-	if len(w.jobs) == 0 && w.rest == nil {
+	if len(w.jobs) == 0 && w.others == nil && w.rest == nil {
 		return errors.New("worker: it has no handler")
 	}
 	s := newShift(ctx, w)
@@ -125,7 +130,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // names are the jobs that are asked for; none: whatever there is.
 func (w *Worker) names() []string {
-	if w.rest != nil {
+	if w.rest != nil || w.others != nil {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(w.jobs))
@@ -136,6 +141,9 @@ func (w *Worker) processorOf(l *progressorv1.Lease) processor.Processor {
 	if l.GetJob() != nil {
 		if p, ok := w.jobs[l.GetJob().GetName()]; ok {
 			return p
+		}
+		if w.others != nil {
+			return w.others
 		}
 	}
 	if w.rest != nil {

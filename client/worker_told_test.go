@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/engine/enginetest"
@@ -112,5 +113,39 @@ func TestMisconfiguredWorker(t *testing.T) {
 	}
 	if err := client.NewWorker(h.client, []string{"pull"}).Run(t.Context()); err == nil {
 		t.Error("a worker without handlers runs")
+	}
+}
+
+// A worker of jobs alone takes jobs of any name, and leaves the processes of its namespace to others.
+func TestWorkerOfJobsAlone(t *testing.T) {
+	h := newHouse(t)
+	start := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "plain", Wait: progressorv1.Wait_WAIT_ACCEPTED}
+	started, err := h.client.Process.Start(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return client.JobDone(structpb.NewStringValue("by " + r.GetJobName())), nil
+	})
+	w := h.worker(h.client, func(w *client.Worker) {
+		client.Handle(w, "known", func(context.Context, any) (string, error) { return "by its handler", nil })
+		w.HandleJobs(job)
+	})
+	for _, name := range []string{"known", "other"} { // the process came first, and would be taken first
+		h.enqueue(name, name, nil, &progressorv1.JobOptions{KeepResult: true})
+	}
+	for name, want := range map[string]string{"known": "by its handler", "other": "by other"} {
+		if got := h.job(name, succeeded).GetResult().GetStringValue(); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	got, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "plain"})
+	if err != nil || got.GetProcess().GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_INIT || len(w.ended) != 2 {
+		t.Errorf("%v, %v, %d attempts", got.GetProcess(), err, len(w.ended))
+	}
+	h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(processor.Echo()) })
+	ended, err := h.client.Process.AwaitTask(t.Context(), &progressorv1.AwaitTaskRequest{Namespace: "pull", ProcessId: "plain", Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: started.GetTaskId()}})
+	if err != nil {
+		t.Errorf("the worker of processes has not taken it: %v, %v", ended, err)
 	}
 }

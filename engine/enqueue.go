@@ -75,7 +75,7 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 		case done[n].Later:
 			later = true
 		case ns.pulled():
-			offers[line{j.Key.Namespace, j.Name}]++
+			offers[line{namespace: j.Key.Namespace, jobName: j.Name}]++
 		default:
 			places = true
 		}

@@ -26,6 +26,7 @@ type PollParams struct {
 	Namespaces []string
 	WorkerID   string
 	JobNames   []string // only jobs of these names; none: whatever there is
+	JobsOnly   bool     // but no tasks of processes that are no jobs
 	Max        int
 	Wait       time.Duration
 	Lease      time.Duration // 0: the namespace's
@@ -116,7 +117,7 @@ func (e *Engine) lines(ctx context.Context, p PollParams) ([]storage.Line, error
 			lease = ns.lease
 		}
 		for _, job := range names {
-			lines = append(lines, storage.Line{Namespace: name, JobName: job, StepTimeout: ns.stepTimeout, Lease: lease, MaxLease: maxLease})
+			lines = append(lines, storage.Line{Namespace: name, JobName: job, JobsOnly: p.JobsOnly, StepTimeout: ns.stepTimeout, Lease: lease, MaxLease: maxLease})
 		}
 	}
 	return lines, nil

@@ -98,7 +98,10 @@ func (w *pull) wants(namespace, jobName string) bool {
 }
 
 // line is where a poll looks, as the key of a map.
-type line struct{ namespace, jobName string }
+type line struct {
+	namespace, jobName string
+	jobsOnly           bool
+}
 
 // lines are the lines that somebody waits at.
 func (p *pulls) lines() []storage.Line {
@@ -108,7 +111,7 @@ func (p *pulls) lines() []storage.Line {
 	var lines []storage.Line
 	for w := range p.waiting {
 		for _, l := range w.lines {
-			key := line{l.Namespace, l.JobName}
+			key := line{l.Namespace, l.JobName, l.JobsOnly}
 			if _, twice := seen[key]; !twice {
 				seen[key] = struct{}{}
 				lines = append(lines, l)
@@ -164,7 +167,7 @@ func (p *pulls) offerLine(l storage.Line, n int) {
 			return
 		}
 		for _, own := range w.lines {
-			if own.Namespace == l.Namespace && own.JobName == l.JobName {
+			if own.Namespace == l.Namespace && own.JobName == l.JobName && own.JobsOnly == l.JobsOnly {
 				delete(p.waiting, w)
 				close(w.woken)
 				n--

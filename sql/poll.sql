@@ -1,12 +1,13 @@
 -- Poll leases tasks that wait for a place to a worker, by priority, then age, at most lim in all: jobs of the names that it gave, or, where
--- job_name is empty, whatever there is but what the engine runs by itself. The locked rows carry the whole condition, as in SearchCalls. A lease
+-- job_name is empty, whatever there is but what the engine runs by itself; jobs_only passes over what is no job. The locked rows carry the whole condition, as in SearchCalls. A lease
 -- that never beats ends sooner: its answer may have been lost on the way.
 -- name: Poll :many
 WITH ready AS MATERIALIZED (
   SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
          least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]))
-         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode)
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
+                    unnest(@jobs_only::bool[]))
+         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
   CROSS JOIN LATERAL (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -14,7 +15,7 @@ WITH ready AS MATERIALIZED (
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
     UNION ALL
@@ -69,11 +70,11 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
 -- CountPollable tells for each pair of namespace and job name (empty: any) how many tasks a Poll would find, at most lim.
 -- name: CountPollable :many
 SELECT n.ord::int AS ord, count(*)::int AS n
-  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[])) AS n(ord, namespace, job_name)
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@jobs_only::bool[])) AS n(ord, namespace, job_name, jobs_only)
  CROSS JOIN LATERAL (
    SELECT 1 FROM (
      SELECT 1 FROM schedule s WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) LIMIT @lim::int) a
+        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only) LIMIT @lim::int) a
    UNION ALL
    SELECT 1 FROM (
      SELECT 1 FROM schedule s WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name

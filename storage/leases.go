@@ -54,6 +54,7 @@ func (j *Job) Timeout() time.Duration { return microseconds(j.TimeoutUs) }
 type Line struct {
 	Namespace   string
 	JobName     string
+	JobsOnly    bool          // nothing but jobs
 	StepTimeout time.Duration // of tasks that are no jobs
 	Lease       time.Duration // where the job does not say
 	MaxLease    time.Duration
@@ -75,6 +76,7 @@ func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit i
 	for _, l := range lines {
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
+		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
 		a.StepTimeoutsUs = append(a.StepTimeoutsUs, l.StepTimeout.Microseconds())
 		a.LeasesUs = append(a.LeasesUs, l.Lease.Microseconds())
 		a.MaxLeasesUs = append(a.MaxLeasesUs, l.MaxLease.Microseconds())
@@ -108,6 +110,7 @@ func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]i
 		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
+		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
 	}
 	counts := make([]int, len(lines))
 	rows, err := s.q.CountPollable(ctx, s.hot, a)

@@ -91,7 +91,7 @@ func (c *workerRunCmd) Run(a *app) error {
 		w.HandleJob(name, processor.Func(e.Process))
 	}
 	if len(c.Job) == 0 {
-		w.HandleProcesses(processor.Func(e.Process))
+		w.HandleJobs(processor.Func(e.Process))
 	}
 	defer e.killAll() // the second signal does not wait for them, and they are not in the group of the terminal
 	return a.untilSignal(log, func(ctx context.Context) error { return w.Run(ctx) })

@@ -38,7 +38,7 @@ func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (
 
 func (s *workerService) poll(ctx context.Context, r *progressorv1.PollRequest, wait time.Duration) ([]*progressorv1.Lease, error) {
 	return s.engine.Poll(ctx, engine.PollParams{
-		Namespaces: r.GetNamespaces(), WorkerID: r.GetWorkerId(), JobNames: r.GetJobNames(), Max: int(max(r.GetMaxLeases(), 1)),
+		Namespaces: r.GetNamespaces(), WorkerID: r.GetWorkerId(), JobNames: r.GetJobNames(), JobsOnly: r.GetJobsOnly(), Max: int(max(r.GetMaxLeases(), 1)),
 		Wait: wait, Lease: r.GetLeaseDuration().AsDuration(),
 	})
 }

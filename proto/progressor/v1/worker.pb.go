@@ -250,13 +250,15 @@ type PollRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Namespaces []string               `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	WorkerId   string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// Only jobs of these names; empty: all. Processes that are no jobs have the name "".
+	// Only jobs of these names; empty: whatever there is, also the tasks of processes that are no jobs, unless jobs_only.
 	JobNames  []string `protobuf:"bytes,3,rep,name=job_names,json=jobNames,proto3" json:"job_names,omitempty"`
 	MaxLeases int32    `protobuf:"varint,4,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
 	// long poll, at most 60 s
 	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
 	// default and bounds: the namespace's
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
+	// Only jobs, of any name where job_names is empty: no tasks of processes that are no jobs.
+	JobsOnly      bool `protobuf:"varint,7,opt,name=jobs_only,json=jobsOnly,proto3" json:"jobs_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -331,6 +333,13 @@ func (x *PollRequest) GetLeaseDuration() *durationpb.Duration {
 		return x.LeaseDuration
 	}
 	return nil
+}
+
+func (x *PollRequest) GetJobsOnly() bool {
+	if x != nil {
+		return x.JobsOnly
+	}
+	return false
 }
 
 type PollResponse struct {
@@ -2405,7 +2414,7 @@ var File_progressor_v1_worker_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\xeb\x02\n" +
+	"\x1aprogressor/v1/worker.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1dprogressor/v1/processor.proto\"\x88\x03\n" +
 	"\vPollRequest\x12F\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tB&\xbaH#\x92\x01 \b\x01\x10\xe8\a\"\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\n" +
@@ -2418,7 +2427,8 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\tmaxLeases\x12;\n" +
 	"\x04wait\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x12R\n" +
 	"\x0elease_duration\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\"t\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\x12\x1b\n" +
+	"\tjobs_only\x18\a \x01(\bR\bjobsOnly\"t\n" +
 	"\fPollResponse\x12,\n" +
 	"\x06leases\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x06leases\x126\n" +
 	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xeb\x02\n" +

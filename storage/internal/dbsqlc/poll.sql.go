@@ -15,15 +15,15 @@ import (
 
 const countPollable = `-- name: CountPollable :many
 SELECT n.ord::int AS ord, count(*)::int AS n
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[])) AS n(ord, namespace, job_name)
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bool[])) AS n(ord, namespace, job_name, jobs_only)
  CROSS JOIN LATERAL (
    SELECT 1 FROM (
      SELECT 1 FROM schedule s WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) LIMIT $4::int) a
+        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only) LIMIT $5::int) a
    UNION ALL
    SELECT 1 FROM (
      SELECT 1 FROM schedule s WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name
-        AND s.job_name IS NOT NULL LIMIT $4::int) b) x
+        AND s.job_name IS NOT NULL LIMIT $5::int) b) x
  GROUP BY n.ord
 `
 
@@ -31,6 +31,7 @@ type CountPollableParams struct {
 	Ords       []int32
 	Namespaces []string
 	JobNames   []string
+	JobsOnly   []bool
 	Lim        int32
 }
 
@@ -45,6 +46,7 @@ func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableP
 		arg.Ords,
 		arg.Namespaces,
 		arg.JobNames,
+		arg.JobsOnly,
 		arg.Lim,
 	)
 	if err != nil {
@@ -69,8 +71,9 @@ const poll = `-- name: Poll :many
 WITH ready AS MATERIALIZED (
   SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
          least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
-    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]))
-         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode)
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]),
+                    unnest($8::bool[]))
+         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
   CROSS JOIN LATERAL (
     SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.kind, a.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -78,9 +81,9 @@ WITH ready AS MATERIALIZED (
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT $8::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
+       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
     UNION ALL
     SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.kind, b.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -89,18 +92,18 @@ WITH ready AS MATERIALIZED (
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
          AND p.status = 'INIT' AND s.task_type = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT $8::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
+       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (
     SELECT j.timeout, jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', (SELECT c.version FROM constraint_sets c WHERE c.namespace = j.namespace)) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
            (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
       FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
-   ORDER BY d.priority, d.task_id LIMIT $8::int),
+   ORDER BY d.priority, d.task_id LIMIT $9::int),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $9::bigint,
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $10::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
@@ -139,6 +142,7 @@ type PollParams struct {
 	LeasesUs       []int64
 	MaxLeasesUs    []int64
 	Modes          []int32
+	JobsOnly       []bool
 	Lim            int32
 	NodeID         int64
 }
@@ -179,7 +183,7 @@ type PollRow struct {
 }
 
 // Poll leases tasks that wait for a place to a worker, by priority, then age, at most lim in all: jobs of the names that it gave, or, where
-// job_name is empty, whatever there is but what the engine runs by itself. The locked rows carry the whole condition, as in SearchCalls. A lease
+// job_name is empty, whatever there is but what the engine runs by itself; jobs_only passes over what is no job. The locked rows carry the whole condition, as in SearchCalls. A lease
 // that never beats ends sooner: its answer may have been lost on the way.
 func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow, error) {
 	rows, err := db.Query(ctx, poll,
@@ -190,6 +194,7 @@ func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow,
 		arg.LeasesUs,
 		arg.MaxLeasesUs,
 		arg.Modes,
+		arg.JobsOnly,
 		arg.Lim,
 		arg.NodeID,
 	)

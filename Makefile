@@ -58,6 +58,10 @@ console: ## Rebuild the web console and its clients (needs Node; what is built i
 test-console: postgres build ## Test the web console in Chromium (needs Node; ARGS=--test-name-pattern=TEXT)
 	@./console/test.sh $(ARGS)
 
+.PHONY: pictures
+pictures: postgres build ## Take the pictures of the documents anew (needs Node and Chromium; look at each)
+	@./console/pictures.sh
+
 .PHONY: verify
 verify: verify-format lint verify-generated verify-console verify-tidy verify-vulnerabilities ## Check all that needs no running server
 	@echo "verify: ok"

@@ -94,7 +94,7 @@ func (e *Engine) overviewOf(ctx context.Context, names []string) ([]*progressorv
 		d := depth[name]
 		list[n] = &progressorv1.NamespaceOverview{
 			Namespace: name, Paused: all[name] != nil && all[name].paused, CountByStatus: namedCounts(counts[name]),
-			Runnable: int64(d.Waiting), OldestRunnableAge: durationpb.New(d.Oldest), Workers: workers[name],
+			Runnable: d.Waiting, OldestRunnableAge: durationpb.New(d.Oldest), Workers: workers[name],
 		}
 	}
 	return list, nil

@@ -86,7 +86,7 @@ func (t *trend) take(ctx context.Context) (*progressorv1.OverviewSample, error) 
 	}
 	oldest := time.Duration(0)
 	for _, d := range depths {
-		sample.Runnable += int64(d.Waiting)
+		sample.Runnable += d.Waiting
 		oldest = max(oldest, d.Oldest)
 	}
 	sample.OldestRunnableAge = durationpb.New(oldest)

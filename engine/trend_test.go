@@ -12,15 +12,15 @@ import (
 func TestTrendKeepsAnHour(t *testing.T) {
 	t.Parallel()
 	tr := newTrend(bare())
+	var before []*progressorv1.OverviewSample
 	for n := range trendSamples + 2 {
 		tr.keep(&progressorv1.OverviewSample{Time: &timestamppb.Timestamp{Seconds: int64(n)}})
 		if n == trendSamples-1 {
-			defer func(before []*progressorv1.OverviewSample) {
-				if len(before) != trendSamples || before[0].GetTime().GetSeconds() != 0 {
-					t.Errorf("%d samples from %s on", len(before), before[0].GetTime().AsTime())
-				}
-			}(tr.all())
+			before = tr.all()
 		}
+	}
+	if len(before) != trendSamples || before[0].GetTime().GetSeconds() != 0 {
+		t.Errorf("what was handed out has %d samples from %s on", len(before), before[0].GetTime().AsTime())
 	}
 	all := tr.all()
 	if len(all) != trendSamples || all[0].GetTime().GetSeconds() != 2 || all[trendSamples-1].GetTime().GetSeconds() != trendSamples+1 {

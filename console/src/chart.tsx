@@ -12,14 +12,14 @@ export interface Series {
 }
 
 interface Props {
-  whole?: boolean; // there are no halves of it
+  steps?: number[]; // of the axis; none: round numbers
   title: string;
   times: number[]; // seconds
   series: Series[];
   show: (value: number) => string;
 }
 
-export function Chart({ title, times, series, show, whole }: Props) {
+export function Chart({ title, times, series, show, steps }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const legend = useRef<HTMLDivElement>(null);
@@ -40,8 +40,14 @@ export function Chart({ title, times, series, show, whole }: Props) {
       if (!legend.current) return;
       const n = at ?? u.data[0].length - 1;
       const time = u.data[0][n];
-      const parts = series.map((s, i) => `${s.name ? s.name + " " : ""}${typeof u.data[i + 1]?.[n] === "number" ? show(u.data[i + 1]?.[n] as number) : "–"}`);
-      legend.current.textContent = time === undefined ? "" : `${at === null || at === undefined ? "now" : exact(time * 1000, false).slice(11)}  ${parts.join("   ")}`;
+      const parts = series.map((s, i) => {
+        const part = document.createElement("span");
+        const value = u.data[i + 1]?.[n];
+        part.textContent = `${s.name ? s.name + " " : ""}${typeof value === "number" ? show(value) : "–"}`;
+        part.style.color = colour(s.colour);
+        return part;
+      });
+      legend.current.replaceChildren(...(time === undefined ? [] : [at === null || at === undefined ? "now" : exact(time * 1000, false).slice(11), ...parts]));
     };
     const made = new uPlot(
       {
@@ -53,7 +59,7 @@ export function Chart({ title, times, series, show, whole }: Props) {
         scales: { x: { range: (_, low, high) => [Math.min(low, high - 600), high] }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [
           { ...axis, space: 60, size: 24, values: (_, ticks) => ticks.map((t) => exact(t * 1000, false).slice(11, 16)) },
-          { ...axis, space: 32, size: 62, ...(whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] } : {}), values: (_, ticks) => ticks.map(show) },
+          { ...axis, space: 32, size: 62, ...(steps ? { incrs: steps } : {}), values: (_, ticks) => ticks.map(show) },
         ],
         series: [{}, ...series.map((s) => ({ label: s.name, stroke: colour(s.colour), width: 1.6, fill: colour(s.colour) + "1c", points: { show: times.length < 3 } }))],
         hooks: { setCursor: [(u) => write(u, u.cursor.idx)], setData: [(u) => write(u, undefined)], ready: [(u) => write(u, undefined)] },

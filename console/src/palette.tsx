@@ -1,5 +1,5 @@
 // The command palette: every page, every namespace, every action of the page that is open, by its name.
-import { createContext, useContext, useEffect, useId, useMemo, useRef, useState, type ReactNode } from "react";
+import { createContext, useContext, useEffect, useId, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
 import { Dialog } from "./ui";
 
 export interface Command {
@@ -9,15 +9,30 @@ export interface Command {
   run: () => void;
 }
 
-interface Registry {
-  set: (owner: string, commands: Command[]) => void;
-  all: () => Command[];
+/** What can be done now, by who offers it. */
+class Registry {
+  private kept = new Map<string, Command[]>();
+  private listeners = new Set<() => void>();
+  private names = "";
+  set(owner: string, list: Command[]): void {
+    if (list.length) this.kept.set(owner, list);
+    else this.kept.delete(owner);
+    const names = this.all().map((c) => c.name).join("\n");
+    if (names === this.names) return;
+    this.names = names;
+    for (const told of this.listeners) told();
+  }
+  all = (): Command[] => [...this.kept.values()].flat();
+  version = (): string => this.names;
+  subscribe = (told: () => void) => {
+    this.listeners.add(told);
+    return () => void this.listeners.delete(told);
+  };
 }
-const Context = createContext<Registry>({ set: () => undefined, all: () => [] });
+const Context = createContext(new Registry());
 
 export function Commands({ children }: { children: ReactNode }) {
-  const kept = useRef(new Map<string, Command[]>());
-  const registry = useMemo<Registry>(() => ({ set: (owner, list) => void (list.length ? kept.current.set(owner, list) : kept.current.delete(owner)), all: () => [...kept.current.values()].flat() }), []);
+  const [registry] = useState(() => new Registry());
   return <Context.Provider value={registry}>{children}</Context.Provider>;
 }
 
@@ -52,12 +67,13 @@ export function Palette({ onClose, more }: { onClose: () => void; more: (typed: 
   const [typed, setTyped] = useState("");
   const [at, setAt] = useState(0);
   const list = useId();
+  const version = useSyncExternalStore(registry.subscribe, registry.version);
   const found = useMemo(() => {
     const scored = registry.all().map((c) => ({ c, score: typed.trim() ? fits(`${c.name} ${c.group}`, typed.trim()) : 1 }));
     const some = scored.filter((s) => s.score > 0);
     if (typed.trim()) some.sort((a, b) => b.score - a.score);
     return [...some.map((s) => s.c).slice(0, 40), ...more(typed.trim())];
-  }, [typed, registry, more]);
+  }, [typed, registry, version, more]);
   const chosen = Math.min(at, found.length - 1);
   const run = (c?: Command) => {
     if (!c) return;

@@ -118,7 +118,11 @@ export function Dialog({ title, onClose, children, wide }: { title: ReactNode; o
   const heading = useId();
   useEffect(() => {
     const dialog = ref.current;
-    if (dialog && !dialog.open) dialog.showModal();
+    if (!dialog || dialog.open) return;
+    dialog.showModal();
+    // The browser would choose the button that closes it.
+    const first = dialog.querySelector<HTMLElement>("input:not([type=checkbox]), textarea, select") ?? dialog.querySelector<HTMLElement>("footer .button.main") ?? dialog.querySelector<HTMLElement>("footer .button");
+    first?.focus();
   }, []);
   return (
     <dialog

@@ -46,15 +46,18 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   return (
     <div className="tiles">
       <Tile name="Tasks a second" value={rate(o.tasksPerSecond)} hint="of the last minute" />
-      <Tile name="Processing" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no task in the last minute" : `half; 99 %: ${span(p99)}`} />
+      <Tile name="Processing" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no task lately" : `half; 99 %: ${span(p99)}`} />
       <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest waits ${span(oldest)}` : "nothing waits for a place"} bad={oldest > 60_000} />
-      <Tile name="Timers late by" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "none fired in the last minute" : "99 % less, last minute"} bad={late !== undefined && late > 5000} />
+      <Tile name="Timers late by" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "none fired lately" : "99 % of them"} bad={late !== undefined && late > 5000} />
       <Tile name="In error" value={count(errors)} hint={errors ? "wait for a repair" : "nothing is broken"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
-      <Tile name="Workers" value={count(workers)} hint="seen in half a minute" to={ns ? href("workers", { ns }) : undefined} />
+      <Tile name="Workers" value={count(workers)} hint="seen just now" to={ns ? href("workers", { ns }) : undefined} />
     </div>
   );
 }
+
+const countSteps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
+const spanSteps = [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 12e5, 18e5, 36e5, 72e5, 216e5, 864e5, 6048e5];
 
 function Charts({ o }: { o: GetOverviewResponse }) {
   const { times, charts } = useMemo(() => {
@@ -72,7 +75,7 @@ function Charts({ o }: { o: GetOverviewResponse }) {
   return (
     <div className="charts">
       {charts.map(([title, show, series]) => (
-        <Chart key={title} title={title} times={times} series={series} show={show} whole={title === "Backlog"} />
+        <Chart key={title} title={title} times={times} series={series} show={show} steps={show === span ? spanSteps : title === "Backlog" ? countSteps : undefined} />
       ))}
     </div>
   );

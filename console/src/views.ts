@@ -12,6 +12,7 @@ export const givenViews: View[] = [
   { name: "All", filter: "" },
   { name: "In error", filter: "status = ERROR", order: "status_changed_time desc" },
   { name: "Suspended", filter: "status = SUSPENDED", order: "status_changed_time desc" },
+  { name: "Plain ones", filter: 'kind = ""' },
   { name: "Plain and running", filter: 'status = RUNNING AND kind = ""' },
 ];
 

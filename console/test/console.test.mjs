@@ -102,7 +102,7 @@ spec("A bulk is stopped", async (page, go) => {
   for (let n = 0; n < 5; n++) await start(engine, `many-${n}`, { order: `M-${n}`, items: [{ sku: "tea" }] });
   await go("#/processes?ns=demo&filter=process_id+%3D+%22many-*%22");
   await page.getByRole("button", { name: "Act on all that match…" }).click();
-  await page.getByRole("button", { name: "Suspend", exact: true }).click();
+  await page.getByRole("group", { name: "what to do" }).getByRole("button", { name: "Suspend" }).click();
   await page.getByLabel("Processes a second").fill("0.1");
   await page.getByRole("button", { name: "Suspend 5" }).click();
   await page.getByRole("button", { name: "Stop it" }).click();

@@ -90,7 +90,7 @@ UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.pro
 SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
        r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
        coalesce(r.cancel_reason, '')::text AS cancel_reason, coalesce(r.cron_id, '')::text AS cron_id, coalesce(r.parent_run_id, '')::text AS parent_run_id,
-       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status
+       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status, p.aux_state
   FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id AND p.removed_time IS NULL
  WHERE r.namespace = @namespace AND r.run_id = @run_id;
 
@@ -147,3 +147,33 @@ cn AS (
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
 SELECT i.namespace, i.process_id, nextval('task_ids'), 'TIMEOUT', 'time', statement_timestamp() + interval '1 minute', '' FROM i
 RETURNING namespace, process_id;
+
+-- ReadRuns reads runs of a list, in the order of their ids.
+-- name: ReadRuns :many
+SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
+       r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
+       coalesce(r.cancel_reason, '')::text AS cancel_reason, coalesce(r.cron_id, '')::text AS cron_id, coalesce(r.parent_run_id, '')::text AS parent_run_id,
+       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status, p.aux_state
+  FROM unnest(@run_ids::text[]) WITH ORDINALITY AS k(id, n)
+ CROSS JOIN LATERAL (SELECT * FROM flow_runs x WHERE x.namespace = @namespace AND x.run_id = k.id LIMIT 1) r
+ CROSS JOIN LATERAL (SELECT * FROM processes y WHERE y.namespace = @namespace AND y.process_id = '~flow/' || k.id LIMIT 1) p
+ ORDER BY k.n;
+
+-- ReadStatuses reads where the steps of runs stand, items apart, with the jobs that do them.
+-- name: ReadStatuses :many
+SELECT f.run_id, f.step_id, f.status, f.running_time,        coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id, coalesce(j.progress, f.progress) AS progress,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, coalesce(f.status = 'running' AND u.task_id IS NULL AND starts_with(f.process_id, '~job/'), false)::bool AS queued
+  FROM unnest(@run_ids::text[]) AS k(id)
+ CROSS JOIN LATERAL (SELECT * FROM flow_steps x WHERE x.namespace = @namespace AND x.run_id = k.id AND x.index = -1 OFFSET 0) f
+  LEFT JOIN LATERAL (SELECT y.worker_id, y.progress FROM jobs y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) j ON true
+  LEFT JOIN LATERAL (SELECT y.task_id, y.fencing_token FROM running y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) u ON true
+  LEFT JOIN LATERAL (SELECT y.worker_id, y.expires_time FROM leases y WHERE y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id AND y.fencing_token = u.fencing_token LIMIT 1) l ON true;
+
+-- ReadWaits reads waits that are open, in the order of their keys.
+-- name: ReadWaits :many
+SELECT f.run_id, f.step_id, f.index, coalesce(f.token, '')::text AS token, coalesce(f.input, r.payload) AS input, f.wait, f.running_time, f.due_time,
+       (r.status = 'cancel_requested')::bool AS cancel_requested
+  FROM ROWS FROM (unnest(@run_ids::text[]), unnest(@step_ids::text[]), unnest(@indexes::int[])) WITH ORDINALITY AS k(run_id, step_id, index, n)
+ CROSS JOIN LATERAL (SELECT * FROM flow_steps x WHERE x.namespace = @namespace AND x.run_id = k.run_id AND x.step_id = k.step_id AND x.index = k.index LIMIT 1) f
+ CROSS JOIN LATERAL (SELECT y.status, y.payload FROM flow_runs y WHERE y.namespace = @namespace AND y.run_id = k.run_id LIMIT 1) r
+ ORDER BY k.n;

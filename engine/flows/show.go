@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/flow"
@@ -39,17 +38,55 @@ func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Dura
 	if err != nil {
 		return nil, err
 	}
-	t, err := f.template(ctx, namespace, row.TemplateType, row.TemplateVersion)
+	k, err := keptOf(&row)
 	if err != nil {
 		return nil, err
 	}
-	run.MaxAttempts = t.MaxAttempts()
-	steps, err := f.steps(ctx, namespace, runID, t)
+	t, err := f.templateOfRow(ctx, templateKey{row.Namespace, row.TemplateType, row.TemplateVersion, k.Stored})
 	if err != nil {
 		return nil, err
 	}
-	summarize(run, t, steps)
+	if t == nil {
+		return run, f.bare(ctx, run)
+	}
+	steps, err := f.steps(ctx, namespace, runID, t, k.Run.Each)
+	if err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		run.Steps = append(run.Steps, steps[i].Step)
+	}
+	summarize(run, t, steps, k.Run.Each)
 	return run, nil
+}
+
+// templateOfRow gives the version of a template that a run keeps; nil: it was deleted, which the end of the run allows.
+func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, error) {
+	if t := f.templates.get(key); t != nil {
+		return t, nil
+	}
+	t, err := f.template(ctx, key.namespace, key.templateType, key.version)
+	if errors.Is(err, process.ErrTemplateNotFound) || err == nil && t.stored != key.stored {
+		return nil, nil //nolint:nilnil // it is gone
+	}
+	return t, err
+}
+
+// bare shows the steps of a run whose template is gone: those that have rows.
+func (f *Flows) bare(ctx context.Context, run *progressorv1.Run) error {
+	rows, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: run.GetNamespace(), RunID: run.GetRunId(), OnlySteps: true, AfterOrd: -1, Limit: maxPage})
+	if err != nil {
+		return err
+	}
+	for n := range rows {
+		m, err := stepOf(&rows[n])
+		if err != nil {
+			return err
+		}
+		run.Steps = append(run.Steps, m)
+	}
+	run.Progress = untold(run)
+	return nil
 }
 
 func (f *Flows) missing(ctx context.Context, namespace, runID string, err error) error {
@@ -104,20 +141,19 @@ func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
 type step struct {
 	*progressorv1.Step
 	action flow.Action
+	queued bool // it has a job that nobody has taken
 }
 
 // steps reads the steps of a run, as the template lists them. What has no row has not begun.
-func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template) ([]step, error) {
+func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template, items map[int]*flow.Each) ([]step, error) {
 	rows, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: namespace, RunID: runID, OnlySteps: true, AfterOrd: -1, Limit: len(t.Steps) + 1})
 	if err != nil {
 		return nil, err
 	}
-	all := make([]step, len(t.Steps))
+	all := newSteps(t)
 	each := false
 	for i := range t.Steps {
-		s := &t.Steps[i]
-		each = each || s.ForEach()
-		all[i] = step{Step: &progressorv1.Step{StepId: s.ID, Name: s.Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING}, action: s.Action}
+		each = each || t.Steps[i].ForEach()
 	}
 	for n := range rows {
 		i, ok := t.Index(rows[n].StepID)
@@ -128,7 +164,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template)
 		if all[i].Step, err = stepOf(&rows[n]); err != nil {
 			return nil, err
 		}
-		all[i].Name = name
+		all[i].Name, all[i].queued = name, queued(&rows[n])
 	}
 	if !each {
 		return all, nil
@@ -140,6 +176,18 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template)
 				all[i].ItemsByStatus = map[string]int64{}
 			}
 			all[i].ItemsByStatus[string(c.Status)] = c.N
+		}
+	}
+	for i, e := range items {
+		rest := int64(e.Count) // those that have not begun have no row
+		for _, n := range all[i].GetItemsByStatus() {
+			rest -= n
+		}
+		if rest > 0 && all[i].ItemsByStatus == nil {
+			all[i].ItemsByStatus = map[string]int64{}
+		}
+		if rest > 0 {
+			all[i].ItemsByStatus[string(flows.StepPending)] += rest
 		}
 	}
 	return all, err
@@ -170,11 +218,8 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	if m.Failure, err = wire.Failure(row.Failure); err != nil {
 		return nil, err
 	}
-	if len(row.Progress) > 0 {
-		m.Progress = &progressorv1.Progress{}
-		if err := protojson.Unmarshal(row.Progress, m.Progress); err != nil {
-			return nil, fmt.Errorf("progress of a step: %w", err)
-		}
+	if m.Progress, err = progressOf(row.Progress); err != nil {
+		return nil, err
 	}
 	if m.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING && m.GetReason() == "" {
 		m.Reason = waitsFor(row)
@@ -205,15 +250,16 @@ func queued(row *flows.Step) bool {
 	return row.Status == flows.StepRunning && !row.Held && strings.HasPrefix(row.ProcessID, flows.JobPrefix)
 }
 
-// summarize adds what follows from its steps: what an active run is at, its phase and its progress.
-func summarize(run *progressorv1.Run, t *template, steps []step) {
+// summarize adds what follows from its steps: what an active run is at, its phase and its progress. The view run_list, and the filters of
+// storage/search, ask the same of the rows.
+func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*flow.Each) {
+	run.MaxAttempts = t.MaxAttempts()
 	var done, weight float64
 	var newest *progressorv1.Step
 	held, waits, others := false, false, false
 	pending := ""
 	for i := range steps {
 		s := &steps[i]
-		run.Steps = append(run.Steps, s.Step)
 		share := float64(t.Steps[i].Weight)
 		weight += share
 		switch s.GetStatus() {
@@ -221,13 +267,13 @@ func summarize(run *progressorv1.Run, t *template, steps []step) {
 			if pending == "" {
 				pending = s.GetStepId()
 			}
-			others = others || s.GetProcessId() != ""
+			others = others || s.queued
 			continue
 		case progressorv1.StepStatus_STEP_STATUS_RUNNING:
 			if run.Phase == "" {
 				run.Phase, run.WorkerId, run.LeaseExpiresTime = s.GetStepId(), s.GetWorkerId(), s.GetLeaseExpiresTime()
 			}
-			done += share * reported(s.Step)
+			done += share * reported(s.Step, items[i])
 			if s.action == flow.ActionWait {
 				waits = true
 			} else {
@@ -240,7 +286,7 @@ func summarize(run *progressorv1.Run, t *template, steps []step) {
 			newest = s.Step
 		}
 	}
-	if run.Phase == "" {
+	if run.Phase == "" && run.GetFinishedTime() == nil {
 		run.Phase = pending
 	}
 	if run.GetStatus() == progressorv1.RunStatus_RUN_STATUS_QUEUED {
@@ -255,16 +301,9 @@ func summarize(run *progressorv1.Run, t *template, steps []step) {
 }
 
 // reported is the part of a step that runs which is done.
-func reported(s *progressorv1.Step) float64 {
-	if items := s.GetItemsByStatus(); len(items) > 0 {
-		var ended, all int64
-		for status, n := range items {
-			all += n
-			if status != string(flows.StepRunning) && status != string(flows.StepPending) {
-				ended += n
-			}
-		}
-		return float64(ended) / float64(all)
+func reported(s *progressorv1.Step, items *flow.Each) float64 {
+	if items != nil {
+		return float64(items.Succeeded+items.Failed+items.Cancelled) / float64(max(items.Count, 1))
 	}
 	return s.GetProgress().GetPercent() / 100
 }

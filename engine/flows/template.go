@@ -177,23 +177,6 @@ func templateOf(row flows.Listed) (*progressorv1.Template, error) {
 	return m, nil
 }
 
-// ListTemplates lists the newest version of each template after a type.
-func (f *Flows) ListTemplates(ctx context.Context, namespace, after string, limit int) ([]*progressorv1.Template, error) {
-	if _, err := f.engine.GetNamespace(ctx, namespace); err != nil {
-		return nil, err
-	}
-	rows, err := flows.ListTemplates(ctx, f.store, namespace, after, limit)
-	var all []*progressorv1.Template
-	for _, row := range rows {
-		m, err := templateOf(row)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m)
-	}
-	return all, err
-}
-
 // EnableTemplate lets new runs of a template start, or not.
 func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType string, enabled bool) (*progressorv1.Template, error) {
 	if err := flows.Enable(ctx, f.store, namespace, templateType, enabled); err != nil {

@@ -8,12 +8,10 @@ import (
 
 	"github.com/progressor-engine/progressor/engine/flows"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // flowService serves FlowService.
 type flowService struct {
-	progressorv1connect.UnimplementedFlowServiceHandler
 	flows *flows.Flows
 }
 
@@ -25,6 +23,15 @@ func (s *flowService) PutTemplate(ctx context.Context, r *progressorv1.PutTempla
 // GetTemplate reads a version of a template.
 func (s *flowService) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
 	return s.flows.GetTemplate(ctx, r)
+}
+
+// ListTemplates reads a page of templates.
+func (s *flowService) ListTemplates(ctx context.Context, r *progressorv1.ListTemplatesRequest) (*progressorv1.ListTemplatesResponse, error) {
+	list, next, err := s.flows.ListTemplates(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListTemplatesResponse{Templates: list, NextPageToken: next}, nil
 }
 
 // EnableTemplate lets new runs start.
@@ -70,6 +77,15 @@ func (s *flowService) GetRun(ctx context.Context, r *progressorv1.GetRunRequest)
 	return &progressorv1.GetRunResponse{Run: run}, nil
 }
 
+// ListRuns reads a page of runs.
+func (s *flowService) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (*progressorv1.ListRunsResponse, error) {
+	list, next, err := s.flows.ListRuns(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListRunsResponse{Runs: list, NextPageToken: next}, nil
+}
+
 // ListSteps reads a page of the steps of a run and their items.
 func (s *flowService) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (*progressorv1.ListStepsResponse, error) {
 	steps, next, err := s.flows.ListSteps(ctx, r)
@@ -77,6 +93,15 @@ func (s *flowService) ListSteps(ctx context.Context, r *progressorv1.ListStepsRe
 		return nil, err
 	}
 	return &progressorv1.ListStepsResponse{Steps: steps, NextPageToken: next}, nil
+}
+
+// ListOpenWaits reads a page of waits that are open.
+func (s *flowService) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpenWaitsRequest) (*progressorv1.ListOpenWaitsResponse, error) {
+	list, next, err := s.flows.ListOpenWaits(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListOpenWaitsResponse{Waits: list, NextPageToken: next}, nil
 }
 
 // ReportStep stores progress of a wait.

@@ -20,7 +20,7 @@ func (p *parser) check(r restriction) (node, error) {
 	if f.doc == nil && len(r.path) > 0 {
 		hint := ""
 		if p.table.field(fieldMetadata.name) != nil {
-			hint = ": only metadata has, as in metadata." + r.path[0]
+			hint = ": only " + p.table.documents() + " has, as in metadata." + r.path[0]
 		}
 		return nil, p.wrong(r.at, "%s has no parts%s", r.name, hint)
 	}
@@ -34,6 +34,8 @@ func (p *parser) check(r restriction) (node, error) {
 		err = p.checkDocument(r, c)
 	case f.values == isState:
 		return p.state(r)
+	case f.values == isChoice:
+		return p.choice(r, f)
 	case f.values == isStatus:
 		c.value, err = p.statusValue(r.literal)
 	case f.values == isTime:
@@ -66,10 +68,26 @@ func (p *parser) statusValue(l literal) (value, error) {
 	return value{}, p.wrong(l.at, "%q is no status: want one of %s", clip(l.text), strings.Join(names, ", "))
 }
 
+// choice is a comparison with one of a few names.
+func (p *parser) choice(r restriction, f *field) (node, error) {
+	l, of := r.literal, f.choices
+	name := strings.TrimPrefix(strings.ToUpper(l.text), of.prefix)
+	if !slices.Contains(of.names, name) || l.stars > 0 {
+		return nil, p.wrong(l.at, "%q is no %s: want one of %s", clip(l.text), f.name, strings.Join(of.names, ", "))
+	}
+	if of.field != nil {
+		f = of.field(name)
+	}
+	return &comparison{field: f, operator: r.operator, value: value{kind: isChoice, text: name}}, nil
+}
+
 // The times that can be stored; see docs/limits.md.
 const firstYear, lastYear = 1970, 9999
 
 func (p *parser) timeValue(r restriction) (value, error) {
+	if r.operator == has {
+		return p.anything(r)
+	}
 	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(r.literal.text))
 	if t = t.UTC().Truncate(time.Microsecond); err != nil || r.literal.stars > 0 || t.Year() < firstYear || t.Year() > lastYear {
 		return value{}, p.wrong(r.literal.at, `%q is no time: %s wants one as RFC 3339 has it, from %d to %d, as in "2026-11-01T00:00:00Z"`,

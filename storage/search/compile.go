@@ -148,7 +148,7 @@ func (f Filter) attentionStatus() string {
 func contained(s *statement, n node) bool {
 	switch n := n.(type) {
 	case *comparison:
-		if n.field != fieldMetadata || n.value.kind == isAnything || (n.operator != equals && n.operator != has) {
+		if n.field.name != fieldMetadata.name || n.value.kind == isAnything || (n.operator != equals && n.operator != has) {
 			return false
 		}
 		if s == nil {

@@ -21,6 +21,14 @@ type field struct {
 	prefix  string            // that it begins with a text; "": it takes no *
 	there   string            // that it is there; "": nobody asks
 	doc     *document         // where it is JSON, of which a filter names a key; else nil
+	choices *choices          // of isChoice
+}
+
+// choices are the names that a field has, which may stand behind a prefix.
+type choices struct {
+	names  []string
+	prefix string
+	field  func(name string) *field // that compares a name; nil: the field itself
 }
 
 // document is how SQL compares what stands at a key of a JSON column. The value may be of any type.
@@ -86,6 +94,17 @@ func (t *table) field(name string) *field {
 		return t.fields[n]
 	}
 	return nil
+}
+
+// documents names the fields that are JSON.
+func (t *table) documents() string {
+	var names []string
+	for _, f := range t.fields {
+		if f.doc != nil {
+			names = append(names, f.name)
+		}
+	}
+	return strings.Join(names, " or ")
 }
 
 // names lists fields in an error.

@@ -1,4 +1,4 @@
-// Package search finds processes, and what operators have done: by a filter in the language of AIP-160, in one of a few orders, page by
+// Package search finds processes, runs and their waits, and what operators have done: by a filter in the language of AIP-160, in one of a few orders, page by
 // page.
 //
 // A filter is parsed and type-checked to a tree (parse.go, check.go) by the fields of a table (fields.go), and the tree becomes SQL
@@ -77,6 +77,7 @@ const (
 	isNumber
 	isTruth
 	isState
+	isChoice   // one of a few names
 	isAnything // *: whatever it is, it is there
 )
 
@@ -136,6 +137,8 @@ func (c *comparison) print(b *strings.Builder) {
 		b.WriteString(v.text)
 	case isTruth:
 		b.WriteString(strconv.FormatBool(v.truth))
+	case isChoice:
+		b.WriteString(v.text)
 	case isAnything:
 		b.WriteByte('*')
 	}

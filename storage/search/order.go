@@ -163,7 +163,7 @@ func (o *order) bounds(s *statement, f Filter) {
 }
 
 var boundTypes = map[*field]string{
-	fieldCreated: " $?::timestamptz", fieldStatusChanged: " $?::timestamptz", fieldProcessID: " $?::text",
+	fieldCreated: " $?::timestamptz", fieldRunCreated: " $?::timestamptz", fieldDue: " $?::timestamptz", fieldStatusChanged: " $?::timestamptz", fieldProcessID: " $?::text",
 }
 
 func (o *order) prefix(s *statement, prefix string) {

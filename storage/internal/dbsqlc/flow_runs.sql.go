@@ -54,7 +54,7 @@ const getRun = `-- name: GetRun :one
 SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
        r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
        coalesce(r.cancel_reason, '')::text AS cancel_reason, coalesce(r.cron_id, '')::text AS cron_id, coalesce(r.parent_run_id, '')::text AS parent_run_id,
-       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status
+       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status, p.aux_state
   FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id AND p.removed_time IS NULL
  WHERE r.namespace = $1 AND r.run_id = $2
 `
@@ -91,6 +91,7 @@ type GetRunRow struct {
 	Failure             json.RawMessage
 	Metadata            json.RawMessage
 	ProcessStatus       process.Status
+	AuxState            []byte
 }
 
 // GetRun reads a run.
@@ -124,6 +125,7 @@ func (q *Queries) GetRun(ctx context.Context, db DBTX, arg GetRunParams) (GetRun
 		&i.Failure,
 		&i.Metadata,
 		&i.ProcessStatus,
+		&i.AuxState,
 	)
 	return i, err
 }
@@ -375,6 +377,157 @@ func (q *Queries) ReadItems(ctx context.Context, db DBTX, arg ReadItemsParams) (
 	return items, nil
 }
 
+const readRuns = `-- name: ReadRuns :many
+SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
+       r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
+       coalesce(r.cancel_reason, '')::text AS cancel_reason, coalesce(r.cron_id, '')::text AS cron_id, coalesce(r.parent_run_id, '')::text AS parent_run_id,
+       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status, p.aux_state
+  FROM unnest($1::text[]) WITH ORDINALITY AS k(id, n)
+ CROSS JOIN LATERAL (SELECT namespace, run_id, template_type, template_version, status, attempt, created_time, updated_time, running_time, finished_time, cancel_requested_time, run_time, fire_time, scope, scope_id, dedupe_key, blocked_on, cancel_reason, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure FROM flow_runs x WHERE x.namespace = $2 AND x.run_id = k.id LIMIT 1) r
+ CROSS JOIN LATERAL (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid FROM processes y WHERE y.namespace = $2 AND y.process_id = '~flow/' || k.id LIMIT 1) p
+ ORDER BY k.n
+`
+
+type ReadRunsParams struct {
+	RunIds    []string
+	Namespace string
+}
+
+type ReadRunsRow struct {
+	Namespace           string
+	RunID               string
+	TemplateType        string
+	TemplateVersion     int32
+	Status              FlowStatus
+	Attempt             int32
+	CreatedTime         time.Time
+	UpdatedTime         time.Time
+	RunningTime         *time.Time
+	FinishedTime        *time.Time
+	CancelRequestedTime *time.Time
+	RunTime             *time.Time
+	FireTime            *time.Time
+	Scope               string
+	ScopeID             string
+	DedupeKey           string
+	BlockedOn           string
+	CancelReason        string
+	CronID              string
+	ParentRunID         string
+	RepeatOfRunID       string
+	Payload             json.RawMessage
+	Result              json.RawMessage
+	Failure             json.RawMessage
+	Metadata            json.RawMessage
+	ProcessStatus       process.Status
+	AuxState            []byte
+}
+
+// ReadRuns reads runs of a list, in the order of their ids.
+func (q *Queries) ReadRuns(ctx context.Context, db DBTX, arg ReadRunsParams) ([]ReadRunsRow, error) {
+	rows, err := db.Query(ctx, readRuns, arg.RunIds, arg.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadRunsRow
+	for rows.Next() {
+		var i ReadRunsRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.RunID,
+			&i.TemplateType,
+			&i.TemplateVersion,
+			&i.Status,
+			&i.Attempt,
+			&i.CreatedTime,
+			&i.UpdatedTime,
+			&i.RunningTime,
+			&i.FinishedTime,
+			&i.CancelRequestedTime,
+			&i.RunTime,
+			&i.FireTime,
+			&i.Scope,
+			&i.ScopeID,
+			&i.DedupeKey,
+			&i.BlockedOn,
+			&i.CancelReason,
+			&i.CronID,
+			&i.ParentRunID,
+			&i.RepeatOfRunID,
+			&i.Payload,
+			&i.Result,
+			&i.Failure,
+			&i.Metadata,
+			&i.ProcessStatus,
+			&i.AuxState,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const readStatuses = `-- name: ReadStatuses :many
+SELECT f.run_id, f.step_id, f.status, f.running_time,        coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id, coalesce(j.progress, f.progress) AS progress,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, coalesce(f.status = 'running' AND u.task_id IS NULL AND starts_with(f.process_id, '~job/'), false)::bool AS queued
+  FROM unnest($1::text[]) AS k(id)
+ CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress FROM flow_steps x WHERE x.namespace = $2 AND x.run_id = k.id AND x.index = -1 OFFSET 0) f
+  LEFT JOIN LATERAL (SELECT y.worker_id, y.progress FROM jobs y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) j ON true
+  LEFT JOIN LATERAL (SELECT y.task_id, y.fencing_token FROM running y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) u ON true
+  LEFT JOIN LATERAL (SELECT y.worker_id, y.expires_time FROM leases y WHERE y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id AND y.fencing_token = u.fencing_token LIMIT 1) l ON true
+`
+
+type ReadStatusesParams struct {
+	RunIds    []string
+	Namespace string
+}
+
+type ReadStatusesRow struct {
+	RunID            string
+	StepID           string
+	Status           StepStatus
+	RunningTime      *time.Time
+	WorkerID         string
+	Progress         json.RawMessage
+	LeaseExpiresTime time.Time
+	Queued           bool
+}
+
+// ReadStatuses reads where the steps of runs stand, items apart, with the jobs that do them.
+func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesParams) ([]ReadStatusesRow, error) {
+	rows, err := db.Query(ctx, readStatuses, arg.RunIds, arg.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadStatusesRow
+	for rows.Next() {
+		var i ReadStatusesRow
+		if err := rows.Scan(
+			&i.RunID,
+			&i.StepID,
+			&i.Status,
+			&i.RunningTime,
+			&i.WorkerID,
+			&i.Progress,
+			&i.LeaseExpiresTime,
+			&i.Queued,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readSteps = `-- name: ReadSteps :many
 SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
  WHERE f.namespace = $1 AND f.run_id = $2 AND f.step_id = ANY ($3::text[]) AND f.index = -1
@@ -408,6 +561,70 @@ func (q *Queries) ReadSteps(ctx context.Context, db DBTX, arg ReadStepsParams) (
 			&i.Status,
 			&i.Result,
 			&i.Failure,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const readWaits = `-- name: ReadWaits :many
+SELECT f.run_id, f.step_id, f.index, coalesce(f.token, '')::text AS token, coalesce(f.input, r.payload) AS input, f.wait, f.running_time, f.due_time,
+       (r.status = 'cancel_requested')::bool AS cancel_requested
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[])) WITH ORDINALITY AS k(run_id, step_id, index, n)
+ CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress FROM flow_steps x WHERE x.namespace = $4 AND x.run_id = k.run_id AND x.step_id = k.step_id AND x.index = k.index LIMIT 1) f
+ CROSS JOIN LATERAL (SELECT y.status, y.payload FROM flow_runs y WHERE y.namespace = $4 AND y.run_id = k.run_id LIMIT 1) r
+ ORDER BY k.n
+`
+
+type ReadWaitsParams struct {
+	RunIds    []string
+	StepIds   []string
+	Indexes   []int32
+	Namespace string
+}
+
+type ReadWaitsRow struct {
+	RunID           string
+	StepID          string
+	Index           int32
+	Token           string
+	Input           json.RawMessage
+	Wait            json.RawMessage
+	RunningTime     *time.Time
+	DueTime         *time.Time
+	CancelRequested bool
+}
+
+// ReadWaits reads waits that are open, in the order of their keys.
+func (q *Queries) ReadWaits(ctx context.Context, db DBTX, arg ReadWaitsParams) ([]ReadWaitsRow, error) {
+	rows, err := db.Query(ctx, readWaits,
+		arg.RunIds,
+		arg.StepIds,
+		arg.Indexes,
+		arg.Namespace,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadWaitsRow
+	for rows.Next() {
+		var i ReadWaitsRow
+		if err := rows.Scan(
+			&i.RunID,
+			&i.StepID,
+			&i.Index,
+			&i.Token,
+			&i.Input,
+			&i.Wait,
+			&i.RunningTime,
+			&i.DueTime,
+			&i.CancelRequested,
 		); err != nil {
 			return nil, err
 		}

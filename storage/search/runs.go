@@ -1,0 +1,358 @@
+package search
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// The conditions on runs, of a row r of flow_runs. The view run_list has the same ones.
+const (
+	// runActive is what a run is at that is active: by its steps that run, those of for_each by what their first item is.
+	runActive = `(SELECT CASE WHEN bool_or(NOT k.waits AND NOT k.lies) THEN 'RUNNING' WHEN bool_or(k.waits) AND NOT bool_or(k.lies) THEN 'WAITING_WORKER' ELSE 'QUEUED' END
+  FROM (SELECT f.wait IS NOT NULL OR f.process_id IS NULL AND f.due_time IS NULL AND coalesce((SELECT i.wait IS NOT NULL FROM flow_steps i
+                 WHERE i.namespace = f.namespace AND i.run_id = f.run_id AND i.step_id = f.step_id AND i.index = 0), false) AS waits,
+               coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.task_id FROM running u
+                 WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id) IS NULL, false) AS lies
+          FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running') k)`
+
+	// runPhase is the first step that runs, else the first one that has not ended: one whose job nobody has taken does not run.
+	runPhase = `CASE WHEN r.finished_time IS NULL THEN coalesce(
+  (SELECT f.step_id FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running'
+      AND NOT coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.task_id FROM running u
+        WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id) IS NULL, false) ORDER BY f.ord LIMIT 1),
+  (SELECT x.step->>'stepId' FROM flow_templates v CROSS JOIN LATERAL jsonb_array_elements(v.definition->'steps') WITH ORDINALITY AS x(step, n)
+    WHERE v.namespace = r.namespace AND v.template_type = r.template_type AND v.version = r.template_version
+      AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.step_id = x.step->>'stepId'
+                         AND f.index = -1 AND f.status NOT IN ('pending', 'running'))
+    ORDER BY x.n LIMIT 1), '') ELSE '' END`
+
+	ofRunProcess = ` FROM processes p WHERE p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id LIMIT 1)`
+	runMetadata  = `(SELECT p.metadata` + ofRunProcess
+	// runThere holds for runs that are not being removed.
+	runThere = ` AND coalesce((SELECT p.removed_time IS NULL` + ofRunProcess + `, false)`
+)
+
+var runStatuses = []string{
+	"PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING", "SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED",
+}
+
+// The fields of runs. What a run is at by its steps is asked of active ones alone; the others say it in their row.
+var (
+	fieldRunStatus = &field{
+		name: "status", values: isChoice, choices: &choices{names: runStatuses, prefix: "RUN_STATUS_", field: func(name string) *field {
+			if slices.Contains([]string{"QUEUED", "RUNNING", "WAITING_WORKER"}, name) {
+				return fieldRunActive
+			}
+			return fieldRunStored
+		}}, compare: map[string]string{equals: "r.status"},
+	}
+	fieldRunStored = &field{name: "status", compare: map[string]string{equals: "r.status = lower($?::text)::flow_status"}}
+	fieldRunActive = &field{name: "status", compare: map[string]string{equals: "(r.status = 'active' AND " + runActive + " = $?::text)"}}
+	fieldRunType   = &field{
+		name: "template_type", compare: map[string]string{equals: "r.template_type = $?::text"}, prefix: "starts_with(r.template_type, $?::text)",
+	}
+	fieldRunScope   = &field{name: "scope", compare: map[string]string{equals: "r.scope = $?::text"}, prefix: "starts_with(r.scope, $?::text)"}
+	fieldRunScopeID = &field{name: "scope_id", compare: map[string]string{equals: "r.scope_id = $?::text"}, prefix: "starts_with(r.scope_id, $?::text)"}
+	fieldRunPhase   = &field{name: "phase", compare: map[string]string{equals: runPhase + " = $?::text"}, prefix: "starts_with(" + runPhase + ", $?::text)"}
+	fieldRunCron    = &field{
+		name: "cron_id", compare: map[string]string{equals: "coalesce(r.cron_id = $?::text, false)"}, prefix: "coalesce(starts_with(r.cron_id, $?::text), false)",
+	}
+	fieldRunCreated  = &field{name: "created_time", values: isTime, compare: inOrder("r.created_time", "$?::timestamptz")}
+	fieldRunPayload  = documentField("payload", "r.payload")
+	fieldRunMetadata = runMetadataField()
+)
+
+// runMetadataField has for the index of metadata the form that it serves: of a row p of processes.
+func runMetadataField() *field {
+	f := documentField("metadata", runMetadata)
+	f.doc.contains = fieldMetadata.doc.contains
+	return f
+}
+
+var runs = &table{
+	fields: []*field{
+		fieldRunStatus, fieldRunType, fieldRunScope, fieldRunScopeID, fieldRunPhase, fieldRunCron, fieldRunCreated, fieldRunPayload, fieldRunMetadata,
+	},
+	example: "status = FAILED", text: "template_type = ",
+}
+
+// The orders of a list of runs.
+var runOrders = map[string]*order{
+	OrderCreated: {
+		field: fieldRunCreated, column: `r.created_time`, behind: `(r.created_time, r.run_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`,
+		by: `r.created_time DESC, r.run_id COLLATE "POSIX" DESC`,
+	},
+	OrderOldest: {
+		field: fieldRunCreated, column: `r.created_time`, behind: `(r.created_time, r.run_id COLLATE "POSIX") > ($?::timestamptz, $?::text)`,
+		by: `r.created_time, r.run_id COLLATE "POSIX"`, upwards: true,
+	},
+	"updated_time desc": {
+		column: `r.updated_time`, behind: `(r.updated_time, r.run_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`,
+		by: `r.updated_time DESC, r.run_id COLLATE "POSIX" DESC`,
+	},
+	"updated_time": {
+		column: `r.updated_time`, behind: `(r.updated_time, r.run_id COLLATE "POSIX") > ($?::timestamptz, $?::text)`,
+		by: `r.updated_time, r.run_id COLLATE "POSIX"`, upwards: true,
+	},
+}
+
+func runOrder(text string) (string, error) {
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) == 2 && words[1] == "asc" {
+		words = words[:1]
+	}
+	name := strings.Join(words, " ")
+	switch {
+	case name == "":
+		return OrderCreated, nil
+	case runOrders[name] == nil:
+		return "", &process.InvalidError{Field: "order_by", Message: "want created_time desc, created_time, updated_time or updated_time desc"}
+	}
+	return name, nil
+}
+
+// narrower is a condition that an index of runs has before its order by creation. Of several that fit the first is taken: it is likely to leave
+// the fewest.
+type narrower struct {
+	sql  string
+	text func(n node) (text string, fits bool)
+}
+
+var narrowers = []narrower{
+	{` AND r.scope_id COLLATE "POSIX" = $?::text AND r.scope_id <> ''`, textOf(fieldRunScopeID)},
+	{` AND r.cron_id COLLATE "POSIX" = $?::text`, textOf(fieldRunCron)},
+	{` AND r.status IN ('failed', 'cancelled', 'expired')`, statusIn("FAILED", "CANCELLED", "EXPIRED")},
+	{` AND r.finished_time IS NULL`, unfinished},
+	{` AND r.template_type COLLATE "POSIX" = $?::text`, textOf(fieldRunType)},
+}
+
+func textOf(f *field) func(node) (string, bool) {
+	return func(n node) (string, bool) {
+		c, ok := n.(*comparison)
+		if !ok || c.field != f || c.operator != equals || c.value.kind != isText || c.value.text == "" {
+			return "", false
+		}
+		return c.value.text, true
+	}
+}
+
+// statusIn fits what holds for runs of some statuses alone.
+func statusIn(names ...string) func(node) (string, bool) {
+	return func(n node) (string, bool) {
+		if list, ok := n.(anyOf); ok {
+			for _, part := range list {
+				if _, fits := statusIn(names...)(part); !fits {
+					return "", false
+				}
+			}
+			return "status", true
+		}
+		c, ok := n.(*comparison)
+		fits := ok && (c.field == fieldRunStored || c.field == fieldRunActive) && c.operator == equals && slices.Contains(names, c.value.text)
+		return "status", fits
+	}
+}
+
+// unfinished fits what holds for runs alone that are not at their end.
+func unfinished(n node) (string, bool) {
+	if text, ok := textOf(fieldRunPhase)(n); ok {
+		return text, true
+	}
+	return statusIn("PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING")(n)
+}
+
+// RunQuery is a page of a list of runs.
+type RunQuery struct {
+	Namespace string
+	Filter    string // over status, template_type, scope, scope_id, phase, cron_id, created_time, payload and metadata
+	OrderBy   string // "": created_time desc
+	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
+	PageToken string // of the page before; "": the first
+}
+
+// Run is a row of flow_runs with what it has of its process, RunStep where a step of it stands.
+type (
+	Run     = dbsqlc.ReadRunsRow
+	RunStep = dbsqlc.ReadStatusesRow
+)
+
+// RunPage is a part of a list of runs. It may hold fewer than asked for, or none, and still have a next one.
+type RunPage struct {
+	Runs          []Run
+	Steps         []RunStep // of these; no items
+	NextPageToken string    // "": the list ends here
+}
+
+// runReach is that of a page of runs. The first window is small: to see what a run is at takes rows of its steps.
+var runReach = reach{first: 500, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond}
+
+// ListRuns reads a page, all of one moment.
+func ListRuns(ctx context.Context, store *storage.Store, q RunQuery) (RunPage, error) {
+	return listRunsWithin(ctx, store, q, runReach)
+}
+
+func listRunsWithin(ctx context.Context, store *storage.Store, q RunQuery, r reach) (page RunPage, err error) {
+	filter, err := parse(q.Filter, runs)
+	if err != nil {
+		return page, err
+	}
+	name, err := runOrder(q.OrderBy)
+	if err != nil {
+		return page, err
+	}
+	o := runOrders[name]
+	signed, sign := Query{Namespace: q.Namespace, Filter: filter}, "runs "+name
+	from := o.begin()
+	if q.PageToken != "" {
+		if from, err = positionOf(q.PageToken, signed, sign); err != nil {
+			return page, err
+		}
+	}
+	l := &runList{namespace: q.Namespace, filter: filter, order: o, window: windowed{reach: r, size: DefaultPageSize}}
+	if q.PageSize > 0 {
+		l.window.size = min(q.PageSize, MaxPageSize)
+	}
+	if o.field != nil {
+		from = o.start(filter, from)
+	}
+	err = store.Read(ctx, "list runs", func(ctx context.Context, tx pgx.Tx) error {
+		l.window.start(from) // it may be the second try
+		page = RunPage{}
+		if err := l.find(ctx, tx); err != nil {
+			return err
+		}
+		return l.fill(ctx, tx, &page)
+	})
+	if err == nil && l.window.more {
+		page.NextPageToken = token(signed, sign, l.window.last)
+	}
+	return page, err
+}
+
+// runList is a page of runs that is being read.
+type runList struct {
+	namespace string
+	filter    Filter
+	order     *order
+	window    windowed
+	ids       []string // of the runs that an index of metadata has given; nil: all
+}
+
+// find finds the runs of the page: in their order, and where the first of them are not enough by the index of metadata, if that gives few.
+func (l *runList) find(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, scanSettings); err != nil {
+		return err
+	}
+	from := l.window.last
+	if err := l.window.scan(ctx, tx, l.window.reach.first, l.statement); err != nil || !l.window.goesOn() {
+		return err
+	}
+	s := &statement{}
+	s.add(`SELECT substr(p.process_id, 7) FROM processes p WHERE `)
+	if byMetadata(s, Query{Filter: l.filter}) {
+		if _, err := tx.Exec(ctx, candidateSettings); err != nil {
+			return err
+		}
+		s.add(` AND p.namespace = $?::text AND p.kind = 'flow'`, l.namespace)
+		s.add(` LIMIT $?::bigint`, l.window.reach.candidates)
+		rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
+		if err != nil {
+			return err
+		}
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return err
+		}
+		if len(ids) < l.window.reach.candidates {
+			l.ids = append([]string{}, ids...)
+			l.window.start(from)
+			return l.window.scan(ctx, tx, l.window.reach.candidates, l.statement)
+		}
+		if _, err := tx.Exec(ctx, scanSettings); err != nil {
+			return err
+		}
+	}
+	return l.window.scanOn(ctx, tx, l.statement)
+}
+
+// statement reads the next rows behind a position. The window's last row comes too if it was reached, also where it does not match: behind it the
+// next window begins.
+func (l *runList) statement(from position, window, room int) *statement {
+	o := l.order
+	s := &statement{}
+	s.add(`SELECT r.run_id AS id, r.at, r.n, r.matches FROM (SELECT r.*, ` + o.column + ` AS at, row_number() OVER (ORDER BY ` + o.by + `) AS n, (`)
+	s.filter(l.filter)
+	s.add(runThere + `) AS matches FROM (SELECT * FROM flow_runs r WHERE `)
+	if l.ids != nil {
+		s.add(`r.namespace = $?::text AND r.run_id = ANY ($?::text[])`, l.namespace, l.ids)
+	} else {
+		s.add(`r.namespace COLLATE "POSIX" = $?::text`, l.namespace)
+		l.narrow(s)
+	}
+	s.add(" AND ")
+	s.add(o.behind, from.at, from.id)
+	if o.field != nil {
+		o.bounds(s, l.filter)
+	}
+	s.add(` ORDER BY `+o.by+` LIMIT $?::bigint) r) r`, window)
+	s.add(` WHERE r.matches OR r.n = $?::bigint ORDER BY `+o.by+` LIMIT $?::bigint`, window, room+1)
+	return s
+}
+
+func (l *runList) narrow(s *statement) {
+	if l.order.field == nil {
+		return // by updated_time: its index has nothing before the time
+	}
+	for _, by := range narrowers {
+		for _, n := range l.filter.conjuncts() {
+			if text, ok := by.text(n); ok {
+				if strings.Contains(by.sql, mark) {
+					s.add(by.sql, text)
+				} else {
+					s.add(by.sql)
+				}
+				return
+			}
+		}
+	}
+}
+
+// firstFill is how many runs are read at first: of one with a large payload, and result, there may be few on a page.
+const firstFill = 10
+
+// fill reads the runs of the page, until their bytes pass its bound.
+func (l *runList) fill(ctx context.Context, tx pgx.Tx, page *RunPage) error {
+	var taken int64
+	w := &l.window
+	for ids, batch := w.ids(), firstFill; len(ids) > 0; {
+		n := min(batch, len(ids))
+		rows, err := dbsqlc.New().ReadRuns(ctx, tx, dbsqlc.ReadRunsParams{Namespace: l.namespace, RunIds: ids[:n]})
+		if err != nil {
+			return err
+		}
+		page.Runs = append(page.Runs, rows...)
+		for k := range rows {
+			taken += int64(len(rows[k].Payload) + len(rows[k].Result) + len(rows[k].Failure) + len(rows[k].Metadata))
+		}
+		if ids = ids[n:]; len(ids) > 0 && taken > w.reach.bytes {
+			w.last, w.more = w.found[len(w.found)-len(ids)-1], true
+			break
+		}
+		batch = int(max(1, min((w.reach.bytes-taken)*int64(len(page.Runs))/max(taken, 1), MaxPageSize)))
+	}
+	ids := make([]string, len(page.Runs))
+	for n := range page.Runs {
+		ids[n] = page.Runs[n].RunID
+	}
+	var err error
+	page.Steps, err = dbsqlc.New().ReadStatuses(ctx, tx, dbsqlc.ReadStatusesParams{Namespace: l.namespace, RunIds: ids})
+	return err
+}

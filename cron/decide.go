@@ -11,6 +11,8 @@ type Cron struct {
 	Schedule *Schedule
 	Policy   Policy
 	Held     bool // its namespace is paused: no fire times are decided, and what waits does not start
+	// Refusable: its runs may be refused after they were started, see Refused.
+	Refusable bool
 }
 
 // maxDecided is how many rows a step makes at the most, and how many missed times have a row each; the older ones share one.
@@ -194,11 +196,13 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 		if v.cancel {
 			d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)
 			d.forget(d.s.Before.Fire)
+			d.s.Before.Status = Skipped // it counts for nothing, whatever becomes of the new one
 		}
 		if v.trial {
 			d.s.Trial = d.now
 		}
 		row.Attempt = d.start(fire)
+		d.s.Before.Manual = manual
 		if row.Attempt > 1 {
 			row.Reason = fmt.Sprintf("attempt %d", row.Attempt)
 		}
@@ -215,8 +219,12 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 // start makes a run the run before of the next one.
 func (d *decider) start(fire time.Time) int32 {
 	attempt := d.attempt()
+	if d.Refusable && d.s.Before != nil {
+		d.s.Earlier = append(d.s.Earlier, *d.s.Before)
+	}
 	d.s.Running = append(d.s.Running, fire)
 	d.s.Before = &Run{Fire: fire, Attempt: attempt, Status: Running}
+	d.passOver()
 	return attempt
 }
 
@@ -236,6 +244,7 @@ func (d *decider) startQueued() {
 		}
 		d.s.Queue = append(d.s.Queue[:i], d.s.Queue[i+1:]...)
 		d.step.Starts = append(d.step.Starts, Start{Fire: wait.Fire, Attempt: d.start(wait.Fire)})
+		d.s.Before.Manual, d.s.Before.Queued = wait.Manual, true
 	}
 }
 

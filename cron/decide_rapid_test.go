@@ -124,7 +124,7 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 		if err := policy.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		l := &ledger{t: t, cron: Cron{Key: "shop/report", Schedule: s, Policy: policy}, state: NewState(created), now: created}
+		l := &ledger{t: t, cron: Cron{Key: "shop/report", Schedule: s, Policy: policy, Refusable: rapid.Bool().Draw(t, "refusable")}, state: NewState(created), now: created}
 		m := &model{policy: policy, maxFires: int(spec.MaxFires)}
 		times := slices.Collect(s.Between(created.Add(1), created.Add(24*time.Hour)))
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
@@ -167,7 +167,7 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		Add(time.Duration(rapid.IntRange(1, 1e6).Draw(t, "microseconds")) * time.Microsecond)
 	running := l.running()
 	overlap := OverlapAction(rapid.IntRange(0, 5).Draw(t, "order's overlap"))
-	switch event := rapid.SampledFrom([]string{"tick", "tick", "tick", "end", "end", "pause", "resume", "trigger", "backfill"}).Draw(t, "event"); event {
+	switch event := rapid.SampledFrom([]string{"tick", "tick", "tick", "end", "end", "refuse", "pause", "resume", "trigger", "backfill"}).Draw(t, "event"); event {
 	case "end":
 		if len(running) == 0 {
 			return "nothing"
@@ -185,6 +185,22 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		if !reflect.DeepEqual(l.state, kept) {
 			t.Fatalf("the end of a run that was replaced changed %+v to %+v", kept, l.state)
 		}
+		return event
+	case "refuse":
+		if len(running) == 0 || !l.cron.Refusable || len(m.started) > maxEarlier {
+			return "nothing"
+		}
+		fire := rapid.SampledFrom(running).Draw(t, "run")
+		row := l.row(fire)
+		if row.replaced {
+			return "nothing"
+		}
+		if run := l.state.Started(fire); run == nil || (run.Manual != row.Manual || run.Queued != (row.Decision == Queued)) {
+			t.Fatalf("run %+v of %+v", run, row)
+		}
+		row.Decision, row.status, row.Attempt = SkippedConcurrency, Skipped, 0
+		l.apply(l.cron.Refused(l.state, fire, l.now))
+		m.refuse(fire)
 		return event
 	case "pause":
 		l.apply(l.cron.Pause(l.state, l.now))

@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -16,9 +17,60 @@ func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.
 	return d.finish()
 }
 
+// maxEarlier bounds how many runs are remembered that were the run before: 9 KB of a state. One that is forgotten is taken for none.
+const maxEarlier = 100
+
+// Refused tells that a run was found not to start, after all: another one does what it would have done. Its fire is SKIPPED_CONCURRENCY
+// then. It counts for nothing, not for max_fires either, and the run before is the one that it was without it.
+func (c Cron) Refused(state State, fire time.Time, now time.Time) Step {
+	d := c.begin(state, now)
+	if d.forget(fire) {
+		d.refused(fire)
+		d.startQueued()
+	}
+	return d.finish()
+}
+
+func (d *decider) refused(fire time.Time) {
+	run := d.s.Started(fire)
+	if run == nil {
+		return
+	}
+	if !run.Manual {
+		d.s.Runs--
+	}
+	if run != d.s.Before {
+		d.s.Earlier = slices.DeleteFunc(d.s.Earlier, func(r Run) bool { return r.Fire.Equal(fire) })
+		return
+	}
+	d.s.Before = nil
+	if n := len(d.s.Earlier); n > 0 {
+		before := d.s.Earlier[n-1]
+		d.s.Before, d.s.Earlier = &before, d.s.Earlier[:n-1]
+	}
+}
+
+// passOver forgets the runs that have ended and can be the run before no more, because a newer one has ended too.
+func (d *decider) passOver() {
+	ended := d.s.Before.Status != Running
+	for i := len(d.s.Earlier) - 1; i >= 0; i-- {
+		switch {
+		case d.s.Earlier[i].Status == Running:
+		case ended:
+			d.s.Earlier = slices.Delete(d.s.Earlier, i, i+1)
+		default:
+			ended = true
+		}
+	}
+	if n := len(d.s.Earlier); n > maxEarlier {
+		d.s.Earlier = d.s.Earlier[n-maxEarlier:]
+	}
+}
+
 func (d *decider) ends(fire time.Time, status Status, ended time.Time) {
-	if d.s.Before != nil && d.s.Before.Fire.Equal(fire) {
-		d.s.Before.Status, d.s.Before.Ended = status, ended
+	if run := d.s.Started(fire); run != nil {
+		run.Status, run.Ended = status, ended
+		d.passOver()
 	}
 	if !status.failed() {
 		d.s.Failures = 0

@@ -238,6 +238,18 @@ func (m *model) end(at time.Time, status Status, now time.Time) {
 	}
 }
 
+// refuse takes a run that was started out of the history of runs.
+func (m *model) refuse(at time.Time) {
+	for i, row := range m.started {
+		if row.Time.Equal(at) {
+			m.started = slices.Delete(m.started, i, i+1)
+			row.Decision, row.status, row.Attempt = SkippedConcurrency, Skipped, 0
+			m.startWaiting()
+			return
+		}
+	}
+}
+
 func (m *model) resume(skipMissed bool, times []time.Time, now time.Time) {
 	if m.paused {
 		m.paused = false

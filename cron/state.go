@@ -63,6 +63,8 @@ type Run struct {
 	Status  Status    `json:"status"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Spent   bool      `json:"spent,omitempty"` // with FailureSkip: its failure has skipped its fire
+	Manual  bool      `json:"manual,omitempty"`
+	Queued  bool      `json:"queued,omitempty"` // it has waited for its place
 }
 
 // Wait is a run that waits for its place.
@@ -88,7 +90,9 @@ type State struct {
 	// Running holds the runs that count: those that were asked to cancel are out of it.
 	Running []time.Time `json:"running,omitempty"`
 	Before  *Run        `json:"before,omitempty"` // the newest run that was started
-	Queue   []Wait      `json:"queue,omitempty"`  // in order
+	// Earlier are those started before it that may be refused still, or may become the run before again where others are: the newest last.
+	Earlier []Run  `json:"earlier,omitempty"`
+	Queue   []Wait `json:"queue,omitempty"` // in order
 	// Manual is the newest fire time that was made for an order of a person.
 	Manual time.Time `json:"manual,omitzero"`
 	// Trial is when the circuit of FailureHalfOpen opened, or had its last trial.
@@ -104,7 +108,7 @@ func NewState(created time.Time) State { return State{Decided: created} }
 
 // clone keeps the caller's state as it is.
 func (s State) clone() State {
-	s.Running, s.Queue, s.Backfills = slices.Clone(s.Running), slices.Clone(s.Queue), slices.Clone(s.Backfills)
+	s.Running, s.Queue, s.Backfills, s.Earlier = slices.Clone(s.Running), slices.Clone(s.Queue), slices.Clone(s.Backfills), slices.Clone(s.Earlier)
 	if s.Before != nil {
 		before := *s.Before
 		s.Before = &before
@@ -114,6 +118,19 @@ func (s State) clone() State {
 		s.Old = &old
 	}
 	return s
+}
+
+// Started gives a run that was started and has a place among the newest; nil: it has none.
+func (s State) Started(fire time.Time) *Run {
+	if s.Before != nil && s.Before.Fire.Equal(fire) {
+		return s.Before
+	}
+	for i := range s.Earlier {
+		if s.Earlier[i].Fire.Equal(fire) {
+			return &s.Earlier[i]
+		}
+	}
+	return nil
 }
 
 // Start is a queued run whose place is free now: its row goes from SCHEDULED to RUNNING.

@@ -1,6 +1,7 @@
 -- WriteFires writes what results of crons say to the ledger. It follows SaveResult and RemoveProcesses and finds its items by the row
 -- that this very transaction has written at the end of their task: a fenced item writes nothing.
--- change: decide (a new row), start (a run that has waited starts), end (the first end of a run counts; of one that waits: it never starts).
+-- change: decide (a new row), start (a run that has waited starts), end (the first end of a run counts; of one that waits: it never starts), refuse
+-- (a run that was started was found not to start: its row becomes that of a fire which was skipped).
 -- A fire is in it once. A row that is there already stays: it is of a cron of the same id that was deleted.
 -- name: WriteFires :exec
 WITH i AS MATERIALIZED (
@@ -19,13 +20,15 @@ WITH i AS MATERIALIZED (
 up AS (
   UPDATE cron_fires f SET
          status = i.status::fire_status,
-         attempt = CASE i.change WHEN 'start' THEN i.attempt ELSE f.attempt END,
-         process_id = CASE i.change WHEN 'start' THEN i.run_id ELSE f.process_id END,
-         started_time = CASE i.change WHEN 'start' THEN statement_timestamp() ELSE f.started_time END,
-         ended_time = CASE i.change WHEN 'end' THEN statement_timestamp() END,
+         decision = CASE i.change WHEN 'refuse' THEN i.decision::fire_decision ELSE f.decision END,
+         reason = CASE i.change WHEN 'refuse' THEN NULLIF(i.reason, '') ELSE f.reason END,
+         attempt = CASE i.change WHEN 'end' THEN f.attempt ELSE i.attempt END,
+         process_id = CASE i.change WHEN 'end' THEN f.process_id ELSE NULLIF(i.run_id, '') END,
+         started_time = CASE i.change WHEN 'start' THEN statement_timestamp() WHEN 'end' THEN f.started_time END,
+         ended_time = CASE i.change WHEN 'start' THEN NULL ELSE statement_timestamp() END,
          detail = CASE i.change WHEN 'end' THEN NULLIF(i.detail, '') ELSE f.detail END
-    FROM i WHERE i.change IN ('start', 'end') AND f.namespace = ANY (ARRAY[i.namespace]) AND f.cron_id = i.cron_id AND f.fire_time = i.fire_time
-     AND (f.status = 'SCHEDULED' OR i.change = 'end' AND f.status = 'RUNNING'))
+    FROM i WHERE i.change IN ('start', 'end', 'refuse') AND f.namespace = ANY (ARRAY[i.namespace]) AND f.cron_id = i.cron_id AND f.fire_time = i.fire_time
+     AND (f.status = 'SCHEDULED' OR i.change IN ('end', 'refuse') AND f.status = 'RUNNING'))
 INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, reason, attempt, status, process_id, decided_time, started_time, ended_time, detail, manual, count)
 SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''), attempt, status::fire_status, NULLIF(run_id, ''), statement_timestamp(),
        CASE WHEN attempt > 0 THEN statement_timestamp() END,

@@ -80,6 +80,7 @@ func (n *node) run(ctx context.Context) error {
 	schedules.EnqueueBy(queue.NewJob)
 	runs := flows.New(eng, store, queue.NewJob)
 	eng.Add(runs.Kind())
+	schedules.RunBy(runs)
 	if err := n.put(ctx, eng); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}

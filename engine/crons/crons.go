@@ -16,7 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -39,6 +41,7 @@ type Crons struct {
 	http    *http.Client
 	trimmed time.Time // when the tasks of crons were last looked through, by the collector alone
 	newJob  NewJob
+	flows   Flows
 }
 
 // NewJob makes what is stored of a job that is to be enqueued; path is put before the names of fields in its errors.
@@ -46,6 +49,21 @@ type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, 
 
 // EnqueueBy says what makes the jobs of crons whose target is enqueue_job. It has to be called before the engine runs; without it such crons are refused.
 func (c *Crons) EnqueueBy(newJob NewJob) { c.newJob = newJob }
+
+// Flows starts the runs of crons whose target is start_run, and reads their ends.
+type Flows interface {
+	// CheckStart refuses a target whose run could not start at a fire. Its errors are *process.InvalidError with paths from the target.
+	CheckStart(ctx context.Context, namespace string, t *progressorv1.StartRunTarget, fire flow.Fire) error
+	// StartMessage starts a run, whose process is key.
+	StartMessage(key process.Key, t *progressorv1.StartRunTarget, fire flow.Fire) (storage.Message, error)
+	// CancelMessage asks a run to end.
+	CancelMessage(key process.Key, reason string) storage.Message
+	// EndOf says how a run ended that has told it; cron.Skipped: it was refused for its scope.
+	EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail string, ok bool)
+}
+
+// RunBy says what starts the runs of crons whose target is start_run. It has to be called before the engine runs; without it such crons are refused.
+func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 
 // New makes the crons of an engine and its store. Their kinds have to be added to it. registerer nil: no metrics.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
@@ -123,6 +141,9 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 			return err
 		}
 	}
+	if target := def.GetTarget().GetStartRun(); target != nil {
+		return c.checkRun(ctx, def, target, created)
+	}
 	namespace, field := namespaceOf(def.GetTarget())
 	if namespace == "" {
 		return nil
@@ -130,6 +151,26 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 	_, err := c.engine.GetNamespace(ctx, namespace)
 	if errors.Is(err, process.ErrNamespaceNotFound) {
 		return invalid(field, "there is no namespace %q", namespace)
+	}
+	return err
+}
+
+// checkRun refuses a run that could not start at the next fire.
+func (c *Crons) checkRun(ctx context.Context, def *progressorv1.Cron, target *progressorv1.StartRunTarget, created time.Time) error {
+	if c.flows == nil {
+		return invalid("cron.target.start_run", "this engine serves no flows")
+	}
+	compiled, err := compile(def, created, "cron.")
+	if err != nil {
+		return err
+	}
+	fire, ok := compiled.Schedule.Next(time.Now())
+	if !ok {
+		fire = time.Now().Truncate(time.Second)
+	}
+	err = c.flows.CheckStart(ctx, def.GetNamespace(), target, flow.Fire{CronID: def.GetCronId(), Time: fire.UTC(), Attempt: 1})
+	if wrong, ok := errors.AsType[*process.InvalidError](err); ok {
+		return &process.InvalidError{Field: "cron.target.start_run." + wrong.Field, Message: wrong.Message, TooLarge: wrong.TooLarge}
 	}
 	return err
 }

@@ -283,7 +283,7 @@ func TestRefused(t *testing.T) {
 		},
 		"cron.policy.queue_limit": func(c *progressorv1.Cron) { c.Policy.QueueLimit = 1_000_000 },
 		"cron.cron_id":            func(c *progressorv1.Cron) { c.CronId = "~x" },
-		"cron.target.start_run": func(c *progressorv1.Cron) {
+		"cron.target.start_run.type": func(c *progressorv1.Cron) {
 			c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{}}}
 		},
 		"cron.target.enqueue_job.namespace": func(c *progressorv1.Cron) {

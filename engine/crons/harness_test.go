@@ -14,6 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -41,6 +42,7 @@ type node struct {
 	*engine.Engine
 	*crons.Crons
 	jobs     *jobs.Jobs
+	flows    *flows.Flows
 	put      func(testing.TB, *progressorv1.Namespace)
 	store    *storage.Store
 	db       *pgxpool.Pool
@@ -54,14 +56,17 @@ func start(t testing.TB, dsn string) *node {
 	t.Helper()
 	var c *crons.Crons
 	var q *jobs.Jobs
+	var f *flows.Flows
 	registry, gate := prometheus.NewRegistry(), make(chan struct{})
 	n := enginetest.Start(t, dsn, obey(gate), func(e *engine.Engine, store *storage.Store) []engine.Kind {
 		c = crons.New(e, store, registry)
 		q = jobs.New(e, store)
 		c.EnqueueBy(q.NewJob)
-		return append(c.Kinds(), q.Kind())
+		f = flows.New(e, store, q.NewJob)
+		c.RunBy(f)
+		return append(c.Kinds(), q.Kind(), f.Kind())
 	}, func(c *engine.Config) { c.ZombieAfter, c.Registerer = time.Second, registry })
-	return &node{n.Engine, c, q, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
+	return &node{n.Engine, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
 }
 
 // obey is a run that ends as its args say: complete (at once), fail, timeout (as if the step had), hold (its place, until the gate is

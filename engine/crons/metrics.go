@@ -112,6 +112,16 @@ func (m *metrics) decided(t *task, fire cron.Fire) {
 	})
 }
 
+// refused counts a run that was found not to start; its decision was counted as FIRED or QUEUED before.
+func (m *metrics) refused(t *task) {
+	namespace := namespaceName(t)
+	t.attempt.Stored(func() {
+		m.fires.WithLabelValues(namespace, cron.SkippedConcurrency.String()).Inc()
+		m.runs.WithLabelValues(namespace, cron.Skipped.String()).Inc()
+		m.concurrency.WithLabelValues(namespace).Inc()
+	})
+}
+
 // retried counts a run that repeats one.
 func (m *metrics) retried(t *task) {
 	namespace := namespaceName(t)

@@ -14,23 +14,25 @@ import (
 
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/wire"
 )
 
 // isOwn tells whether the process whose end is that of a run is one of the engine's own, in the namespace of the cron: where the target is no
 // process of a user, or a run ends before its process does.
 func isOwn(c *progressorv1.Cron) bool {
-	if c.GetTarget().GetEnqueueJob() != nil {
+	if c.GetTarget().GetEnqueueJob() != nil || c.GetTarget().GetStartRun() != nil {
 		return false
 	}
 	target := c.GetTarget().GetStartProcess()
 	return target == nil || target.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT
 }
 
-// fireID names a fire, and the process or the job of a user that is its run.
+// fireID names a fire, and the process, the job or the run of a flow that is its run.
 func fireID(cronID string, fire time.Time) string {
 	return cronID + "/" + fire.UTC().Format(time.RFC3339Nano)
 }
@@ -40,6 +42,9 @@ func runKey(c *progressorv1.Cron, fire time.Time) process.Key {
 	id := fireID(c.GetCronId(), fire)
 	if isOwn(c) {
 		return process.Key{Namespace: c.GetNamespace(), ProcessID: runPrefix + id}
+	}
+	if c.GetTarget().GetStartRun() != nil {
+		return process.Key{Namespace: c.GetNamespace(), ProcessID: flows.Prefix + id}
 	}
 	namespace, _ := namespaceOf(c.GetTarget())
 	return process.Key{Namespace: cmp.Or(namespace, c.GetNamespace()), ProcessID: id}
@@ -68,6 +73,14 @@ func (t *task) startOf(key process.Key, e errand) (storage.Message, error) {
 	if target := c.GetTarget().GetEnqueueJob(); target != nil && err == nil {
 		m, err = t.crons.jobMessage(key, target, runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetOptions().GetMetadata()))
 		m.NotifyParentArgs = tell
+		return m, err
+	}
+	if target := c.GetTarget().GetStartRun(); target != nil && err == nil {
+		if m, err = t.crons.flows.StartMessage(key, target, flow.Fire{CronID: c.GetCronId(), Time: e.Fire.UTC(), Attempt: e.Attempt}); err != nil {
+			return m, err
+		}
+		m.NotifyParentArgs = tell
+		m.Metadata, err = wire.JSON(runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetMetadata()))
 		return m, err
 	}
 	if m.NotifyParentArgs = tell; err != nil {
@@ -120,8 +133,13 @@ func runMetadata(cronID string, fire time.Time, attempt int32, more *structpb.St
 	return &structpb.Struct{Fields: fields}
 }
 
-// endOf says how a run ended. One that broke is asked why: it is TIMEOUT where its last failure is the engine's.
+// endOf says how a run ended; Skipped: it was refused. One that broke is asked why: it is TIMEOUT where its last failure is the engine's.
 func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.Status, string, error) {
+	if strings.HasPrefix(child.GetProcessId(), flows.Prefix) {
+		if status, detail, ok := c.flows.EndOf(child); ok {
+			return status, detail, nil
+		}
+	}
 	switch child.GetStatus() {
 	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
 		if strings.HasPrefix(child.GetProcessId(), runPrefix) {

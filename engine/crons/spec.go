@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/wire"
@@ -66,7 +67,9 @@ func compile(c *progressorv1.Cron, created time.Time, prefix string) (cron.Cron,
 	if err == nil {
 		err = policy.Validate()
 	}
-	return cron.Cron{Key: c.GetNamespace() + "/" + c.GetCronId(), Schedule: schedule, Policy: policy}, invalidOf(err, prefix)
+	return cron.Cron{
+		Key: c.GetNamespace() + "/" + c.GetCronId(), Schedule: schedule, Policy: policy, Refusable: c.GetTarget().GetStartRun() != nil,
+	}, invalidOf(err, prefix)
 }
 
 // invalidOf turns an error of package cron into the engine's.
@@ -100,6 +103,9 @@ func Check(c *progressorv1.Cron, created time.Time) error {
 	if err := checkTarget(c.GetTarget()); err != nil {
 		return err
 	}
+	if c.GetTarget().GetStartRun() != nil && len(c.GetCronId()) > maxFlowCronID {
+		return invalid("cron.cron_id", "has %d bytes, at most %d where its target is start_run: the ids of its runs are made of it", len(c.GetCronId()), maxFlowCronID)
+	}
 	metadata, err := wire.JSON(c.GetMetadata())
 	if err != nil {
 		return invalid("cron.metadata", "%s", err)
@@ -130,7 +136,7 @@ func checkTarget(t *progressorv1.CronTarget) error {
 	case *progressorv1.CronTarget_EnqueueJob:
 		return checkJob(target.EnqueueJob.GetOptions())
 	case *progressorv1.CronTarget_StartRun:
-		return invalid("cron.target.start_run", "flows are not served yet: use start_process")
+		return checkStartRun(target.StartRun)
 	case *progressorv1.CronTarget_NotifyProcess:
 		if strings.HasPrefix(target.NotifyProcess.GetProcessId(), "~") {
 			return invalid("cron.target.notify_process.process_id", `must not begin with "~": such processes are the engine's own`)
@@ -140,6 +146,29 @@ func checkTarget(t *progressorv1.CronTarget) error {
 		return checkHTTP(target.Http)
 	}
 	return invalid("cron.target", "is required: say what to start, such as start_process")
+}
+
+// maxFlowCronID leaves room for a fire time: the id of a run has 160 bytes at most.
+const maxFlowCronID = 160 - len("/2006-01-02T15:04:05.999999Z")
+
+// checkStartRun refuses what could start no run of any template.
+func checkStartRun(t *progressorv1.StartRunTarget) error {
+	const field = "cron.target.start_run."
+	if _, problems := flow.CompileTarget(t); len(problems) > 0 {
+		more := ""
+		for _, p := range problems[1:] {
+			more += "; " + p.String()
+		}
+		return invalid(field+problems[0].Path, "%s%s", problems[0].Message, more)
+	}
+	metadata, err := wire.JSON(t.GetMetadata())
+	if err != nil {
+		return invalid(field+"metadata", "%s", err)
+	}
+	if len(metadata) > maxRunMetadata {
+		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+	}
+	return nil
 }
 
 // checkJob refuses options that make no sense for a run; the others are those of any job.

@@ -106,7 +106,15 @@ func (t *task) runEnded(ctx context.Context) error {
 	}
 	if n := slices.IndexFunc(t.state.Replaced, run.Fire.Equal); n >= 0 {
 		t.state.Replaced = slices.Delete(t.state.Replaced, n, n+1)
-		t.endRow(run.Fire, status, detail)
+		if status == cron.Skipped {
+			t.refuseRow(run.Fire, detail)
+		} else {
+			t.endRow(run.Fire, status, detail)
+		}
+		return nil
+	}
+	if status == cron.Skipped {
+		t.refused(run.Fire, detail)
 		return nil
 	}
 	t.end(run.Fire, status, detail)
@@ -130,6 +138,30 @@ func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
 	t.state.Deadlines = slices.DeleteFunc(t.state.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
 	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: status, Decision: cron.Fired, Count: 1}, Change: crons.Ended, Detail: cut(detail)})
 	t.crons.metrics.ended(t, status)
+}
+
+// refused takes a run back that another run of its scope has kept from starting.
+func (t *task) refused(fire time.Time, reason string) {
+	s := t.state
+	if !slices.ContainsFunc(s.Cron.Running, fire.Equal) {
+		return
+	}
+	t.refuseRow(fire, reason)
+	t.follow(t.cron.Refused(s.Cron, fire, t.now))
+}
+
+// refuseRow makes the row of a fire that of one which was skipped.
+func (t *task) refuseRow(fire time.Time, reason string) {
+	s := t.state
+	was := cron.Fired
+	if run := s.Cron.Started(fire); run != nil && run.Queued {
+		was = cron.Queued
+	}
+	s.Decisions[was.String()]--
+	s.Decisions[cron.SkippedConcurrency.String()]++
+	s.Deadlines = slices.DeleteFunc(s.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
+	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: cron.Skipped, Decision: cron.SkippedConcurrency, Reason: cut(reason), Count: 1}, Change: crons.Refused})
+	t.crons.metrics.refused(t)
 }
 
 // follow takes what follows from an event.
@@ -255,7 +287,11 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 // message is an errand as it is sent.
 func (t *task) message(e errand) (storage.Message, error) {
 	key := runKey(t.state.definition, e.Fire)
-	if e.Cancel != "" {
+	switch {
+	case e.Cancel == "":
+	case t.state.definition.GetTarget().GetStartRun() != nil:
+		return t.crons.flows.CancelMessage(key, cancelReasons[e.Cancel]), nil
+	default:
 		return storage.Message{Kind: storage.MessageCancel, Target: key, Reason: cancelReasons[e.Cancel]}, nil
 	}
 	return t.startOf(key, e)

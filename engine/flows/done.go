@@ -214,6 +214,9 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 			t.answer = &answered{}
 		}
 		t.answer.Status, t.answer.Result, t.answer.Failure = string(now.Status), now.Result, now.Failure
+		if now.Status == flows.Cancelled {
+			t.answer.Reason = t.state.Cancel
+		}
 	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) {
 		s.Timer = at
 		if at.IsZero() {

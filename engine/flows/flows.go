@@ -30,6 +30,7 @@ type Flows struct {
 	store     *storage.Store
 	newJob    NewJob
 	templates templates
+	targets   targets
 	lists     lists
 }
 
@@ -70,6 +71,7 @@ type order struct {
 	FireTime time.Time       `json:"fire_time,omitzero"`
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
+	Invalid  string          `json:"invalid,omitempty"` // why a cron has no payload for it
 
 	Reason  string `json:"reason,omitempty"`
 	Newest  bool   `json:"newest,omitempty"` // of RetryRun

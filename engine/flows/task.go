@@ -166,8 +166,12 @@ func (t *task) create() error {
 	}
 	t.by = process.Actor{Name: o.Actor, Source: o.Source}
 	var err error
+	if o.Invalid != "" {
+		t.turnAway(outcomeInvalid, "", "%s", o.Invalid)
+		return nil
+	}
 	if t.template, err = t.flows.template(t.ctx, t.key.Namespace, o.Type, o.Version); errors.Is(err, process.ErrTemplateNotFound) {
-		t.turnAway(outcomeNotFound, "", "there is no template %s", o.Type)
+		t.turnAway(outcomeNotFound, "", "%s", noTemplate(o.Type, o.Version))
 		return nil
 	} else if err != nil {
 		return err
@@ -176,13 +180,8 @@ func (t *task) create() error {
 	if err != nil {
 		return err
 	}
-	if o.Version == 0 { // nobody has checked it
-		if problems := t.template.CheckPayload(payload); len(problems) > 0 {
-			t.turnAway(outcomeInvalid, "", "%s", invalid(problems))
-			return nil
-		}
-		if !t.template.enabled || o.CronID != "" && !t.template.Schedulable() {
-			t.turnAway(outcomeDisabled, "", "template %s is disabled, or no cron may start it", o.Type)
+	if o.Parent != "" || o.CronID != "" { // nobody has checked it
+		if t.checked(&o, payload); t.removes {
 			return nil
 		}
 	}
@@ -211,6 +210,19 @@ func (t *task) create() error {
 		return t.decision.Start()
 	}
 	return nil
+}
+
+// checked turns away a run whose template does not let it start, or whose payload is not what that wants.
+func (t *task) checked(o *order, payload *structpb.Value) {
+	problems := t.template.CheckPayload(payload)
+	switch {
+	case !t.template.enabled:
+		t.turnAway(outcomeDisabled, "", "template %s is disabled", o.Type)
+	case o.CronID != "" && !t.template.Schedulable():
+		t.turnAway(outcomeDisabled, "", "%s", notSchedulable(o.Type))
+	case len(problems) > 0:
+		t.turnAway(outcomeInvalid, "", "%s", invalid(problems))
+	}
 }
 
 // enter asks for the dedupe key of the run. started: it may be stored.
@@ -254,8 +266,13 @@ func (t *task) turnAway(outcome, holder, format string, args ...any) {
 
 // tell orders another run of the namespace.
 func (t *task) tell(runID string, o *order) {
+	t.messages = append(t.messages, orderTo(keyOf(t.key.Namespace, runID), o))
+}
+
+// orderTo is the message that orders a run something.
+func orderTo(key process.Key, o *order) storage.Message {
 	args, _ := json.Marshal(o) // plain fields
-	t.messages = append(t.messages, storage.Message{Kind: storage.MessageNotify, Target: keyOf(t.key.Namespace, runID), Args: args})
+	return storage.Message{Kind: storage.MessageNotify, Target: key, Args: args}
 }
 
 // tick does what its time has come for.

@@ -336,7 +336,7 @@ func (t *task) run(s *flow.Step, p place, scope *flow.Scope) (*storage.Message, 
 	if len(id) > maxRunID {
 		return nil, fmt.Errorf("the id of its run would be %s, which has %d bytes: at most %d; start the outer run with a shorter id", id, len(id), maxRunID)
 	}
-	args, err := json.Marshal(&order{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
+	args, err := startArgs(&order{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ const (
 	Decided Change = "decide" // a new row
 	Started Change = "start"  // a run that has waited
 	Ended   Change = "end"    // a run, or one that waits and never starts; the first end counts
+	Refused Change = "refuse" // a run that was started was found not to start: nothing has run
 )
 
 // Fire is what a result writes of a fire: a rider.

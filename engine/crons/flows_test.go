@@ -1,0 +1,416 @@
+package crons_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// putTemplate stores a template that is written as JSON.
+func (n *node) putTemplate(t testing.TB, text string) {
+	t.Helper()
+	m := &progressorv1.Template{}
+	if err := protojson.Unmarshal([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	m.Namespace = "ns"
+	if _, err := n.flows.PutTemplate(context.Background(), &progressorv1.PutTemplateRequest{Template: m}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asks is a template of one step, which waits for an answer.
+func asks(more string) string {
+	return `{"type": "ask", ` + more + ` "steps": [{"step_id": "a", "wait": {}}]}`
+}
+
+// runs is a cron whose runs are of the template "ask", with a payload that is written as JSON.
+func runs(t testing.TB, id, payload string) *progressorv1.Cron {
+	t.Helper()
+	target := &progressorv1.StartRunTarget{Type: "ask", Scope: "cron", ScopeId: id}
+	if payload != "" {
+		target.PayloadTemplate = &structpb.Value{}
+		if err := protojson.Unmarshal([]byte(payload), target.PayloadTemplate); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := starts(id, never, "")
+	c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartRun{StartRun: target}}
+	return c
+}
+
+// runOf is the id of the run that a fire started.
+func runOf(t testing.TB, f *progressorv1.Fire) string {
+	t.Helper()
+	id, ok := strings.CutPrefix(f.GetProcessId(), "~flow/")
+	if !ok {
+		t.Fatalf("the run is %s", f.GetProcessId())
+	}
+	return id
+}
+
+// waits waits until a run waits for its answer, and gives it.
+func (n *node) waits(t testing.TB, runID string) (r *progressorv1.Run) {
+	t.Helper()
+	eventually(t, runID+" waits", func() bool {
+		var err error
+		r, err = n.flows.Get(context.Background(), "ns", runID, 0)
+		if err != nil && !errors.Is(err, process.ErrRunNotFound) {
+			t.Fatal(err)
+		}
+		return r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_WAITING_WORKER
+	})
+	return r
+}
+
+// complete answers the wait of a run: with a failure, if there is a reason.
+func (n *node) complete(t testing.TB, runID, reason string) {
+	t.Helper()
+	r := &progressorv1.CompleteStepRequest{Namespace: "ns", RunId: runID, StepId: "a", Outcome: &progressorv1.CompleteStepRequest_Result{}}
+	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = $1 AND step_id = 'a'", runID).Scan(&r.Token); err != nil {
+		t.Fatal(err)
+	}
+	if reason != "" {
+		r.Outcome = &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "as told"}}
+	}
+	if _, err := n.flows.Complete(context.Background(), r, kim); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) cancelRun(t testing.TB, runID string) {
+	t.Helper()
+	if _, err := n.flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "ns", RunId: runID, Reason: "not needed"}, kim); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A run of a flow knows its fire, and its end is that of the fire: once, whatever becomes of the run later.
+func TestEndsOfFlows(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putTemplate(t, asks(`"cancel_policy": {"grace": "0s"}, "payload_schema": {"required": ["id", "at", "attempt"]},`))
+	c := runs(t, "good", `{"id": "${cron_id}", "at": "${fire_time}", "attempt": "${attempt}", "kept": "as it is"}`)
+	c.GetTarget().GetStartRun().Metadata, _ = structpb.NewStruct(map[string]any{"team": "mail"})
+	n.create(t, c)
+	f := n.trigger(t, "good")
+	fire := f.GetFireTime().AsTime().Format(time.RFC3339Nano)
+	if runOf(t, f) != "good/"+fire {
+		t.Errorf("the run is %s", f.GetProcessId())
+	}
+	r := n.waits(t, runOf(t, f))
+	if r.GetCronId() != "good" || !r.GetFireTime().AsTime().Equal(f.GetFireTime().AsTime()) || r.GetScope() != "cron" || r.GetScopeId() != "good" || r.GetTemplateVersion() != 1 {
+		t.Errorf("the run: %v", r)
+	}
+	if p := r.GetPayload().GetStructValue().AsMap(); p["id"] != "good" || p["at"] != fire || p["attempt"] != 1.0 || p["kept"] != "as it is" {
+		t.Errorf("its payload: %v", p)
+	}
+	if m := r.GetMetadata().AsMap(); m["team"] != "mail" || m["progressor.cron_id"] != "good" || m["progressor.fire_time"] != fire || m["progressor.attempt"] != 1.0 {
+		t.Errorf("its metadata: %v", m)
+	}
+	if got := n.get(t, "good").GetRunningProcessIds(); len(got) != 1 || got[0] != f.GetProcessId() {
+		t.Errorf("running: %v", got)
+	}
+	n.complete(t, runOf(t, f), "")
+	n.awaits(t, "good", "FIRED SUCCESS 1")
+
+	payload := `{"id": "", "at": "", "attempt": "${attempt}"}`
+	fails := runs(t, "fails", payload)
+	fails.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
+	n.create(t, fails)
+	run := runOf(t, n.trigger(t, "fails"))
+	n.waits(t, run)
+	n.complete(t, run, "broken")
+	if f := n.awaits(t, "fails", "FIRED FAILED 1")[0]; f.GetDetail() != "as told" {
+		t.Errorf("failed: %v", f)
+	}
+	if _, err := n.flows.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "ns", RunId: run}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.waits(t, run)
+	n.complete(t, run, "")
+	again := runOf(t, n.trigger(t, "fails"))
+	if r := n.waits(t, again); r.GetPayload().GetStructValue().AsMap()["attempt"] != 2.0 {
+		t.Errorf("the second attempt: %v", r)
+	}
+	n.complete(t, again, "")
+	n.awaits(t, "fails", "FIRED FAILED 1, FIRED SUCCESS 2")
+
+	n.create(t, runs(t, "cancelled", payload))
+	run = runOf(t, n.trigger(t, "cancelled"))
+	n.waits(t, run)
+	n.cancelRun(t, run)
+	if f := n.awaits(t, "cancelled", "FIRED CANCELLED 1")[0]; f.GetDetail() != "not needed" {
+		t.Errorf("cancelled: %v", f)
+	}
+}
+
+// A run that passes the timeout of its template, or that of its cron, is TIMEOUT; the latter is cancelled.
+func TestFlowsThatAreTooLate(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putTemplate(t, asks(`"cancel_policy": {"grace": "0s"},`))
+	n.putTemplate(t, `{"type": "short", "timeout": "0.1s", "steps": [{"step_id": "a", "wait": {}}]}`)
+	c := runs(t, "template", "")
+	c.GetTarget().GetStartRun().Type = "short"
+	n.create(t, c)
+	n.trigger(t, "template")
+	if f := n.awaits(t, "template", "FIRED TIMEOUT 1")[0]; !strings.Contains(f.GetDetail(), "timeout") {
+		t.Errorf("expired: %v", f)
+	}
+	c = runs(t, "policy", "")
+	c.Policy.Timeout = durationpb.New(100 * time.Millisecond)
+	n.create(t, c)
+	run := runOf(t, n.trigger(t, "policy"))
+	n.awaits(t, "policy", "FIRED TIMEOUT 1")
+	r, err := n.flows.Get(t.Context(), "ns", run, patience)
+	if err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "timeout of its cron") {
+		t.Errorf("%v, %v", r, err)
+	}
+	n.awaits(t, "policy", "FIRED TIMEOUT 1")
+	if k := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL'"); k != 0 {
+		t.Errorf("%d CANCEL tasks", k)
+	}
+}
+
+// A run that its scope keeps from starting makes its fire SKIPPED_CONCURRENCY: as if it had not been started.
+func TestFlowsOfTheSameScope(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putTemplate(t, asks(`"concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "repeatable": false,`))
+	c := runs(t, "scoped", "")
+	c.Policy.OverlapAction, c.Policy.FailureAction = progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL, progressorv1.FailureAction_FAILURE_ACTION_RETRY
+	n.create(t, c)
+	first := runOf(t, n.trigger(t, "scoped"))
+	n.waits(t, first)
+	n.trigger(t, "scoped")
+	refused := n.awaits(t, "scoped", "FIRED RUNNING 1, SKIPPED_CONCURRENCY SKIPPED")[1]
+	if !strings.Contains(refused.GetReason(), "run "+first+" of the same scope is not at its end") || refused.GetProcessId() != "" || refused.StartedTime != nil || refused.EndedTime == nil {
+		t.Errorf("refused: %v", refused)
+	}
+	got := n.get(t, "scoped")
+	if d := got.GetFiresByDecision(); d["fired"] != 1 || d["skipped_concurrency"] != 1 || len(got.GetRunningProcessIds()) != 1 {
+		t.Errorf("the cron: %v", got)
+	}
+	// The run before is the first one, which fails: the next one is attempt 2.
+	n.complete(t, first, "broken")
+	n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED")
+	second := runOf(t, n.trigger(t, "scoped"))
+	n.waits(t, second)
+	n.complete(t, second, "")
+	n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED, FIRED SUCCESS 2")
+	// It succeeded, and its template is not repeatable.
+	n.trigger(t, "scoped")
+	f := n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED, FIRED SUCCESS 2, SKIPPED_CONCURRENCY SKIPPED")[3]
+	if !strings.Contains(f.GetReason(), "not repeatable") {
+		t.Errorf("done: %v", f)
+	}
+	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id LIKE '~flow/%' AND removed_time IS NULL"); k != 2 {
+		t.Errorf("%d runs", k)
+	}
+}
+
+// With CANCEL_PREV the run before is cancelled, and one that waits for its scope begins when it is.
+func TestOverlapOfFlows(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putTemplate(t, asks(`"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE", "cancel_policy": {"grace": "0s"},`))
+	c := runs(t, "prev", "")
+	c.Policy.OverlapAction = progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
+	n.create(t, c)
+	first := runOf(t, n.trigger(t, "prev"))
+	n.waits(t, first)
+	second := runOf(t, n.trigger(t, "prev"))
+	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")
+	if r, err := n.flows.Get(t.Context(), "ns", first, patience); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "takes its place") {
+		t.Errorf("%v, %v", r, err)
+	}
+	n.waits(t, second)
+	n.complete(t, second, "")
+	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED SUCCESS 1")
+
+	c = runs(t, "skip", "")
+	c.Policy.OverlapAction = progressorv1.OverlapAction_OVERLAP_ACTION_SKIP
+	n.create(t, c)
+	run := runOf(t, n.trigger(t, "skip"))
+	n.waits(t, run)
+	n.trigger(t, "skip")
+	n.awaits(t, "skip", "FIRED RUNNING 1, SKIPPED_OVERLAP SKIPPED")
+	n.complete(t, run, "")
+	n.awaits(t, "skip", "FIRED SUCCESS 1, SKIPPED_OVERLAP SKIPPED")
+}
+
+// A queued fire whose run is refused is SKIPPED_CONCURRENCY, too, and gives its place to the next one.
+func TestQueuedFlowsOfTheSameScope(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putTemplate(t, asks(`"concurrency_policy": "SCOPE_POLICY_RETURN_SAME_SCOPE",`))
+	holder := runs(t, "holder", "")
+	n.create(t, holder)
+	held := runOf(t, n.trigger(t, "holder"))
+	n.waits(t, held)
+	c := runs(t, "queue", "")
+	c.Policy.ConcurrencyPolicy = progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE
+	n.create(t, c)
+	first := runOf(t, n.trigger(t, "queue"))
+	n.waits(t, first)
+	n.trigger(t, "queue")
+	n.trigger(t, "queue")
+	n.awaits(t, "queue", "FIRED RUNNING 1, QUEUED SCHEDULED, QUEUED SCHEDULED")
+	// From now on the scope of the runs is that of the other cron.
+	c.GetTarget().GetStartRun().ScopeId = "holder"
+	if _, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: c}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.complete(t, first, "")
+	n.awaits(t, "queue", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, SKIPPED_CONCURRENCY SKIPPED")
+	if d := n.get(t, "queue").GetFiresByDecision(); d["fired"] != 1 || d["queued"] != 0 || d["skipped_concurrency"] != 2 {
+		t.Errorf("decisions: %v", d)
+	}
+	n.complete(t, held, "")
+	n.awaits(t, "holder", "FIRED SUCCESS 1")
+}
+
+// What a template does not let start has FAILED, with the reason.
+func TestFlowsThatDoNotStart(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putTemplate(t, asks(""))
+	n.create(t, runs(t, "c", `{"part": "${10 / (3 - attempt)}"}`))
+	failed := "FIRED FAILED 1"
+	ledger := failed
+	expect := func(detail string) {
+		t.Helper()
+		n.trigger(t, "c")
+		if f := n.awaits(t, "c", ledger); !strings.Contains(f[len(f)-1].GetDetail(), detail) {
+			t.Errorf("want %q: %v", detail, f[len(f)-1])
+		}
+		ledger += ", " + failed
+	}
+	enable := func(on bool) {
+		if _, err := n.flows.EnableTemplate(t.Context(), "ns", "ask", on); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enable(false)
+	expect("template ask is disabled")
+	enable(true)
+	n.putTemplate(t, asks(`"schedulable": false,`))
+	expect("template ask lets no cron start it")
+	n.putTemplate(t, asks(`"payload_schema": {"properties": {"part": {"type": "string"}}},`))
+	expect("payload.part")
+	if err := n.flows.DeleteTemplate(t.Context(), "ns", "ask"); err != nil {
+		t.Fatal(err)
+	}
+	expect("there is no template ask")
+
+	// A payload that cannot be made: attempt 3 divides by zero.
+	n.putTemplate(t, asks(""))
+	c := runs(t, "divides", `{"part": "${10 / (3 - attempt)}"}`)
+	c.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
+	n.create(t, c)
+	for range 2 {
+		run := runOf(t, n.trigger(t, "divides"))
+		n.waits(t, run)
+		n.complete(t, run, "broken")
+		eventually(t, "it has failed", func() bool { return len(n.get(t, "divides").GetRunningProcessIds()) == 0 })
+	}
+	n.trigger(t, "divides")
+	if f := n.awaits(t, "divides", "FIRED FAILED 1, FIRED FAILED 2, FIRED FAILED 3")[2]; !strings.HasPrefix(f.GetDetail(), "payload_template.part: ") || !strings.Contains(f.GetDetail(), "by zero") {
+		t.Errorf("divides: %v", f)
+	}
+	// One that is too large for a message, of which the payload is not all: it is less than 100 bytes short of what a payload may have.
+	c = runs(t, "grows", `{"text": "${attempt > 1 ? [1, 2, 3, 4, 5, 6].map(i, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(j, '`+strings.Repeat("x", 15_000)+`')) : []}", "more": "`+
+		strings.Repeat("x", 148_300)+`"}`)
+	c.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
+	n.create(t, c)
+	run := runOf(t, n.trigger(t, "grows"))
+	n.waits(t, run)
+	n.complete(t, run, "broken")
+	n.awaits(t, "grows", "FIRED FAILED 1")
+	n.trigger(t, "grows")
+	if f := n.awaits(t, "grows", "FIRED FAILED 1, FIRED FAILED 2")[1]; !strings.Contains(f.GetDetail(), "too many") {
+		t.Errorf("grows: %v", f)
+	}
+}
+
+// A cron whose runs could not start is refused, with the path of what is wrong.
+func TestFlowsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putTemplate(t, asks(`"payload_schema": {"type": "object", "required": ["day"], "properties": {"day": {"type": "string"}, "n": {"type": "number"}}},`))
+	n.putTemplate(t, `{"type": "alone", "schedulable": false, "steps": [{"step_id": "a", "wait": {}}]}`)
+	for _, tt := range []struct {
+		change      func(*progressorv1.Cron, *progressorv1.StartRunTarget)
+		field, says string
+	}{
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "missing" }, "cron.target.start_run.type", "there is no template missing in namespace ns"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Version = 7 }, "cron.target.start_run.version", "there is no version 7 of template ask"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "alone" }, "cron.target.start_run.type", "lets no cron start it"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.PayloadTemplate = nil }, "cron.target.start_run.payload_template", "object"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
+			r.PayloadTemplate.GetStructValue().Fields["n"] = structpb.NewStringValue("${fire_time}")
+		}, "cron.target.start_run.payload_template.n", "number"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
+			r.PayloadTemplate.GetStructValue().Fields["n"] = structpb.NewStringValue("${fire_tim}")
+		}, "cron.target.start_run.payload_template.n", "fire_tim"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
+			r.PayloadTemplate.GetStructValue().Fields["n"] = structpb.NewStringValue("${1 / (attempt - 1)}")
+		}, "cron.target.start_run.payload_template.n", "by zero"},
+		{func(c *progressorv1.Cron, _ *progressorv1.StartRunTarget) { c.CronId = strings.Repeat("c", 133) }, "cron.cron_id", "at most 132"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
+			r.Metadata, _ = structpb.NewStruct(map[string]any{"x": strings.Repeat("x", process.MaxMetadataBytes-1000)})
+		}, "cron.target.start_run.metadata", "at most"},
+	} {
+		c := runs(t, "refused", `{"day": "${string(fire_time)}"}`)
+		tt.change(c, c.GetTarget().GetStartRun())
+		_, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: c}, kim)
+		var wrong *process.InvalidError
+		if !errors.As(err, &wrong) || wrong.Field != tt.field || !strings.Contains(wrong.Message, tt.says) {
+			t.Errorf("%s: %v", tt.field, err)
+		}
+	}
+	// The longest id of a cron has runs with the longest id.
+	n.putTemplate(t, asks(""))
+	long := strings.Repeat("c", 132)
+	n.create(t, runs(t, long, ""))
+	run := runOf(t, n.trigger(t, long))
+	n.waits(t, run)
+	n.complete(t, run, "")
+	n.awaits(t, long, "FIRED SUCCESS 1")
+}
+
+// Two nodes fire crons of one scope every second: never two runs of it at a time, and each fire has its row.
+func TestFlowsOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn)
+	two := start(t, dsn)
+	n.putTemplate(t, `{"type": "quick", "concurrency_policy": "SCOPE_POLICY_REJECT_SAME_SCOPE", "steps": [{"step_id": "a", "delay": {"duration": "0.3s"}}]}`)
+	for _, id := range []string{"one", "other"} {
+		c := runs(t, id, "")
+		c.Spec.Expressions, c.Spec.MaxFires = []string{"* * * * * *"}, 3
+		c.GetTarget().GetStartRun().Type, c.GetTarget().GetStartRun().ScopeId = "quick", "same"
+		n.create(t, c)
+	}
+	eventually(t, "each has started three runs, and all have ended", func() bool {
+		return n.count(t, "SELECT count(*) FROM cron_fires WHERE decision = 'FIRED' AND status = 'SUCCESS'") == 6
+	})
+	if k := n.count(t, `SELECT count(*) FROM flow_runs a JOIN flow_runs b ON a.run_id < b.run_id AND a.created_time < b.finished_time AND b.created_time < a.finished_time`); k != 0 {
+		t.Errorf("%d pairs of runs went on at the same time", k)
+	}
+	if k := n.count(t, "SELECT count(*) FROM cron_fires WHERE NOT (decision = 'FIRED' AND status = 'SUCCESS' OR decision = 'SKIPPED_CONCURRENCY' AND status = 'SKIPPED')"); k != 0 {
+		t.Errorf("%d other rows", k)
+	}
+	two.stop()
+}

@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,5 +149,31 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 	ended, err := h.client.Process.AwaitTask(t.Context(), &progressorv1.AwaitTaskRequest{Namespace: "pull", ProcessId: "plain", Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: started.GetTaskId()}})
 	if err != nil {
 		t.Errorf("the worker of processes has not taken it: %v, %v", ended, err)
+	}
+}
+
+// A poll and an enqueue say what they are about by its own name.
+func TestErrorsNameJobsAndNamespaces(t *testing.T) {
+	h := newHouse(t)
+	_, err := h.client.Worker.Poll(t.Context(), &progressorv1.PollRequest{Namespaces: []string{"pull", "nope"}, WorkerId: "w"})
+	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "namespaces[1]: namespace not found: nope" || client.Detail(err).GetField() != "namespaces[1]" {
+		t.Errorf("poll: %v", err)
+	}
+	h.enqueue("j", "x", nil, nil)
+	job := &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "j", Name: "y"}
+	_, err = h.client.Job.Enqueue(t.Context(), job)
+	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "job exists already: pull/j" {
+		t.Errorf("enqueue: %v", err)
+	}
+	_, err = h.client.Job.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{job}})
+	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "jobs[0]: job exists already: pull/j" {
+		t.Errorf("batch: %v", err)
+	}
+	if _, err := h.client.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.client.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j"})
+	if e, ok := errors.AsType[*connect.Error](err); !ok || !strings.HasPrefix(e.Message(), "job pull/j is CANCELLED") {
+		t.Errorf("cancel: %v", err)
 	}
 }

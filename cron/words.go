@@ -3,6 +3,7 @@ package cron
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,7 +26,9 @@ func (s *Schedule) Words() string {
 		}
 		sentence += "; except " + strings.Join(not, ", and ")
 	}
-	sentence += ", " + s.zone.location.String()
+	if s.usesZone() {
+		sentence += ", " + s.zone.location.String()
+	}
 	if !s.spec.Start.IsZero() {
 		sentence += ", from " + text(s.spec.Start)
 	}
@@ -33,6 +36,11 @@ func (s *Schedule) Words() string {
 		sentence += ", until " + text(s.spec.End)
 	}
 	return sentence
+}
+
+// usesZone tells whether something is read in the zone of the schedule: an expression may have one of its own.
+func (s *Schedule) usesZone() bool {
+	return slices.ContainsFunc(slices.Concat(s.expressions, s.excluded), func(e Expression) bool { return e.zone == "" })
 }
 
 // Words says an expression in a sentence, without the zone of its schedule.

@@ -64,3 +64,20 @@ func TestWords(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// The zone of a schedule is not named where each expression has one of its own.
+func TestWordsOfZones(t *testing.T) {
+	for want, spec := range map[string]Spec{
+		"at 09:00 every day (Asia/Tokyo)":                                    {Expressions: []string{"TZ=Asia/Tokyo 0 9 * * *"}},
+		"at 09:00 every day (Asia/Tokyo); and at 10:00 every day, UTC":       {Expressions: []string{"CRON_TZ=Asia/Tokyo 0 9 * * *", "0 10 * * *"}},
+		"at 09:00 every day (Asia/Tokyo); except in December, Europe/Berlin": {Expressions: []string{"CRON_TZ=Asia/Tokyo 0 9 * * *"}, Exclude: []string{"* * * 12 *"}, Timezone: "Europe/Berlin"},
+	} {
+		s, err := Compile(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Words(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -102,6 +102,9 @@ func (e *Engine) lines(ctx context.Context, p PollParams) ([]storage.Line, error
 	}
 	for n, name := range p.Namespaces {
 		ns, err := e.namespace(ctx, name)
+		if errors.Is(err, process.ErrNamespaceNotFound) {
+			return nil, &process.ItemError{Field: fmt.Sprintf("namespaces[%d]", n), Key: process.Key{Namespace: name}, Err: err}
+		}
 		if err != nil {
 			return nil, err
 		}

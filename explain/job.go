@@ -53,12 +53,12 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) + " " + j.spent()
 		e.Next = fmt.Sprintf("Attempt %d %s.", head.Attempt+1, s.at(head.Scheduled))
-		e.Unblock = "Its time, or an UpdateJob with another run_time."
+		e.Unblock = "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
 	case s.timed(head):
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = fmt.Sprintf("Job %q is not to run before %s.", j.Name, stamp(head.Scheduled))
 		e.Next = fmt.Sprintf("It runs %s.", s.at(head.Scheduled))
-		e.Unblock = "Its time, or an UpdateJob with another run_time."
+		e.Unblock = "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
 	case head.WaitsFor == process.WaitsForConstraint:
 		s.waitsForConstraint(e, head)
 	case j.Pulled && !s.Namespace.Paused && s.Namespace.Takers > 0:

@@ -106,7 +106,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 			_ = parseErr.Context.PrintUsage(false)
 			return exitUsage
 		}
-		err = a.settings.explain(err)
+		err = kindly(a.settings.explain(err), parser, parseErr)
 		if parseErr != nil && strings.HasPrefix(err.Error(), "expected ") && parseErr.Context.Selected() != nil {
 			err = fmt.Errorf("%w, as in: progressor %s", err, parseErr.Context.Selected().Summary())
 		}

@@ -9,8 +9,10 @@ import (
 type auditCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all, and orders to nodes."`
 
+	Match string `arg:"" optional:"" name:"filter" help:"Only orders that match, such as 'method = RemoveProcess'. See docs/api.md."`
+
 	clientFlags
-	Filter    string `placeholder:"FILTER" help:"Only orders that match, such as 'method = RemoveProcess'. See docs/api.md."`
+	Filter    string `placeholder:"FILTER" help:"The filter as a flag: without a namespace there is no other place for it."`
 	pageFlags `set:"rows=Orders"`
 }
 
@@ -31,7 +33,7 @@ func (c *auditCmd) Run(a *app) error {
 	all := &progressorv1.ListAuditResponse{}
 	more, err := c.pages(func(token string) (string, error) {
 		page, err := c.client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
-			Namespace: c.NS, Filter: c.Filter, PageSize: c.PageSize, PageToken: token,
+			Namespace: c.NS, Filter: both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
 		})
 		all.Entries = append(all.Entries, page.GetEntries()...)
 		return page.GetNextPageToken(), err

@@ -121,7 +121,7 @@ func printMore(a *app, token string) error {
 	return err
 }
 
-// timeFrom reads an instant, or a duration from now; nil for "".
+// timeFrom reads an instant, a date, which is its midnight in UTC, or a duration from now; nil for "".
 func timeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	if value == "" {
 		return nil, nil
@@ -131,7 +131,10 @@ func timeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, value)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("%s: want a time, such as 2026-11-20T15:04:05Z, or a duration, such as 90s", flag))
+		t, err = time.Parse(time.DateOnly, value)
+	}
+	if err != nil {
+		return nil, usageError(fmt.Errorf("%s: want a time, such as 2026-11-20T15:04:05Z, a date, whose midnight in UTC it is, or a duration, such as 90s", flag))
 	}
 	return timestamppb.New(t), nil
 }

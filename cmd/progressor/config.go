@@ -49,7 +49,7 @@ func (c *configPrintCmd) Run(a *app, ctx *kong.Context) error {
 		insertSetting(root, strings.Split(fileKey(flag.Name), "."), value, a.settings.source(ctx, flag))
 	}
 	if len(a.settings.namespaces) > 0 {
-		list, err := listNode(a.settings.namespaces, redactNamespace)
+		list, err := listNode(a.settings.namespaces, func(n fileNamespace) *progressorv1.Namespace { return redactNamespace(n.Namespace) })
 		if err != nil {
 			return fmt.Errorf("namespaces as YAML: %w", err)
 		}

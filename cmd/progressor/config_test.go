@@ -103,11 +103,11 @@ func TestBadConfiguration(t *testing.T) {
 		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil, `unknown value "some"; known: FULL, NONE, LAST`},
 		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil, "namespaces[0].step_timeout: want a duration with a unit"},
 		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, "maxRunning"},
-		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, ": namespace a b: namespace: "},
+		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, ": line 2: namespaces[0].namespace: "},
 		{"no processor of that name", dsn + "namespaces: [{namespace: a, processor: {builtin: {name: ordrs}}}]", nil,
-			`namespace a: processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},
-		{"no transport", dsn + "namespaces: [{namespace: a, processor: {}}]", nil, "namespace a: processor.transport: is required: set one of connect, pull, builtin"},
-		{"a lease that is too long", dsn + "namespaces: [{namespace: a, processor: {pull: {lease_duration: 2h}}}]", nil, "namespace a: processor.pull.lease_duration: 2h0m0s is more than 1h0m0s"},
+			`line 2: namespaces[0].processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},
+		{"no transport", dsn + "namespaces: [{namespace: a, processor: {}}]", nil, "line 2: namespaces[0].processor.transport: is required: set one of connect, pull, builtin"},
+		{"a lease that is too long", dsn + "namespaces: [{namespace: a, processor: {pull: {lease_duration: 2h}}}]", nil, "line 2: namespaces[0].processor.pull.lease_duration: 2h0m0s is more than 1h0m0s"},
 		{"no target", dsn + "crons: [{namespace: a, cron_id: b, spec: {expressions: ['* * * * *']}, target: {}}]", nil, "target: is required: set one of start_process"},
 	}
 	for _, tt := range tests {

@@ -11,14 +11,31 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // configFile is a configuration file as read.
 type configFile struct {
 	values     map[string]fileValue // by key with dots
-	namespaces []*progressorv1.Namespace
+	namespaces []fileNamespace
 	crons      []fileCron
+}
+
+// fileNamespace is a namespace of the configuration file.
+type fileNamespace struct {
+	*progressorv1.Namespace
+	path string // such as namespaces[1]
+	node *yaml.Node
+}
+
+// wrong says where in the file an error is.
+func (n fileNamespace) wrong(err error) error {
+	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
+		path := strings.TrimPrefix(invalid.Field, "namespace.")
+		return fmt.Errorf("line %d: %s.%s: %s", lineOf(n.node, path), n.path, path, invalid.Message)
+	}
+	return fmt.Errorf("line %d: %s: %w", n.node.Line, n.path, err)
 }
 
 // parseConfigFile reads YAML. A key that is not among keys is refused by its name: a typing error must not become a
@@ -99,14 +116,14 @@ func siblings(keys map[string]bool, key string) []string {
 	return names
 }
 
-func parseNamespaces(list *yaml.Node) ([]*progressorv1.Namespace, error) {
+func parseNamespaces(list *yaml.Node) ([]fileNamespace, error) {
 	if list.Kind == yaml.ScalarNode && list.Tag == "!!null" {
 		return nil, nil
 	}
 	if list.Kind != yaml.SequenceNode {
 		return nil, fmt.Errorf("line %d: namespaces: want a list", list.Line)
 	}
-	var all []*progressorv1.Namespace
+	var all []fileNamespace
 	seen := map[string]bool{}
 	for i, node := range list.Content {
 		ns := &progressorv1.Namespace{}
@@ -121,7 +138,7 @@ func parseNamespaces(list *yaml.Node) ([]*progressorv1.Namespace, error) {
 			return nil, fmt.Errorf("line %d: namespace %s is there twice", node.Line, ns.GetNamespace())
 		}
 		seen[ns.GetNamespace()] = true
-		all = append(all, ns)
+		all = append(all, fileNamespace{ns, path, node})
 	}
 	return all, nil
 }

@@ -63,6 +63,7 @@ type cronListCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only crons that match, such as 'paused = true' or 'cron_id = night*'. See docs/api.md."`
 
 	clientFlags
+	Filter    string `placeholder:"FILTER" help:"The filter as a flag."`
 	pageFlags `set:"rows=Crons"`
 }
 
@@ -81,7 +82,7 @@ func (c *cronListCmd) Run(a *app) error {
 	all := &progressorv1.ListCronsResponse{}
 	more, err := c.pages(func(token string) (string, error) {
 		page, err := c.client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
-			Namespace: c.NS, Filter: c.Match, PageSize: c.PageSize, PageToken: token,
+			Namespace: c.NS, Filter: both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
 		})
 		all.Crons = append(all.Crons, page.GetCrons()...)
 		return page.GetNextPageToken(), err
@@ -148,7 +149,7 @@ func printCron(a *app, c *progressorv1.Cron) error {
 	for _, list := range []struct {
 		title string
 		lines []string
-	}{{"next fires", next}, {"running", c.GetRunningProcessIds()}} {
+	}{{nextTitle(c.GetSpec()), next}, {"running", c.GetRunningProcessIds()}} {
 		if len(list.lines) == 0 {
 			continue
 		}
@@ -158,6 +159,21 @@ func printCron(a *app, c *progressorv1.Cron) error {
 		}
 	}
 	return nil
+}
+
+// nextTitle is the title of the next fire times: what jitter adds to them is not among them.
+func nextTitle(s *progressorv1.CronSpec) string {
+	if j := s.GetJitter().AsDuration(); j > 0 {
+		return "next fires, each up to " + j.String() + " later (jitter)"
+	}
+	return "next fires"
+}
+
+func firesCounted(n int64) string {
+	if n == 1 {
+		return "1 fire time"
+	}
+	return thousands(n) + " fire times"
 }
 
 // showPolicy lists what a policy says; what it does not say has its default.
@@ -334,6 +350,6 @@ func (c *cronBackfillCmd) Run(a *app) error {
 	}
 	return printFields(a.Stdout,
 		field{"cron", oneLine(c.NS + "/" + c.ID)},
-		field{"decided", fmt.Sprintf("%s fire times", thousands(int64(resp.GetFires())))},
+		field{"decided", firesCounted(int64(resp.GetFires()))},
 	)
 }

@@ -350,8 +350,8 @@ func TestCronsOfTheConfiguration(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	for change, want := range map[string]string{
-		"Europe/Berlin|Mars": "line 4: crons[0].spec.timezone: ", "overlap_action: skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
-		"@every 90s|0 25 * * *": "line 9: crons[1].spec.expressions[0]: ", "http://127|ftp://127": "line 9: crons[1].target.http.url: ",
+		"Europe/Berlin|Mars": "line 6: crons[0].spec.timezone: ", "overlap_action: skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
+		"@every 90s|0 25 * * *": "line 11: crons[1].spec.expressions[0]: ", "http://127|ftp://127": "line 12: crons[1].target.http.url: ",
 		"cron_id: nightly|cron_id: ping": "line 9: crons[1]: cron ping of namespace demo is there twice", "cron_id: nightly|paused: false": "crons[0].cron_id is missing",
 		"- namespace: demo\n    cron_id|- cron_id": "crons[0].namespace is missing", "{start_process: {args: {order: A-7}}}|{}": "crons[0].target",
 		"timeout: 10m|timeout: 10": "line 7: crons[0].policy.timeout: want a duration with a unit", "timeout: 10m|time_out: 10m": "line 7: crons[0].policy.time_out: unknown field",

@@ -18,7 +18,7 @@ import (
 type fileCron struct {
 	*progressorv1.Cron
 	path string // such as crons[1]
-	line int
+	node *yaml.Node
 }
 
 // parseCrons reads the list crons.
@@ -32,18 +32,18 @@ func parseCrons(list *yaml.Node) ([]fileCron, error) {
 	var all []fileCron
 	seen := map[[2]string]bool{}
 	for i, node := range list.Content {
-		c := fileCron{Cron: &progressorv1.Cron{}, path: fmt.Sprintf("crons[%d]", i), line: node.Line}
+		c := fileCron{Cron: &progressorv1.Cron{}, path: fmt.Sprintf("crons[%d]", i), node: node}
 		if err := messageFromYAML(node, c.Cron, c.path); err != nil {
 			return nil, err
 		}
 		name := [2]string{c.GetNamespace(), c.GetCronId()}
 		switch {
 		case c.GetNamespace() == "":
-			return nil, fmt.Errorf("line %d: %s.namespace is missing", c.line, c.path)
+			return nil, fmt.Errorf("line %d: %s.namespace is missing", c.node.Line, c.path)
 		case c.GetCronId() == "":
-			return nil, fmt.Errorf("line %d: %s.cron_id is missing", c.line, c.path)
+			return nil, fmt.Errorf("line %d: %s.cron_id is missing", c.node.Line, c.path)
 		case seen[name]:
-			return nil, fmt.Errorf("line %d: %s: cron %s of namespace %s is there twice", c.line, c.path, c.GetCronId(), c.GetNamespace())
+			return nil, fmt.Errorf("line %d: %s: cron %s of namespace %s is there twice", c.node.Line, c.path, c.GetCronId(), c.GetNamespace())
 		}
 		seen[name] = true
 		all = append(all, c)
@@ -97,9 +97,9 @@ func (c fileCron) wrong(err error) error {
 	var invalid *process.InvalidError
 	if errors.As(err, &invalid) {
 		path := strings.TrimPrefix(invalid.Field, "cron.")
-		return fmt.Errorf("line %d: %s.%s: %s", c.line, c.path, path, invalid.Message)
+		return fmt.Errorf("line %d: %s.%s: %s", lineOf(c.node, path), c.path, path, invalid.Message)
 	}
-	return fmt.Errorf("line %d: %s: %w", c.line, c.path, err)
+	return fmt.Errorf("line %d: %s: %w", c.node.Line, c.path, err)
 }
 
 // redactCron hides what may be secret in a target.

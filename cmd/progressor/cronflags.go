@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -155,7 +156,9 @@ func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 		set(&notify.Namespace, f.TargetNamespace)
 		f.setArgs(&notify.Args, args)
 	case http != nil:
-		set(&http.Method, f.Method)
+		if f.Method != nil {
+			http.Method = strings.ToUpper(*f.Method)
+		}
 		f.setArgs(&http.Body, args)
 		if len(f.Header) > 0 {
 			http.Headers = f.Header

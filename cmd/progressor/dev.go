@@ -82,6 +82,9 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	server, err := pgembed.Start(ctx, pgembed.Config{Dir: filepath.Join(dir, "postgres"), Logger: log})
+	if errors.Is(err, pgembed.ErrInUse) {
+		return &codedError{err: fmt.Errorf("--data-dir: %w", err), code: exitConflict, next: "stop the progressor dev that runs there, or give this one --data-dir and --listen of its own"}
+	}
 	if err != nil {
 		return err
 	}
@@ -100,7 +103,7 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		prepare: putDemoNamespaces,
 		ready: func() {
-			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console)))
+			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console), a.settings.namespaces))
 		},
 	}
 	if err := n.run(engineCtx); err != nil {
@@ -186,7 +189,7 @@ func invocation() string {
 }
 
 // banner says where everything is, with commands to paste.
-func banner(address, dir string, postgres int, mode rpc.Console) string {
+func banner(address, dir string, postgres int, mode rpc.Console, own []fileNamespace) string {
 	url, flag := "http://"+address, ""
 	if address != "127.0.0.1:8080" {
 		flag = " --address " + url
@@ -198,6 +201,12 @@ func banner(address, dir string, postgres int, mode rpc.Console) string {
 	case rpc.ConsoleOff:
 		shown = "off (--console full)"
 	}
+	namespaces := "demo (orders of a shop), echo"
+	for _, ns := range own {
+		if name := ns.GetNamespace(); name != "demo" && name != "echo" {
+			namespaces += ", " + name
+		}
+	}
 	text := `
 Progressor ${version} runs. Ctrl-C stops it; the data stays.
 
@@ -205,7 +214,7 @@ Progressor ${version} runs. Ctrl-C stops it; the data stays.
   API         ${url}  (Connect, gRPC, gRPC-Web, JSON)
   metrics     ${url}/metrics
   database    psql "$(cat ${dir}/dsn)"  (PostgreSQL ${postgres}; the DSN is in ${dir}/dsn)
-  namespaces  demo (orders of a shop), echo
+  namespaces  ${namespaces}
 
 To try, in another terminal:
 
@@ -219,5 +228,6 @@ To try, in another terminal:
 `
 	return strings.NewReplacer(
 		"${program}", invocation(), "${version}", buildVersion(), "${console}", shown, "${url}", url, "${dir}", dir, "${flag}", flag, "${postgres}", fmt.Sprint(postgres),
+		"${namespaces}", namespaces,
 	).Replace(text)
 }

@@ -51,6 +51,7 @@ type complaint struct {
 	Detail  any    `json:"detail,omitempty"` // ErrorDetail
 
 	engine *progressorv1.ErrorDetail
+	named  bool // the message has the flag in the place of the field
 }
 
 // fail tells an error on one line and returns the exit code.
@@ -95,6 +96,7 @@ func complain(err error) complaint {
 	}
 	if to, ok := errors.AsType[*advised](err); ok {
 		c.Message, c.Next = oneLine(cmp.Or(to.message, c.Message)), to.next
+		c.named = to.named
 	}
 	return c
 }
@@ -109,7 +111,7 @@ func (c complaint) line() string {
 		if facts[0] == "" {
 			facts[0] = c.Code
 		}
-		if d.GetField() != "" && !strings.Contains(c.Message, d.GetField()) {
+		if d.GetField() != "" && !c.named && !strings.Contains(c.Message, d.GetField()) {
 			facts = append(facts, "field "+d.GetField())
 		}
 		if f := d.GetFailure(); f != nil {

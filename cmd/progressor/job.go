@@ -70,6 +70,7 @@ type jobListCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only jobs that match, such as 'state = FAILED'. See docs/jobs.md."`
 
 	clientFlags
+	Filter    string `placeholder:"FILTER" help:"The filter as a flag."`
 	State     string `placeholder:"STATE" help:"Only jobs in this state: scheduled, available, running, retryable, cancel_requested, succeeded, failed or cancelled."`
 	Name      string `placeholder:"NAME" help:"Only jobs of this name."`
 	OrderBy   string `placeholder:"ORDER" help:"created_time desc, created_time, job_id, job_id desc or, with a state such as failed, finished_time desc. Default: created_time desc."`
@@ -95,7 +96,7 @@ func (c *jobListCmd) Run(a *app) error {
 	if c.Name != "" {
 		filter = both(filter, "name = "+quoteFilter(c.Name))
 	}
-	filter = both(filter, c.Match)
+	filter = both(both(filter, c.Filter), c.Match)
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	all := &progressorv1.ListJobsResponse{}
@@ -241,6 +242,11 @@ func (c *jobResultCmd) Run(a *app) error {
 		return printMessage(a.Stdout, resp)
 	}
 	result := showValue(resp.GetResult(), 0)
+	switch resp.GetState() {
+	case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED, progressorv1.JobState_JOB_STATE_CANCELLED:
+	default:
+		return c.notYet(resp.GetState())
+	}
 	if resp.GetDropped() {
 		result = "(there is none any more: fetched before, expired, or not kept)"
 	}
@@ -255,6 +261,18 @@ func (c *jobResultCmd) Run(a *app) error {
 		field{"failure", failure},
 		field{"result", result},
 	)
+}
+
+// notYet is the error of a job that has no result, because it is not at its end.
+func (c *jobResultCmd) notYet(state progressorv1.JobState) error {
+	job := shellWord(c.NS) + " " + shellWord(c.ID)
+	err := &codedError{code: exitConflict, err: fmt.Errorf("job %s/%s is %s: it has no result before its end", c.NS, c.ID, shortEnum(state)),
+		next: "progressor job result " + job + " --wait 1m"}
+	if c.Wait > 0 {
+		err.code, err.err = exitTimeout, fmt.Errorf("job %s/%s is %s after %s: it goes on", c.NS, c.ID, shortEnum(state), c.Wait)
+		err.next = "progressor explain " + job
+	}
+	return err
 }
 
 // printJob shows a job for people.
@@ -312,6 +330,7 @@ func showValue(v *structpb.Value, limit int) string {
 type advised struct {
 	error
 	message string // "": those of the engine
+	named   bool   // the message has the flag in the place of the field
 	next    string
 }
 
@@ -321,6 +340,7 @@ func (e *advised) Unwrap() error { return e.error }
 
 // ofJob says what to do about an error that is of a job, and not of the process that it is.
 func ofJob(job jobArgs, err error) error {
+	err = jobFlagOf(err)
 	switch client.Detail(err).GetReason() {
 	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
 		return &advised{error: err, next: "progressor job get " + shellWord(job.NS) + " " + shellWord(job.ID)}

@@ -64,6 +64,10 @@ func (f *fakeQueue) ListJobs(_ context.Context, r *progressorv1.ListJobsRequest)
 	return answer(&f.fakeEngine, r, &progressorv1.ListJobsResponse{Jobs: f.jobs, NextPageToken: "next"})
 }
 
+func (f *fakeQueue) FetchResult(_ context.Context, r *progressorv1.FetchResultRequest) (*progressorv1.FetchResultResponse, error) {
+	return answer(&f.fakeEngine, r, &progressorv1.FetchResultResponse{State: progressorv1.JobState_JOB_STATE_RUNNING})
+}
+
 func (f *fakeQueue) UpdateJob(_ context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
 	return answer(&f.fakeEngine, r, &progressorv1.UpdateJobResponse{Job: &progressorv1.Job{}})
 }

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/progressor-engine/progressor/client"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -21,7 +24,7 @@ type jobChangeFlags struct {
 	BackoffFactor     *float64        `placeholder:"X" help:"Each wait is so many times the one before. Default: 2."`
 	BackoffMax        *time.Duration  `placeholder:"DURATION" help:"The longest wait. Default: 1h."`
 	BackoffJitter     *float64        `placeholder:"0..1" help:"Part of a wait that is random. Default: 0.1."`
-	BackoffSteps      []time.Duration `placeholder:"DURATION,…" help:"Instead of these: one wait for each retry; the last repeats."`
+	BackoffSteps      []time.Duration `placeholder:"DURATION" help:"Instead of these: one wait for each retry; the last repeats."`
 	Timeout           *time.Duration  `placeholder:"DURATION" help:"Of one attempt. Default: 30s."`
 	KeepResult        *bool           `negatable:"" help:"Keep the result until it is fetched."`
 	ResultTTL         *time.Duration  `name:"result-ttl" placeholder:"DURATION" help:"How long it is kept at most. Default: 1h."`
@@ -117,6 +120,35 @@ func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
 		o.Unique.Ttl = durationpb.New(*f.UniqueTTL)
 	}
 	return setEnum("--unique-scope", f.UniqueScope, func(s progressorv1.UniqueScope) { o.Unique.Scope = s })
+}
+
+// jobFlags are the flags whose names do not follow from those of the fields.
+var jobFlags = map[string]string{
+	"job_id": "--id", "namespace": "NS", "name": "NAME", "args": "--args", "idempotency_key": "--idempotency-key",
+	"options.tags": "--tag", "options.backoff.initial": "--backoff",
+}
+
+// jobFlagOf names the flag in the place of the field that it sets, in what the engine has refused of a job; any other error stays as it is.
+func jobFlagOf(err error) error {
+	d := client.Detail(err)
+	connected, ok := errors.AsType[*connect.Error](err)
+	if d.GetField() == "" || !ok {
+		return err
+	}
+	field, index, indexed := strings.Cut(d.GetField(), "[")
+	option, isOption := strings.CutPrefix(field, "options.")
+	flag, known := jobFlags[field]
+	switch {
+	case known:
+	case isOption:
+		flag = "--" + strings.NewReplacer("_", "-", ".", "-").Replace(option)
+	default:
+		return err
+	}
+	if indexed {
+		flag += "[" + index
+	}
+	return &advised{error: err, named: true, message: flag + ": " + strings.TrimPrefix(connected.Message(), d.GetField()+": ")}
 }
 
 // jsonValue reads the JSON that a flag stands for; nil for "".

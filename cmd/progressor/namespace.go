@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,7 +72,7 @@ func (c *namespacePutCmd) Run(a *app) error {
 		return usageError(err)
 	}
 	if ns.GetProcessor() == nil {
-		return usageError(errors.New("there is no processor: want --connect-url URL, --builtin NAME or a --file that names one"))
+		return usageError(errors.New("there is no processor: want --connect-url URL, --builtin NAME, --pull (workers take its tasks) or a --file that names one"))
 	}
 	ctx, cancel := a.request()
 	defer cancel()
@@ -287,10 +288,26 @@ func printNamespace(a *app, ns *progressorv1.Namespace) error {
 		field{"retention", showDuration(ns.GetRetention().AsDuration())},
 		field{"retry after", showDuration(retry.GetInitialInterval().AsDuration())},
 		field{"retry max", showDuration(retry.GetMaxInterval().AsDuration())},
+		field{"retry backoff coefficient", showFactor(retry.GetBackoffCoefficient())},
+		field{"retry jitter", showJitter(retry)},
 		field{"max attempts", number(retry.GetMaxAttempts())},
 		field{"non-retryable", oneLine(strings.Join(retry.GetNonRetryableErrors(), ", "))},
 		field{"created", showTime(ns.GetCreatedTime())},
 	)
+}
+
+func showFactor(f float64) string {
+	if f == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
+func showJitter(r *progressorv1.RetryPolicy) string {
+	if r == nil || r.Jitter == nil {
+		return ""
+	}
+	return strconv.FormatFloat(r.GetJitter(), 'g', -1, 64)
 }
 
 func showPaused(ns *progressorv1.Namespace) string {

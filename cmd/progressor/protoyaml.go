@@ -85,6 +85,9 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 		if _, twice := tree[field.JSONName()]; twice {
 			return nil, fmt.Errorf("line %d: %s is set twice", key.Line, below)
 		}
+		if other := chosenBefore(tree, field); other != "" {
+			return nil, fmt.Errorf("line %d: %s: %s is chosen already: want one of the two", key.Line, below, other)
+		}
 		value, err := fieldTree(node.Content[i+1], field, below)
 		if err != nil {
 			return nil, err
@@ -92,6 +95,20 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 		tree[field.JSONName()] = value
 	}
 	return tree, nil
+}
+
+// chosenBefore is the field of the same choice that a tree has already; "": none.
+func chosenBefore(tree map[string]any, field protoreflect.FieldDescriptor) string {
+	choice := field.ContainingOneof()
+	if choice == nil {
+		return ""
+	}
+	for i := range choice.Fields().Len() {
+		if other := choice.Fields().Get(i); tree[other.JSONName()] != nil {
+			return string(other.Name())
+		}
+	}
+	return ""
 }
 
 func fieldNamed(desc protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {

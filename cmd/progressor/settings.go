@@ -28,7 +28,7 @@ type settings struct {
 	loaded     bool
 	path       string // of the file; "" none
 	values     map[string]fileValue
-	namespaces []*progressorv1.Namespace
+	namespaces []fileNamespace
 	crons      []fileCron
 	sources    map[string]string // by flag name: "environment …", "file …"; absent: default or flag
 }
@@ -89,12 +89,12 @@ func (s *settings) load(ctx *kong.Context) error {
 func (s *settings) check() error {
 	node := engine.Config{Builtins: builtins(), Dial: remote.Dial}
 	for _, ns := range s.namespaces {
-		err := rpc.CheckRules(&progressorv1.PutNamespaceRequest{Namespace: ns})
+		err := rpc.CheckRules(&progressorv1.PutNamespaceRequest{Namespace: ns.Namespace})
 		if err == nil {
-			err = node.CheckProcessor(ns)
+			err = node.CheckProcessor(ns.Namespace)
 		}
 		if err != nil {
-			return fmt.Errorf("configuration file %s: namespace %s: %s", s.path, ns.GetNamespace(), strings.TrimPrefix(err.Error(), "namespace."))
+			return fmt.Errorf("configuration file %s: %w", s.path, ns.wrong(err))
 		}
 	}
 	for _, c := range s.crons {
@@ -108,7 +108,7 @@ func (s *settings) check() error {
 // putNamespaces makes the namespaces of the file, or replaces their configuration.
 func (s *settings) putNamespaces(ctx context.Context, eng *engine.Engine) error {
 	for _, ns := range s.namespaces {
-		if _, err := eng.PutNamespace(ctx, ns); err != nil {
+		if _, err := eng.PutNamespace(ctx, ns.Namespace); err != nil {
 			return fmt.Errorf("namespace %s of %s: %w", ns.GetNamespace(), s.path, err)
 		}
 	}

@@ -11,8 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 type workerRunCmd struct {
@@ -44,8 +47,8 @@ SIGTERM and SIGINT: it takes nothing new, lets end what runs, and gives the rest
 
     progressor namespace put mail --pull
     progressor worker run --namespace mail --job send --exec './send.sh'
-    progressor worker --namespace media --job thumbnail --concurrency 4 --max-memory 512MiB --exec 'convert - -resize 200x png:- | base64'
-    progressor worker --namespace mail --namespace media --exec 'exec "./jobs/$PROGRESSOR_JOB_NAME"' -o json`
+    progressor worker run --namespace media --job thumbnail --concurrency 4 --max-memory 512MiB --exec 'convert - -resize 200x png:- | base64'
+    progressor worker run --namespace mail --namespace media --exec 'exec "./jobs/$PROGRESSOR_JOB_NAME"' -o json`
 }
 
 func (c *workerRunCmd) check() error {
@@ -66,9 +69,35 @@ func (c *workerRunCmd) check() error {
 	return nil
 }
 
+// look refuses namespaces that are not there or not for workers. Where the engine is away, the worker waits for it.
+func (c *workerRunCmd) look(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	for _, name := range c.Namespace {
+		resp, err := c.client().Namespace.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: name})
+		switch connect.CodeOf(err) {
+		case connect.CodeNotFound, connect.CodeInvalidArgument:
+			connected, _ := errors.AsType[*connect.Error](err)
+			to := &advised{error: err, named: true, message: "--namespace: " + strings.TrimPrefix(connected.Message(), "namespace: ")}
+			if connect.CodeOf(err) == connect.CodeNotFound {
+				to.next = "progressor namespace put " + shellWord(name) + " --pull"
+			}
+			return to
+		default:
+		}
+		if p := resp.GetNamespace().GetProcessor(); err == nil && p.GetPull() == nil {
+			return usageError(fmt.Errorf("--namespace: the tasks of %s go to its processor (%s): workers take those of namespaces whose processor is pull", name, showProcessor(p)))
+		}
+	}
+	return nil
+}
+
 func (c *workerRunCmd) Run(a *app) error {
 	if err := c.check(); err != nil {
 		return usageError(err)
+	}
+	if err := c.look(a); err != nil {
+		return err
 	}
 	log := c.Log.logger(a)
 	e := &executor{command: c.Exec, maxOutput: int(c.MaxOutput), maxMemory: int64(c.MaxMemory), grace: c.KillGrace, groups: map[int]struct{}{}}

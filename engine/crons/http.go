@@ -129,9 +129,14 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	if errors.As(err, &wrapped) {
 		err = wrapped.Err // without the URL, which may hold a secret
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errNoAnswer
+	}
 	o := failed("%s", err)
 	return &o, nil
 }
+
+var errNoAnswer = errors.New("the server closed the connection without an answer")
 
 // ask sends the request and judges its answer.
 func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarget) (*outcome, error) {

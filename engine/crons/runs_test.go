@@ -270,6 +270,13 @@ func TestHTTPAddresses(t *testing.T) {
 	if f := n.awaits(t, "closed", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "refused") {
 		t.Errorf("nobody listens: %v", f)
 	}
+	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer mute.Close()
+	n.create(t, target("mute", mute.URL))
+	n.trigger(t, "mute")
+	if f := n.awaits(t, "mute", "FIRED FAILED 1")[0]; f.GetDetail() != "the server closed the connection without an answer" && !strings.Contains(f.GetReason(), "the server closed the connection without an answer") {
+		t.Errorf("no answer: %v", f)
+	}
 }
 
 // A notification is given once, and the run ends with its task.

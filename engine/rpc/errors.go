@@ -88,9 +88,23 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 	if a.scoped {
 		a.text = wantedText(a, request) + scopeText(a.detail, isOfCron(err))
 	}
+	a.text = jobText(a.text, request)
 	answered = connect.NewError(a.code, errors.New(shorten(a.text)))
 	addDetail(answered, a.detail)
 	return answered, !known
+}
+
+// jobText calls the job of a request so, which to the layers below is the process that it is.
+func jobText(text string, request any) string {
+	switch request.(type) {
+	case *progressorv1.EnqueueRequest, *progressorv1.EnqueueBatchRequest:
+		return strings.Replace(text, process.ErrProcessExists.Error(), "job exists already", 1)
+	case *progressorv1.CancelJobRequest, *progressorv1.RetryJobRequest, *progressorv1.UpdateJobRequest:
+		if rest, ok := strings.CutPrefix(text, "process "); ok {
+			return "job " + rest
+		}
+	}
+	return text
 }
 
 // isOfCron tells whether an error says something of a cron.

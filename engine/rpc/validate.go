@@ -91,6 +91,8 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 		message = "is required: set one of " + choices(request, violation)
 	case rule == "required" || isEmpty(violation.FieldValue):
 		message = "is required: it must not be empty"
+	case rule == "string.pattern" && patternWords[violation.RuleValue.String()] != "":
+		message = patternWords[violation.RuleValue.String()]
 	case message == "":
 		message = "breaks the rule " + rule
 	case rule == "enum.defined_only" && violation.FieldDescriptor != nil && violation.FieldDescriptor.Enum() != nil:
@@ -104,6 +106,14 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 		Message:  message,
 		TooLarge: isLimit(rule),
 	}
+}
+
+// patternWords say in words what the patterns of the contract allow.
+var patternWords = map[string]string{
+	"^[a-zA-Z0-9._/-]+$":   "must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders",
+	"^https?://":           "must begin with http:// or https://, such as http://127.0.0.1:9000",
+	"^[a-z0-9_]{1,64}$":    "must have 1 to 64 of the small letters a to z, digits and _, such as charge_card",
+	"^[a-z0-9_.-]{1,128}$": "must have 1 to 128 of the small letters a to z, digits and _ . -, such as order.ship",
 }
 
 // choices are the fields of the oneof that a violation names.

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -229,4 +232,41 @@ func BenchmarkValidation(b *testing.B) {
 			}
 		}
 	})
+}
+
+// Every pattern of the contract is said in words.
+func TestPatternsHaveWords(t *testing.T) {
+	seen := 0
+	var look func(protoreflect.MessageDescriptors)
+	look = func(messages protoreflect.MessageDescriptors) {
+		for i := range messages.Len() {
+			fields := messages.Get(i).Fields()
+			for j := range fields.Len() {
+				rules, err := protovalidate.ResolveFieldRules(fields.Get(j))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, pattern := range []string{rules.GetString().GetPattern(), rules.GetRepeated().GetItems().GetString().GetPattern()} {
+					if pattern == "" {
+						continue
+					}
+					if seen++; patternWords[pattern] == "" {
+						t.Errorf("%s: there are no words for %s", fields.Get(j).FullName(), pattern)
+					}
+				}
+			}
+			look(messages.Get(i).Messages())
+		}
+	}
+	protoregistry.GlobalFiles.RangeFilesByPackage("progressor.v1", func(f protoreflect.FileDescriptor) bool {
+		look(f.Messages())
+		return true
+	})
+	if seen < 50 {
+		t.Errorf("only %d patterns found", seen)
+	}
+	err := CheckRules(&progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "a:b"}})
+	if want := "namespace.namespace: must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }

@@ -252,6 +252,9 @@ func (p *parser) restriction() (node, error) {
 	if op == "" {
 		return nil, p.noOperator(began, name)
 	}
+	if op == "=" && strings.HasPrefix(p.rest(), "=") {
+		return nil, p.wrong(p.at-1, "there is no ==: write =")
+	}
 	p.skip()
 	lit, err := p.literal()
 	if err != nil {

@@ -73,7 +73,7 @@ func TestRefused(t *testing.T) {
 		"status.x = ERROR":                      "status has no parts",
 		"status":                                "want = != < <= > >= or : behind status",
 		"status = ":                             "at character 10: want a value",
-		"status == ERROR":                       "at character 9: want a value",
+		"status == ERROR":                       "at character 8: there is no ==: write =",
 		"status = ERROR and kind = a":           "at character 16: write AND in capitals",
 		"status = ERROR AND":                    "the filter ends where a comparison is wanted",
 		"(status = ERROR":                       "at character 1: there is no ) for this (",

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// What is wrong with a command line is said in words, by the names that it has there.
+func TestCommandLineIsCorrectedInWords(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	two := file("two.yaml", "spec: {expressions: ['@daily']}\ntarget:\n  start_process: {}\n  http: {url: 'http://127.0.0.1/'}\n")
+	config := file("config.yaml", "db: {dsn: 'postgres://localhost/x'}\nnamespaces:\n  - namespace: a\n    processor: {pull: {}}\n  - namespace: b:c\n    processor: {pull: {}}\n")
+	for says, args := range map[string][]string{
+		`--timeout: want a duration with a unit, such as 30s or 1h, got "30"`:                                 {"job", "enqueue", "mail", "x", "--timeout", "30"},
+		`unknown flag --filterr, did you mean "--filter"?`:                                                    {"job", "list", "mail", "--filterr", "x"},
+		"unknown flag --max-retries-of-it; the nearest is --max-retry":                                        {"job", "enqueue", "mail", "x", "--max-retries-of-it", "1"},
+		"unknown flag --zzzzzzzzz; progressor job list --help lists those that there are":                     {"job", "list", "mail", "--zzzzzzzzz"},
+		"unexpected argument namespcaes; the nearest is namespace":                                            {"namespcaes"},
+		"unexpected argument fly; progressor --help lists":                                                    {"fly"},
+		"line 4: target.http: start_process is chosen already: want one of the two":                           {"cron", "create", "demo", "c", "-f", two},
+		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to Z, digits": {"config", "check", "-c", config},
+		"--builtin NAME, --pull": {"namespace", "put", "foo"},
+		"--from: want a time, such as 2026-11-20T15:04:05Z, a date, whose midnight in UTC it is": {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
+	} {
+		if r := (program{}).run(t, args...); r.code != exitUsage || !strings.Contains(r.stderr, says) {
+			t.Errorf("%q: code %d, %s\nwant %s", args, r.code, r.stderr, says)
+		}
+	}
+	out := program{}.ok(t, "cron", "preview", "-e", "0 9 1 * *", "--from", "2026-11-01", "--to", "2026-12-02")
+	wantLines(t, out, "first: Sun 2026-11-01 09:00:00 +00:00", "DAYS", "1 Nov, 1 Dec")
+}
+
+// What an engine refuses of a job has the names of the flags.
+func TestJobErrorsNameFlags(t *testing.T) {
+	f := &fakeQueue{}
+	p := serveQueue(t, f)
+	for field, flag := range map[string]string{
+		"options.max_retry": "--max-retry", "options.backoff.factor": "--backoff-factor", "options.backoff.initial": "--backoff", "options.tags[2]": "--tag[2]",
+		"options.backoff.steps[0]": "--backoff-steps[0]", "options.unique.ttl": "--unique-ttl", "job_id": "--id", "name": "NAME",
+	} {
+		f.err = engineError(connect.CodeInvalidArgument, field+": is wrong", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: field})
+		if r := p.run(t, "job", "enqueue", "mail", "x"); r.code != exitUsage || r.stderr != "progressor: "+flag+": is wrong (invalid)\n" {
+			t.Errorf("%s: %+v", field, r)
+		}
+	}
+}
+
+// A result is asked for before the end of its job.
+func TestJobResultBeforeTheEnd(t *testing.T) {
+	f := &fakeQueue{}
+	p := serveQueue(t, f)
+	r := p.run(t, "job", "result", "mail", "m-1")
+	if r.code != exitConflict || !strings.Contains(r.stderr, "job mail/m-1 is RUNNING: it has no result before its end. Next: progressor job result mail m-1 --wait 1m") {
+		t.Errorf("%+v", r)
+	}
+	if r := p.run(t, "job", "result", "mail", "m-1", "--wait", "1s"); r.code != exitTimeout || !strings.Contains(r.stderr, "is RUNNING after 1s") {
+		t.Errorf("%+v", r)
+	}
+	p.ok(t, "job", "list", "mail", "--filter", "name = a", "tags:b")
+	if got := f.last.(*progressorv1.ListJobsRequest).GetFilter(); got != "(name = a) AND (tags:b)" {
+		t.Errorf("filter %s", got)
+	}
+}

@@ -234,7 +234,7 @@ func showTarget(t *progressorv1.CronTarget) string {
 		}
 		return method + " " + t.Http.GetUrl() + with(t.Http.GetBody())
 	case *progressorv1.CronTarget_StartRun:
-		return "start a run of " + t.StartRun.GetType()
+		return showStartRun(t.StartRun)
 	}
 	return ""
 }

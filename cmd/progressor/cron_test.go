@@ -127,6 +127,16 @@ func TestCronCreate(t *testing.T) {
 		Url: "http://127.0.0.1:9000/ping", Method: "PUT", Headers: map[string]string{"authorization": "Bearer hunter2"},
 		SuccessCodes: []int32{200, 204}, Body: []byte("body"),
 	}}})
+	out = p.ok(t, "cron", "create", "demo", "report", "@daily", "--start-run", "scheduled_report", "--template-version", "3", "--scope", "system", "--scope-id", "daily",
+		"--payload", `{"from": "${fire_time - duration('24h')}"}`, "--run-metadata", `{"k": "v"}`)
+	wantLines(t, out, `target start a run of scheduled_report version 3 for system/daily with {"from":"${fire_time - duration('24h')}"}`)
+	payload, err := structpb.NewValue(map[string]any{"from": "${fire_time - duration('24h')}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRequest(t, f.last.(*progressorv1.CreateCronRequest).GetCron().GetTarget(), &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{
+		Type: "scheduled_report", Version: 3, Scope: "system", ScopeId: "daily", PayloadTemplate: payload, Metadata: attributes("k", "v"),
+	}}})
 }
 
 func TestCronFile(t *testing.T) {
@@ -181,6 +191,8 @@ func TestCronRefusals(t *testing.T) {
 	for line, want := range map[string]string{
 		"create|demo|x|--start-process": "EXPRESSION: want one", "create|demo|x|0|3|*|*|*|--start-process": "quote them, as in '0 3 * * *'", "update|demo|x": "nothing is to change", "create|demo|x|@daily": "want one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: want http://HOST/PATH or https://HOST/PATH", "create|demo|x|@daily|--http|localhost:9000": "--http: ",
 		"create|demo|x|@daily|--args|a": "goes with --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "goes with --start-process", "backfill|demo|x|--from|1h": "is before --from",
+		"create|demo|x|@daily|--start-run|Big": "--start-run: ", "create|demo|x|@daily|--start-run|r|--payload|{\"a\": \"${fire}\"}": "--payload: a: ",
+		"create|demo|x|@daily|--start-run|r|--args|a": "has a --payload", "create|demo|x|@daily|--notify|p|--scope|a": "go with --start-run",
 		"trigger|demo|x|--overlap|often": "--overlap: unknown", "preview": "want a cron", "preview|demo": "want a cron", "preview|demo|x|-e|@daily": "want one of",
 		"preview|demo|x|--timezone|UTC": "want one of", "preview|-e|@daily|--limit|0": "--limit", "preview|-e|@dayly": "EXPRESSION 1: ",
 		"preview|-e|* * * * * *|--to|9000h": "--to: there are more than 3,000,000", "preview|-e|@daily|--to|-1h": "--to: want a time after",

@@ -119,6 +119,7 @@ type targetFlags struct {
 	Method          *string           `placeholder:"METHOD" help:"With --http. Default: POST."`
 	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header, with --http; may be given several times."`
 	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success, with --http. Default: 200 to 299."`
+	startRunFlags
 	payloadFlags
 }
 
@@ -131,6 +132,11 @@ func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 		t.Target = &progressorv1.CronTarget_NotifyProcess{NotifyProcess: &progressorv1.NotifyProcessTarget{ProcessId: f.Notify}}
 	case f.HTTP != "":
 		t.Target = &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: f.HTTP}}
+	case f.StartRun != "":
+		t.Target = &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{Type: f.StartRun}}
+	}
+	if err := f.startRunFlags.apply(a, t.GetStartRun()); err != nil {
+		return err
 	}
 	start, notify, http := t.GetStartProcess(), t.GetNotifyProcess(), t.GetHttp()
 	switch {
@@ -143,7 +149,7 @@ func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 	case start == nil && notify == nil && f.TargetNamespace != nil:
 		return usageError(errors.New("--target-namespace goes with --start-process and --notify"))
 	case start == nil && notify == nil && http == nil && f.given():
-		return usageError(errors.New("--args goes with --start-process, --notify and --http"))
+		return usageError(errors.New("--args goes with --start-process, --notify and --http; a run of --start-run has a --payload"))
 	}
 	args, err := f.args(a)
 	if err != nil {

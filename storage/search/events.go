@@ -185,7 +185,8 @@ type eventRow struct {
 	Matches bool
 }
 
-// eventStatement reads the newest events before one, as auditStatement does. Those of one job come by their numbers: it is the same order.
+// eventStatement reads the newest events before one, as auditStatement does. Those of one job come by their numbers: it is the same order. (Their namespace
+// is compared so that the primary key does not serve, which on a table without statistics looks as good.)
 func eventStatement(namespace string, filter Filter, before storage.EventPosition, window, size int) *statement {
 	s := &statement{}
 	s.add(`SELECT ` + storage.JobEventColumns + `, a.n, a.matches
@@ -193,7 +194,7 @@ func eventStatement(namespace string, filter Filter, before storage.EventPositio
 	s.filter(filter)
 	s.add(` AS matches FROM (SELECT * FROM job_events a WHERE `)
 	if job := filter.job(); job != "" {
-		s.add(`a.namespace COLLATE "POSIX" = $?::text AND a.job_id COLLATE "POSIX" = $?::text AND a.event_id < $?::bigint ORDER BY a.event_id DESC`, namespace, job, before.EventID)
+		s.add(`hashtext(a.job_id) = hashtext($?::text) AND a.namespace COLLATE "POSIX" = $?::text AND a.job_id = $?::text AND a.event_id < $?::bigint ORDER BY a.event_id DESC`, job, namespace, job, before.EventID)
 	} else {
 		s.add(`a.namespace = $?::text AND (a.xid, a.event_id) < ($?::text::xid8, $?::bigint) ORDER BY a.xid DESC, a.event_id DESC`, namespace, before.XID, before.EventID)
 	}

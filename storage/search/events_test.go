@@ -1,9 +1,13 @@
 package search
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -71,5 +75,33 @@ func TestListEvents(t *testing.T) {
 		if _, err := ListEvents(t.Context(), store, q); err == nil {
 			t.Errorf("%+v is taken", q)
 		}
+	}
+}
+
+// The events of one job are read by their index, however many there are of others.
+func TestEventsOfJobAreFound(t *testing.T) {
+	t.Parallel()
+	store, db := stock(t, 0)
+	if _, err := db.Exec(t.Context(), "INSERT INTO job_events (namespace, job_id, type) SELECT 'ns', 'j' || n % 10000, 'x' FROM generate_series(1, 50000) n"); err != nil {
+		t.Fatal(err)
+	}
+	filter, err := ParseEvents("job_id = j77")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan []string
+	err = store.Read(t.Context(), "explain", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, scanSettings); err != nil {
+			return err
+		}
+		s := eventStatement("ns", filter, storage.LastEvent, 20000, 50)
+		rows, err := tx.Query(ctx, "EXPLAIN "+s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
+		if err == nil {
+			plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		return err
+	})
+	if text := strings.Join(plan, "\n"); err != nil || !strings.Contains(text, "job_events_job_hash") || strings.Contains(text, "Seq Scan") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }

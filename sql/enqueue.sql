@@ -60,8 +60,8 @@ jc AS (
   SELECT c.namespace, c.name, c.state, count(*) FROM c WHERE c.created GROUP BY c.namespace, c.name, c.state ORDER BY c.namespace, c.name, c.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
-  INSERT INTO job_events (namespace, job_id, type, to_status, actor, message)
-  SELECT c.namespace, c.process_id, 'enqueued', c.state, NULLIF(c.actor, ''), CASE WHEN c.line <> '' AND NOT c.stale THEN 'needs ' || c.line END
+  INSERT INTO job_events (namespace, xid, job_id, type, to_status, actor, message)
+  SELECT c.namespace, (SELECT job_event_xid()), c.process_id, 'enqueued', c.state, NULLIF(c.actor, ''), CASE WHEN c.line <> '' AND NOT c.stale THEN 'needs ' || c.line END
     FROM c WHERE c.created AND c.mode = 2),
 jb AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)

@@ -42,8 +42,8 @@ WITH i AS MATERIALIZED (
      LIMIT 1) e
    CROSS JOIN LATERAL (SELECT p.status, p.cancel_requested_time IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p),
 je AS (
-  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id, message)
-  SELECT i.namespace, i.process_id, i.type, CASE WHEN NOT i.cancelling THEN 'running' WHEN i.ended THEN 'cancel_requested' END,
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, worker_id, message)
+  SELECT i.namespace, (SELECT job_event_xid()), i.process_id, i.type, CASE WHEN NOT i.cancelling THEN 'running' WHEN i.ended THEN 'cancel_requested' END,
          CASE WHEN NOT i.cancelling OR i.ended THEN i.state END, i.attempt, NULLIF(i.worker_id, ''), NULLIF(i.message, '')
     FROM i WHERE i.mode = 2 OR i.mode = 1 AND i.ended)
 INSERT INTO job_counts (namespace, name, state, n)

@@ -40,8 +40,8 @@ jc AS (
    GROUP BY x.namespace, x.job_name, x.state ORDER BY x.namespace, x.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
-  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
-  SELECT f.namespace, f.process_id, 'succeeded', 'running', 'succeeded', f.attempt, NULLIF(f.worker_id, '') FROM f WHERE f.job_name <> '' AND f.mode > 0),
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, worker_id)
+  SELECT f.namespace, (SELECT job_event_xid()), f.process_id, 'succeeded', 'running', 'succeeded', f.attempt, NULLIF(f.worker_id, '') FROM f WHERE f.job_name <> '' AND f.mode > 0),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload

@@ -36,8 +36,8 @@ ins AS (
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
 je AS (
-  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
-  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt)
+  SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', 'available', 'running', r.attempt + 1
     FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)

@@ -117,8 +117,8 @@ le AS (
      leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
      heartbeat_interval = excluded.heartbeat_interval),
 je AS (
-  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
-  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1, $1::text
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, worker_id)
+  SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', 'available', 'running', r.attempt + 1, $1::text
     FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
@@ -272,8 +272,8 @@ jc AS (
    WHERE m.job_name IS NOT NULL GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
-  INSERT INTO job_events (namespace, job_id, type, from_status, to_status)
-  SELECT m.namespace, m.process_id, 'due', m.state, 'available' FROM m WHERE m.job_name IS NOT NULL AND m.mode = 2)
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status)
+  SELECT m.namespace, (SELECT job_event_xid()), m.process_id, 'due', m.state, 'available' FROM m WHERE m.job_name IS NOT NULL AND m.mode = 2)
 SELECT m.namespace FROM m
 `
 

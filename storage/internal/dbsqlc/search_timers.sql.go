@@ -91,8 +91,8 @@ jc AS (
    GROUP BY r.namespace, r.job_name, x.state ORDER BY r.namespace, r.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
-  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
-  SELECT r.namespace, r.process_id, 'started', CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END, 'running', r.attempt + 1
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt)
+  SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END, 'running', r.attempt + 1
     FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)

@@ -95,7 +95,8 @@ func TestEventsOfJobAreFound(t *testing.T) {
 			return err
 		}
 		s := eventStatement("ns", filter, storage.LastEvent, 20000, 50)
-		rows, err := tx.Query(ctx, "EXPLAIN "+s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
+		explained := strings.Join([]string{"EXPLAIN", s.text.String()}, " ")
+		rows, err := tx.Query(ctx, explained, append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 		if err == nil {
 			plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}

@@ -39,6 +39,7 @@ type Command struct {
 	CronsEvery    time.Duration `default:"1m" placeholder:"DURATION" help:"How often they fire, in whole seconds. Default: ${default}."`
 	CronsFires    int           `default:"3" placeholder:"N" help:"How many times each of them fires. Default: ${default}."`
 	CronsDown     int           `default:"1000" placeholder:"N" help:"Crons of crons-down, which fire every minute and whose engine was away for an hour. Default: ${default}."`
+	Runs          int           `default:"5000" placeholder:"N" help:"Runs of flows. Default: ${default}."`
 	Jobs          int           `default:"100000" placeholder:"N" help:"Jobs of jobs, in whole thousands. Default: ${default}."`
 	JobEvents     []string      `name:"job-events" default:"all" enum:"all,ends,none" placeholder:"all|ends|none" help:"Events that the namespace of jobs keeps; several are measured in turn. Default: ${default}."`
 	FlatProcesses int           `default:"1000000" placeholder:"N" help:"Other processes of flat. Default: ${default}."`

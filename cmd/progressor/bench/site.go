@@ -11,6 +11,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
@@ -32,6 +33,7 @@ type site struct {
 	engine   *engine.Engine
 	crons    *crons.Crons
 	jobs     *jobs.Jobs
+	flows    *flows.Flows
 	store    *storage.Store
 	registry *prometheus.Registry
 	stop     context.CancelFunc
@@ -60,6 +62,8 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	s.engine.Add(s.crons.Kinds()...)
 	s.jobs = jobs.New(s.engine, s.store, s.registry)
 	s.engine.Add(s.jobs.Kind())
+	s.flows = flows.New(s.engine, s.store, s.jobs.NewJob)
+	s.engine.Add(s.flows.Kind())
 	var running context.Context
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go func() { s.ended <- s.engine.Run(running) }()

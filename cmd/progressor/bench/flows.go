@@ -1,0 +1,182 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// What the workload flows runs.
+const (
+	flowClients = 128
+	graphSteps  = 1000
+	eachItems   = 10_000
+	lonelyRuns  = 200
+	lineSteps   = 3
+	flowsAtMost = 10 * time.Minute
+)
+
+// stepper is the processor of steps: it does nothing, and notes when each begins, where somebody wants to know.
+type stepper struct {
+	mu     sync.Mutex
+	noted  bool
+	begins map[string]time.Time
+}
+
+// Process does a step.
+func (p *stepper) Process(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	if p.noted {
+		p.mu.Lock()
+		p.begins[r.GetProcess().GetProcessId()] = time.Now()
+		p.mu.Unlock()
+	}
+	return processor.Result().Done()
+}
+
+// flows measures how many runs of a line of three steps there are a second, how long a graph of parallel steps and a for_each take, and how soon
+// a step begins after the one before.
+func (r *runner) flows(ctx context.Context, v variant) error {
+	line, graph, items, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
+	n := r.command.Runs
+	line.Workload, line.Note = v.workload+": line", fmt.Sprintf("%d runs of %d steps, started by %d clients", n, lineSteps, flowClients)
+	graph.Workload, graph.Note = v.workload+": graph", fmt.Sprintf("one run of %d steps that depend on nothing; operations are steps", graphSteps)
+	items.Workload, items.Note = v.workload+": for_each", fmt.Sprintf("one run with %d items; operations are items", eachItems)
+	latency.Workload, latency.Note = v.workload+": latency", "one run at a time; latency is from one step's begin to the next one's"
+	p := &stepper{begins: map[string]time.Time{}}
+	err := r.onEngine(ctx, v.history, p, line, func(d *scratch, s *site) (acknowledged, error) {
+		for _, t := range flowTemplates() {
+			if _, err := s.flows.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: t}); err != nil {
+				return nil, err
+			}
+		}
+		err := r.runsOf(ctx, d, s, "line", int64(n), line, func(ctx context.Context) error {
+			return each(ctx, n, flowClients, func(ctx context.Context, _ int) error { return s.startRun(ctx, "line", "", nil) })
+		})
+		if err == nil {
+			err = r.runsOf(ctx, d, s, "graph", graphSteps, graph, func(ctx context.Context) error { return s.startRun(ctx, "graph", "", nil) })
+		}
+		if err == nil {
+			list := make([]*structpb.Value, eachItems)
+			for i := range list {
+				list[i] = structpb.NewNumberValue(float64(i))
+			}
+			err = r.runsOf(ctx, d, s, "for_each", eachItems, items, func(ctx context.Context) error {
+				return s.startRun(ctx, "each", "", structpb.NewListValue(&structpb.ListValue{Values: list}))
+			})
+		}
+		if err == nil {
+			err = r.oneRun(ctx, d, s, p, latency)
+		}
+		return acknowledged{process.TaskInit: int64(n)*(lineSteps+1) + graphSteps + 1 + eachItems + 1 + lonelyRuns*(lineSteps+1)}, err
+	})
+	for _, row := range []*Row{graph, items, latency} {
+		row.Checked = line.Checked
+	}
+	r.report.Rows = append(r.report.Rows, line, graph, items, latency)
+	return err
+}
+
+func flowTemplates() []*progressorv1.Template {
+	job := func(id string) *progressorv1.StepTemplate {
+		return &progressorv1.StepTemplate{StepId: id, Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{Name: "step"}}}
+	}
+	line := &progressorv1.Template{Namespace: namespaceName, Type: "line"}
+	for i := range lineSteps {
+		line.Steps = append(line.Steps, job(fmt.Sprintf("s%d", i)))
+	}
+	graph := &progressorv1.Template{Namespace: namespaceName, Type: "graph", StepOrder: progressorv1.StepOrder_STEP_ORDER_GRAPH}
+	for i := range graphSteps {
+		graph.Steps = append(graph.Steps, job(fmt.Sprintf("s%d", i)))
+	}
+	items := job("items")
+	items.ForEach = &progressorv1.ForEach{Items: "payload"}
+	return []*progressorv1.Template{line, graph, {Namespace: namespaceName, Type: "each", Steps: []*progressorv1.StepTemplate{items}}}
+}
+
+func (s *site) startRun(ctx context.Context, templateType, runID string, payload *structpb.Value) error {
+	_, err := s.flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: namespaceName, Type: templateType, RunId: runID, Payload: payload}, process.Actor{})
+	return err
+}
+
+// runsOf starts runs and waits until none is open.
+func (r *runner) runsOf(ctx context.Context, d *scratch, s *site, name string, operations int64, row *Row, start func(context.Context) error) error {
+	r.step("flows, " + name)
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := start(ctx); err != nil {
+		return err
+	}
+	if err := d.waitRuns(ctx); err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	row.fill(operations, elapsed, nil, spent)
+	return err
+}
+
+// waitRuns waits until no run is open.
+func (d *scratch) waitRuns(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, flowsAtMost)
+	defer cancel()
+	conn, err := d.connect(ctx, engineSchema)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	for {
+		var open bool
+		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM flow_runs WHERE finished_time IS NULL)").Scan(&open); err != nil {
+			return err
+		}
+		if !open {
+			return nil
+		}
+		if err := wait(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// oneRun runs one line after the other.
+func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, row *Row) error {
+	r.step("flows, latency")
+	var latencies histogram
+	p.noted = true
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	for i := range lonelyRuns {
+		id := fmt.Sprint("lonely-", i)
+		if err := s.startRun(ctx, "line", id, nil); err != nil {
+			return err
+		}
+		if err := d.waitRuns(ctx); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		for step := 1; step < lineSteps; step++ {
+			latencies.add(p.begins[fmt.Sprintf("~job/%s/s%d", id, step)].Sub(p.begins[fmt.Sprintf("~job/%s/s%d", id, step-1)]))
+		}
+		p.mu.Unlock()
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	row.fill(lonelyRuns, elapsed, &latencies, spent)
+	return err
+}

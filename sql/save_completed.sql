@@ -1,5 +1,5 @@
 -- SaveCompleted is SaveResult for a process that comes to its end with its only task, as most jobs and runs do: nothing else waits for it, and
--- no parent is to be told. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others.
+-- no parent is to be told; awaited: TellParents follows. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others.
 -- name: SaveCompleted :many
 WITH f AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
@@ -8,7 +8,7 @@ WITH f AS MATERIALIZED (
                  unnest(@task_ids::bigint[]) AS task_id, unnest(@fencing_tokens::bigint[]) AS fencing_token,
                  unnest(@aux_states::bytea[]) AS aux_state, unnest(@metadatas::text[]) AS metadata,
                  unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response,
-                 unnest(@job_names::text[]) AS job_name, unnest(@worker_ids::text[]) AS worker_id, unnest(@modes::int[]) AS mode) AS t
+                 unnest(@job_names::text[]) AS job_name, unnest(@worker_ids::text[]) AS worker_id, unnest(@modes::int[]) AS mode, unnest(@awaiteds::bool[]) AS awaited) AS t
    CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
@@ -17,7 +17,7 @@ WITH f AS MATERIALIZED (
                           AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL LIMIT 1) p
     LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
                           AND s.task_type IS NOT NULL LIMIT 1) w ON true
-    LEFT JOIN LATERAL (SELECT o.args IS NOT NULL AS found FROM parents o WHERE o.namespace = t.namespace AND o.process_id = t.process_id LIMIT 1) o ON true
+    LEFT JOIN LATERAL (SELECT o.args IS NOT NULL AS found FROM parents o WHERE NOT t.awaited AND o.namespace = t.namespace AND o.process_id = t.process_id LIMIT 1) o ON true
    WHERE w.found IS NULL AND o.found IS NULL),
 up AS (
   UPDATE processes p SET

@@ -57,6 +57,7 @@ type Completion struct {
 	StepTimeout    time.Duration // of the next task
 	IdempotencyKey string        // of the task
 	Leased         bool          // a worker held the attempt: its lease goes
+	Awaited        bool          // of Completed: a parent waits for the end, as the run of a step does
 	Job            *JobEnd       // of an attempt of a job; nil: the process is none
 }
 
@@ -116,11 +117,11 @@ type Saved struct {
 	Lost       bool           // committed, but the answer was lost: what came next is adopted, and the pollers must look; Status is empty
 }
 
-// plain tells whether SaveFinished or SaveCompleted may do for it: an attempt that has finished, or its process with it, sets no timer and says
-// nothing to others.
+// plain tells whether SaveFinished or SaveCompleted may do for it: an attempt that has finished, or its process with it, and sets no timer. What it
+// says to others, and its riders, find it by the row that either statement writes of its task.
 func (c *Completion) plain() bool {
-	return (c.Outcome == Finished || c.Outcome == Completed && (c.Job == nil || c.Job.Name != "")) && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
-		len(c.UnsetNames) == 0 && len(c.Messages) == 0 && len(c.Riders) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
+	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
+		len(c.UnsetNames) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
 }
 
 func (c *Completion) bytes() int {

@@ -100,10 +100,11 @@ func (c *Completion) targets() (targets []process.Key) {
 	return targets
 }
 
-// completed adds what a completion has to say. quick: it is stored by a quick statement, which leaves those alone whose end somebody waits for.
+// completed adds what a completion has to say. quick: it is stored by a quick statement, which
+// leaves those alone whose end somebody waits for, but for those that say so.
 func (r *riders) completed(c *Completion, quick bool) {
 	switch {
-	case quick:
+	case quick && !c.Awaited:
 	case c.Outcome == Failed || c.Outcome == Completed || c.Outcome == Cancelled || c.removes():
 		r.ended(c.Key, c.TaskID)
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:

@@ -217,13 +217,16 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		if now.Status == flows.Cancelled {
 			t.answer.Reason = t.state.Cancel
 		}
-	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) {
+	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) && (s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now)) { // one that is due needs no other
 		s.Timer = at
 		if at.IsZero() {
 			result.UnsetTimers()
 		} else {
 			result.SetTimerAt(at)
 		}
+	}
+	if t.created != nil {
+		t.answer.Fresh = t.fresh(&now)
 	}
 	if t.answer != nil {
 		result.JSONResponse(t.answer)
@@ -236,6 +239,24 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		return processor.Result().AuxState(text).Done()
 	}
 	return result.AuxState(text).Done()
+}
+
+// maxFresh bounds what an answer says of steps that have begun.
+const maxFresh = 20
+
+// fresh is what a StartRun has made; nil: it is more than jobs that nobody has taken.
+func (t *task) fresh(now *flows.Change) *freshRun {
+	if now.Status != flows.Active && now.Status != flows.Pending || len(t.order) > maxFresh {
+		return nil
+	}
+	r := &freshRun{Time: t.now, Attempt: now.Attempt, BlockedOn: now.BlockedOn}
+	for _, p := range t.order {
+		if p.index != noIndex || t.rows[p].Status != flows.StepRunning || t.template.Steps[p.step].Action != flow.ActionJob || t.template.Steps[p.step].ForEach() {
+			return nil
+		}
+		r.Begun = append(r.Begun, p.step)
+	}
+	return r
 }
 
 // collect gives the steps that are done once for each item their results.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -100,17 +101,26 @@ const (
 
 // answered is what an order is answered with.
 type answered struct {
-	Outcome   string `json:"outcome,omitempty"` // of StartRun: started, exists, done, invalid, not_found, disabled
-	Holder    string `json:"holder,omitempty"`  // the run that is there
-	Message   string `json:"message,omitempty"`
-	Refused   string `json:"refused,omitempty"`   // why a RetryRun does nothing
-	Directive int32  `json:"directive,omitempty"` // of ReportStep
-	Reason    string `json:"reason,omitempty"`
+	Outcome   string    `json:"outcome,omitempty"` // of StartRun: started, exists, done, invalid, not_found, disabled
+	Holder    string    `json:"holder,omitempty"`  // the run that is there
+	Message   string    `json:"message,omitempty"`
+	Fresh     *freshRun `json:"fresh,omitempty"`     // of StartRun; nil: what the run is like has to be read
+	Refused   string    `json:"refused,omitempty"`   // why a RetryRun does nothing
+	Directive int32     `json:"directive,omitempty"` // of ReportStep
+	Reason    string    `json:"reason,omitempty"`
 
 	// Of the task with which a run ends: how it did, for its parent or its cron.
 	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled, expired
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure json.RawMessage `json:"failure,omitempty"`
+}
+
+// freshRun is what a StartRun has made where nothing of it can be anything but a job that nobody has taken.
+type freshRun struct {
+	Time      time.Time `json:"time"`
+	Attempt   int32     `json:"attempt,omitempty"`
+	BlockedOn string    `json:"blocked_on,omitempty"`
+	Begun     []int     `json:"begun,omitempty"` // steps
 }
 
 // The outcomes of a StartRun.
@@ -263,7 +273,33 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err := json.Unmarshal(answer.Response, &a); err != nil {
 		return nil, fmt.Errorf("answer of run %s: %w", runID, err)
 	}
+	if a.Outcome == outcomeStarted && a.Fresh != nil {
+		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
+	}
 	return f.started(ctx, r.GetNamespace(), runID, t, &a)
+}
+
+// fresh is a run that has just been stored, and whose steps, if any has begun, are jobs that nobody has taken: it need not be read.
+func fresh(r *progressorv1.StartRunRequest, o *order, runID string, t *template, a *answered) *progressorv1.Run {
+	run := &progressorv1.Run{
+		Namespace: r.GetNamespace(), RunId: runID, TemplateType: o.Type, TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID, Payload: r.GetPayload(),
+		Metadata: r.GetMetadata(), RepeatOfRunId: o.RepeatOf, Attempt: a.Fresh.Attempt, MaxAttempts: t.MaxAttempts(), RunTime: r.GetRunTime(), BlockedOn: a.Fresh.BlockedOn,
+		Status: progressorv1.RunStatus_RUN_STATUS_QUEUED, CreatedTime: timestamppb.New(a.Fresh.Time), UpdatedTime: timestamppb.New(a.Fresh.Time),
+		Phase: t.Steps[0].ID, Progress: &progressorv1.Progress{},
+	}
+	if a.Fresh.Attempt == 0 {
+		run.Status = progressorv1.RunStatus_RUN_STATUS_PENDING
+	} else {
+		run.RunningTime = run.CreatedTime
+	}
+	for i := range t.Steps {
+		run.Steps = append(run.Steps, &progressorv1.Step{StepId: t.Steps[i].ID, Name: t.Steps[i].Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING})
+	}
+	for _, step := range a.Fresh.Begun {
+		s := run.GetSteps()[step]
+		s.Attempt, s.RunningTime, s.Reason, s.ProcessId = 1, run.CreatedTime, waitsForWorker, flows.JobPrefix+runID+"/"+s.GetStepId()
+	}
+	return run
 }
 
 // started answers a StartRun.

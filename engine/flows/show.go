@@ -230,6 +230,8 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	return m, nil
 }
 
+const waitsForWorker = "waits for a worker"
+
 // waitsFor says what a step waits for that has begun.
 func waitsFor(row *flows.Step) string {
 	switch {
@@ -240,7 +242,7 @@ func waitsFor(row *flows.Step) string {
 	case row.DueTime != nil:
 		return "waits until " + row.DueTime.UTC().Format(time.RFC3339)
 	case queued(row):
-		return "waits for a worker"
+		return waitsForWorker
 	}
 	return ""
 }

@@ -86,7 +86,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 	c.Outcome, c.Response, c.Job.Type = storage.Completed, nil, EventSucceeded
 	switch {
 	case isStep:
-		c.Response = text
+		c.Response, c.Awaited = text, true
 	case options.GetKeepResult():
 		if text == nil {
 			text = []byte("null")

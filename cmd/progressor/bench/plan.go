@@ -71,8 +71,6 @@ var workloads = []workload{
 	{"crons-down", onceVariant, (*runner).cronsDown},
 	{"jobs", jobsVariants, (*runner).jobs},
 	{jobsKeys, jobsVariants, (*runner).jobs},
-	{"jobs", onceVariant, (*runner).jobs},
-	{jobsKeys, onceVariant, (*runner).jobs},
 	{"flows", onceVariant, (*runner).flows},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},

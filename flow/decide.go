@@ -94,6 +94,11 @@ func (d *Decision) done() error {
 // Letter is the status of a step, as the decision has left it so far.
 func (d *Decision) Letter(step int) Letter { return Letter(d.letters[step]) }
 
+// EndsNow tells whether a step ends with this decision.
+func (d *Decision) EndsNow(step int) bool {
+	return slices.ContainsFunc(d.Effects, func(e Effect) bool { return e.Deed == DeedEnd && e.Step == step && e.Index == NoIndex })
+}
+
 func (d *Decision) effect(e Effect) { d.Effects = append(d.Effects, e) }
 
 func (d *Decision) mode(m Mode) {

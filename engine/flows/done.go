@@ -259,37 +259,52 @@ func (t *task) fresh(now *flows.Change) *freshRun {
 	return r
 }
 
-// collect gives the steps that are done once for each item their results.
+// collect gives the steps that are done once for each item, and have succeeded with this task, their results.
 func (t *task) collect() error {
 	for _, p := range t.order {
 		row := t.rows[p]
 		if p.index != noIndex || row.Status != flows.StepSucceeded || !t.template.Steps[p.step].ForEach() || row.Compensation != "" {
 			continue
 		}
-		rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, row.StepID, true)
+		results, err := t.results(p.step)
 		if err != nil {
 			return err
 		}
-		results := make([]json.RawMessage, t.state.Run.Each[p.step].Count)
-		for i := range results {
-			results[i] = json.RawMessage("null")
-		}
-		for _, item := range rows {
-			if int(item.Index) < len(results) && len(item.Result) > 0 {
-				results[item.Index] = item.Result
-			}
-		}
-		for q, item := range t.rows {
-			if q.step == p.step && q.index != noIndex && q.index < len(results) && len(item.Result) > 0 {
-				results[q.index] = item.Result
-			}
-		}
-		if row.Result, err = json.Marshal(results); err != nil {
-			return err
-		}
-		t.ends[p] = &end{result: row.Result}
+		row.Result = results
 	}
 	return nil
+}
+
+// results are those of the items of a step that has succeeded with this task, in the order of the items.
+func (t *task) results(step int) ([]byte, error) {
+	whole := place{step, noIndex}
+	if e := t.ends[whole]; e != nil {
+		return e.result, nil
+	}
+	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, true)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]json.RawMessage, t.state.Run.Each[step].Count)
+	for i := range results {
+		results[i] = json.RawMessage("null")
+	}
+	set := func(index int, result []byte) {
+		if index < len(results) && len(result) > 0 {
+			results[index] = result
+		}
+	}
+	for _, item := range rows {
+		set(int(item.Index), item.Result)
+	}
+	for p, e := range t.ends { // of this task: their rows are not written yet
+		if p.step == step {
+			set(p.index, e.result)
+		}
+	}
+	text, err := json.Marshal(results)
+	t.ends[whole] = &end{result: text}
+	return text, err
 }
 
 // finish gives a run that has come to its end its result, and one that fails its failure.

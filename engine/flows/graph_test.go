@@ -42,6 +42,16 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+// TestItemsGiveTheNextStepTheirResults begins a step with the result of a for_each in the decision that ends it.
+func TestItemsGiveTheNextStepTheirResults(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "each", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}, {"step_id": "sum", "job": {}, "input": "${steps.each.result}"}]}`)
+	n.run(t, "ns", "each", "e1", `["a", "b"]`)
+	r := n.ended(t, "ns", "e1")
+	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""), `sum["each\"a\"","each\"b\""]`)
+}
+
 // TestFailureAndCompensation fails a step for good: what runs is asked to end, what cleans up runs, what succeeded is undone, the last one first.
 func TestFailureAndCompensation(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,11 @@ func (t *task) value(step int) (flow.Ended, error) {
 		return v, nil
 	}
 	v := flow.Ended{Status: string(statusOf(t.decision.Letter(step)))}
+	if t.template.Steps[step].ForEach() && t.decision.Letter(step) == flow.Succeeded && t.decision.EndsNow(step) {
+		if _, err := t.results(step); err != nil {
+			return v, err
+		}
+	}
 	if e := t.ends[place{step, noIndex}]; e != nil {
 		result, err := valueOf(e.result)
 		if err != nil {

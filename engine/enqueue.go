@@ -116,5 +116,29 @@ func (e *Engine) ScanFailed(ctx context.Context, what string, err error) {
 	e.scanFailed(ctx, what, err)
 }
 
+// Pulls tells whether workers take the tasks of a namespace. One that this node does not know is not said to be otherwise.
+func (e *Engine) Pulls(ctx context.Context, namespace string) bool {
+	ns, err := e.namespace(ctx, namespace)
+	return err != nil || ns.pulled()
+}
+
+// Moved tells everybody of this node whom it concerns that processes have come to their end, and that messages stand for others.
+func (e *Engine) Moved(ended, told []process.Key) {
+	for _, k := range ended {
+		e.cancelled(k)
+	}
+	for _, k := range told {
+		e.pulls.believe(k.Namespace)
+	}
+	e.messages.deliver(told)
+}
+
+// SeeGroups has polls look for places of groups where such wait.
+func (e *Engine) SeeGroups(ctx context.Context) error {
+	namespaces, err := e.store.GroupedNamespaces(ctx)
+	e.pulls.believe(namespaces...)
+	return err
+}
+
 // Retried wakes whoever may take a job that waits again.
 func (e *Engine) Retried() { e.wakeAll() }

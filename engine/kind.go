@@ -33,6 +33,9 @@ type Kind struct {
 	// Stored is told when the end of an attempt is stored, and when that was by the database's clock (zero: not known). Of a zombie the claim is
 	// that of End. It must not wait. nil: nobody.
 	Stored func(*storage.Claim, *storage.Completion, time.Time)
+	// Noted is told when something came to a process of the kind that it looks at by itself: the end of a member, a time that has come. It must not
+	// wait, and may be told in vain. nil: nobody.
+	Noted func()
 }
 
 // admits tells whether a claim may run.
@@ -53,6 +56,15 @@ type End struct {
 	GivenBack    bool                          // it was not made
 	Acknowledged bool                          // the worker stopped because it was told to
 	Random       float64                       // in [0, 1): the jitter of a wait
+}
+
+// noted tells the kinds that there may be something to look at.
+func (e *Engine) noted() {
+	for _, k := range e.kinds {
+		if k.Noted != nil {
+			k.Noted()
+		}
+	}
 }
 
 // cronKind is the kind whose timers are claimed before others: those that SearchCronTimers finds.

@@ -133,7 +133,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) 
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	held, err := e.store.Poll(limit, p.WorkerID, lines, p.Max)
+	held, err := e.store.Poll(limit, p.WorkerID, lines, p.Max, e.pulls.grouped(lines))
 	if err != nil {
 		return nil, err
 	}

@@ -94,15 +94,22 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 // delivered counts deliveries and has the pollers look for the tasks that they have made.
 func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	e := d.engine
-	namespace := ""
-	if _, known := e.registry.all()[k.Namespace]; known {
-		namespace = k.Namespace
+	namespace, pulled := "", false
+	if ns, known := e.registry.all()[k.Namespace]; known {
+		namespace, pulled = k.Namespace, ns.pulled()
 	}
-	calls, timers := false, false
+	calls, timers, noted := false, false, false
 	for _, m := range deliveries {
 		e.metrics.messages.WithLabelValues(namespace, string(m.Kind), m.Outcome).Inc()
 		made := m.Outcome == storage.Delivered
 		calls, timers = calls || made && !m.Later, timers || made && m.Later
+		noted = noted || m.Outcome == storage.MemberNoted || made && m.Kind == storage.MessageCancel
+	}
+	if noted {
+		e.noted()
+	}
+	if calls && pulled {
+		e.pulls.wake()
 	}
 	if calls {
 		e.calls.wake()

@@ -338,6 +338,7 @@ func (p *timerPoller) release(ctx context.Context) {
 		return
 	}
 	if len(released) > 0 {
+		e.noted()
 		e.pulls.wake()
 		p.alarm(0) // there may be more of them
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type pulls struct {
 
 	mu      sync.Mutex
 	waiting map[*pull]struct{}
+	groups  map[string]time.Time // namespaces that may have places of groups, each until when that is believed
 }
 
 // pull is one poll that waits.
@@ -29,7 +31,39 @@ type pull struct {
 }
 
 func newPulls(e *Engine) *pulls {
-	return &pulls{engine: e, woken: make(chan struct{}, 1), waiting: map[*pull]struct{}{}}
+	return &pulls{engine: e, woken: make(chan struct{}, 1), waiting: map[*pull]struct{}{}, groups: map[string]time.Time{}}
+}
+
+// groupsBelieved is how long a namespace counts as one that has places of groups, once they were seen: longer than the time between two looks of the
+// kind that knows.
+const groupsBelieved = 3 * time.Second
+
+// believe notes that namespaces have places of groups.
+func (p *pulls) believe(namespaces ...string) {
+	until := time.Now().Add(groupsBelieved)
+	p.mu.Lock()
+	for _, ns := range namespaces {
+		p.groups[ns] = until
+	}
+	p.mu.Unlock()
+}
+
+// grouped tells whether a poll has to look for places of groups.
+func (p *pulls) grouped(lines []storage.Line) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.groups) == 0 {
+		return false
+	}
+	now, grouped := time.Now(), false
+	for _, l := range lines {
+		if until, ok := p.groups[l.Namespace]; ok && now.After(until) {
+			delete(p.groups, l.Namespace)
+		} else if ok {
+			grouped = true
+		}
+	}
+	return grouped
 }
 
 // join enters a poll, before it looks: what comes between its look and its wait wakes it.
@@ -156,6 +190,57 @@ func (p *pulls) runOnce(ctx context.Context) {
 	for n, l := range lines {
 		p.offerLine(l, counts[n])
 	}
+	workers, lines := p.workers()
+	wanted, err := p.engine.store.WantedTakers(limit, workers, lines)
+	if err != nil {
+		p.engine.scanFailed(ctx, "takers", err)
+		return
+	}
+	for _, n := range wanted {
+		p.believe(lines[n].Namespace)
+		p.offerWorker(workers[n], lines[n])
+	}
+}
+
+// workers are those that wait, each with a line that it waits at.
+func (p *pulls) workers() (workers []string, lines []storage.Line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	type at struct {
+		line
+		worker string
+	}
+	seen := map[at]struct{}{}
+	for w := range p.waiting {
+		for _, l := range w.lines {
+			key := at{line{l.Namespace, l.JobName, l.JobsOnly}, w.workerID}
+			if _, twice := seen[key]; !twice {
+				seen[key] = struct{}{}
+				workers, lines = append(workers, w.workerID), append(lines, l)
+			}
+		}
+	}
+	return workers, lines
+}
+
+// offerWorker wakes one of the polls of a worker that wait at a line.
+func (p *pulls) offerWorker(workerID string, l storage.Line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.waiting {
+		if w.workerID == workerID && w.at(l) {
+			delete(p.waiting, w)
+			close(w.woken)
+			return
+		}
+	}
+}
+
+// at tells whether a poll waits at exactly this line.
+func (w *pull) at(l storage.Line) bool {
+	return slices.ContainsFunc(w.lines, func(own storage.Line) bool {
+		return own.Namespace == l.Namespace && own.JobName == l.JobName && own.JobsOnly == l.JobsOnly
+	})
 }
 
 // offerLine wakes n of the polls that wait at a line.
@@ -166,13 +251,10 @@ func (p *pulls) offerLine(l storage.Line, n int) {
 		if n <= 0 {
 			return
 		}
-		for _, own := range w.lines {
-			if own.Namespace == l.Namespace && own.JobName == l.JobName && own.JobsOnly == l.JobsOnly {
-				delete(p.waiting, w)
-				close(w.woken)
-				n--
-				break
-			}
+		if w.at(l) {
+			delete(p.waiting, w)
+			close(w.woken)
+			n--
 		}
 	}
 }

@@ -61,6 +61,12 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.Unblock = "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
 	case head.WaitsFor == process.WaitsForConstraint:
 		s.waitsForConstraint(e, head)
+	case head.WaitsFor == process.WaitsForMembers:
+		e.WaitsFor = process.WaitsForMembers
+		e.Detail = fmt.Sprintf("Workers run job %q side by side, each a member of it.", j.Name)
+		s.cancelling(e, "so were its members")
+		e.Next = "A member ends; when enough have, or too many have failed, the job does."
+		e.Unblock = fmt.Sprintf("progressor job get %s %s shows where each of them stands.", word(s.Process.Namespace), word(s.Process.ProcessID))
 	case j.Pulled && !s.Namespace.Paused && s.Namespace.Takers > 0:
 		e.WaitsFor = process.WaitsForPlace
 		e.Detail = fmt.Sprintf("Job %q waits for a worker since %s.", j.Name, stamp(head.Scheduled))

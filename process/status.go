@@ -82,11 +82,12 @@ const (
 	WaitsForProcess    WaitsFor = "process"    // behind another task of its process
 	WaitsForOperator   WaitsFor = "operator"   // its process is suspended
 	WaitsForConstraint WaitsFor = "constraint" // a constraint's limit is reached
+	WaitsForMembers    WaitsFor = "members"    // it is a job that several workers run: until one of its members ends
 )
 
 // WaitsFors lists every value, in the order of the SQL type.
 func WaitsFors() []WaitsFor {
-	return []WaitsFor{WaitsForTime, WaitsForPlace, WaitsForProcess, WaitsForOperator, WaitsForConstraint}
+	return []WaitsFor{WaitsForTime, WaitsForPlace, WaitsForProcess, WaitsForOperator, WaitsForConstraint, WaitsForMembers}
 }
 
 // ZombiePolicy says what becomes of a task whose node or worker died.

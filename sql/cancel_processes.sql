@@ -2,18 +2,19 @@
 -- grace_us gives it from now on. Those in ERROR and SUSPENDED are CANCELLED at once. overdue: the engine's word, not a client's: the
 -- process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
 -- runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
--- that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker.
+-- that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker, and one that several workers run when its
+-- members have ended.
 -- outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
 -- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
   SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
     SELECT t.*, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
-           CASE WHEN r.task_id IS NULL THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
+           r.task_id IS NOT NULL AS busy, coalesce(w.grouped, false) AS grouped, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
+           CASE WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
                 WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state,
             coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
-                    AND CASE WHEN p.kind = 'job' THEN r.task_id IS NOT NULL AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
-           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND p.status IN ('INIT', 'SUSPENDED')
+                    AND CASE WHEN p.kind = 'job' THEN (r.task_id IS NOT NULL OR w.grouped) AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
+           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND w.grouped IS NOT TRUE AND p.status IN ('INIT', 'SUSPENDED')
                                 ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
       FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]),
                       unnest(@graces_us::bigint[]), unnest(@overdues::bool[]), unnest(@actors::text[]), unnest(@modes::int[]))
@@ -21,7 +22,7 @@ WITH i AS MATERIALIZED (
       LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
       LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
       LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
-      LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
+      LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt, s.taker = '~' AND s.attempt > 0 AS begun, s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
                             AND s.task_type = 'INIT' LIMIT 1) w ON true) x),
 up AS (
   UPDATE processes p SET
@@ -44,7 +45,7 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (CASE WHEN m.busy THEN 'available' ELSE m.job_state END, -1), ('cancelled', 1)) AS x(state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (CASE WHEN m.job_state IN ('running', 'cancel_requested') THEN 'available' ELSE m.job_state END, -1), ('cancelled', 1)) AS x(state, n)
    WHERE m.job AND m.ends AND m.n = 1 GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
@@ -62,6 +63,13 @@ ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1 AND NOT job),
+-- A group has its members end first.
+gr AS (
+  UPDATE schedule s SET waits_for = 'place' FROM i WHERE i.asks AND i.n = 1 AND i.grouped AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.taker = '~'),
+mb AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, reason)
+  SELECT l.namespace, l.process_id, 'cancel', l.namespace, l.job_id, 0, statement_timestamp(), NULLIF(i.reason, '')
+    FROM i JOIN job_places l ON l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id WHERE i.ends AND i.job AND l.state IS NULL),
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.*),
 ds AS (

@@ -180,7 +180,7 @@ SELECT l.line::text AS line FROM l WHERE l.line IS NOT NULL;
 -- SpanOfJobs gives the next processes that wait, in the order of their ids: a part of the look that follows a change of constraints.
 -- name: SpanOfJobs :many
 SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
-  SELECT s.process_id, s.job_name IS NOT NULL AND EXISTS (
+  SELECT s.process_id, s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~' AND EXISTS (
       SELECT 1 FROM jobs j WHERE j.namespace = ANY (ARRAY[s.namespace]) AND j.process_id = s.process_id AND coalesce(j.constraints_version, 0) <> @version::bigint) AS stale
     FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id > @after::text
    ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) x;
@@ -189,7 +189,7 @@ SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
 -- name: StaleJobs :many
 SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metadata, j.tags
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
-  JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL
+  JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~'
  CROSS JOIN LATERAL (SELECT p.metadata FROM processes p WHERE p.namespace = i.namespace AND p.process_id = i.process_id LIMIT 1) p
  CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
  WHERE coalesce(j.constraints_version, 0) <> @version::bigint;

@@ -89,14 +89,15 @@ SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for 
  WHERE p.removed_time IS NULL AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
 UNION ALL
 -- cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
--- has none. A job has none, and while it is being cancelled its INIT task runs.
+-- has none. A job has none, and while it is being cancelled its INIT task runs, or, of a group, its members do.
 SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status, coalesce(p.cancel_deadline::text, 'none'))
   FROM processes p CROSS JOIN LATERAL (
     SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'CANCEL')
          + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'CANCEL') AS n) x
  WHERE p.removed_time IS NULL
    AND (x.n <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END OR
-        (p.kind = 'job' AND p.cancel_deadline IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id)) OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
+        (p.kind = 'job' AND p.cancel_deadline IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id)
+         AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.taker = '~')) OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
 UNION ALL
 -- cancel_goes_first: a process that is being cancelled runs nothing that came after the request, and hands nothing else out.
 SELECT 'cancel_goes_first', p.namespace, p.process_id, format('task %s, a %s, %s in a process that was to be cancelled at %s', x.task_id, x.task_type, x.what, p.cancel_requested_time)
@@ -185,6 +186,7 @@ SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %
       LEFT JOIN (
         SELECT p.namespace, p.process_id, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
                  ELSE CASE WHEN r.task_id IS NOT NULL THEN CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END
+                           WHEN s.taker = '~' AND s.attempt > 0 THEN CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END
                            WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END AS state
           FROM processes p LEFT JOIN schedule s ON s.namespace = p.namespace AND s.process_id = p.process_id
           LEFT JOIN running r ON r.namespace = p.namespace AND r.process_id = p.process_id
@@ -213,6 +215,19 @@ UNION ALL
 SELECT 'line_is_of_job', s.namespace, s.process_id, format('task %s, %s of a process of kind %L, waits for a key in line %L', s.task_id, s.task_type, p.kind, s.line)
   FROM schedule s LEFT JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.removed_time IS NULL
  WHERE s.waits_for = 'constraint' AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
+UNION ALL
+-- takers_have_places: whoever has a place of a group, or has used one up, gets no other one.
+SELECT 'takers_have_places', l.namespace, l.job_id, format('%s has the place of %s, and may take another one', l.worker_id, l.process_id)
+  FROM job_places l JOIN job_groups g ON g.namespace = l.namespace AND g.process_id = l.job_id
+ WHERE l.worker_id IS NOT NULL AND l.state IS DISTINCT FROM 'cancelled' AND NOT l.worker_id = ANY (g.takers)
+UNION ALL
+-- group_is_full: a group that waits for its members has as many as it asks for, of whom some have not ended; and each has a process.
+SELECT 'group_is_full', s.namespace, s.process_id, format('%s of %s members succeeded, %s have not ended', x.succeeded, g.count, x.open)
+  FROM schedule s LEFT JOIN job_groups g ON g.namespace = s.namespace AND g.process_id = s.process_id
+ CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE l.state = 'succeeded') AS succeeded, count(*) FILTER (WHERE l.state IS NULL) AS open
+                       FROM job_places l WHERE l.namespace = s.namespace AND l.job_id = s.process_id) x
+  JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
+ WHERE s.waits_for = 'members' AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
 UNION ALL
 -- end_is_told: the end of a child turns its row in parents into a message, in one transaction.
 SELECT 'end_is_told', r.namespace, r.process_id,
@@ -272,6 +287,8 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'job_has_row', (SELECT count(*) FROM jobs) + (SELECT count(*) FROM processes WHERE kind = 'job')
   UNION ALL SELECT 'keys_are_held', (SELECT count(*) FROM jobs WHERE constraint_keys IS NOT NULL)
   UNION ALL SELECT 'line_is_of_job', (SELECT count(*) FROM waiting WHERE waits_for = 'constraint')
+  UNION ALL SELECT 'takers_have_places', (SELECT count(*) FROM job_places)
+  UNION ALL SELECT 'group_is_full', (SELECT count(*) FROM waiting WHERE waits_for = 'members')
   UNION ALL SELECT 'end_is_told', (SELECT count(*) FROM parents)
   UNION ALL SELECT 'held_has_reason', (SELECT count(*) FROM messages WHERE held)) x;
 

@@ -11,7 +11,7 @@ WITH ready AS MATERIALIZED (
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+       WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
     UNION ALL
@@ -57,6 +57,6 @@ SELECT EXISTS (
   SELECT 1 FROM unnest(@namespaces::text[]) AS n(namespace)
    CROSS JOIN LATERAL (
     SELECT 1 FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
      ORDER BY s.priority, s.task_id LIMIT 1) d)::bool AS calls_left;

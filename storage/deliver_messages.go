@@ -18,6 +18,7 @@ const (
 // The outcomes of a delivery.
 const (
 	Delivered      = "delivered"
+	MemberNoted    = "noted"     // the end of a member, with the job that several workers run: that waits to be looked at
 	TargetExists   = "exists"    // a start: the process exists, or another job holds the unique key, and nothing happened
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits
 	TargetNotFound = "not_found" // no such process, or for a start no such namespace: dropped

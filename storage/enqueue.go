@@ -36,6 +36,7 @@ type NewJob struct {
 	Constraints    Constrained
 	Actor          string // who asked; "": nobody who was named
 	Chosen         bool   // the engine has chosen the id: that it exists already can only be the work of the same request
+	Grouped        bool   // several workers run it: Options have workers, and it needs no keys of constraints itself
 }
 
 // Enqueued says what became of a job that was to be enqueued.
@@ -117,6 +118,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.ConstraintKeys = append(a.ConstraintKeys, j.Constraints.JSON())
 	a.Lines = append(a.Lines, j.Constraints.Line())
 	a.Actors = append(a.Actors, j.Actor)
+	a.Groupeds = append(a.Groupeds, j.Grouped)
 	if j.UniqueKey != "" {
 		p.keys.Namespaces = append(p.keys.Namespaces, j.Key.Namespace)
 		p.keys.UniqueKeys = append(p.keys.UniqueKeys, j.UniqueKey)

@@ -27,7 +27,12 @@ func (b *bench) enqueue(id string, change ...func(*storage.NewJob)) storage.Enqu
 
 // lease has a worker take the job of this name; nil: there is none to be taken.
 func lease(s *storage.Store, worker, id string) (*storage.Lease, error) {
-	leases, err := s.Poll(context.Background(), worker, []storage.Line{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1)
+	return leaseOf(s, worker, id, false)
+}
+
+// leaseOf is lease, with grouped of a place of a group, too.
+func leaseOf(s *storage.Store, worker, id string, grouped bool) (*storage.Lease, error) {
+	leases, err := s.Poll(context.Background(), worker, []storage.Line{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1, grouped)
 	if err != nil || len(leases) == 0 {
 		return nil, err
 	}

@@ -85,6 +85,10 @@ var planted = []struct{ invariant, process, sql string }{
 		UPDATE schedule s SET line = 'c=' FROM j WHERE s.process_id = j.process_id`},
 	{"line_is_of_job", "inline", `UPDATE schedule SET line = NULL WHERE process_id = $1`},
 	{"line_is_of_job", "placed", `UPDATE schedule SET waits_for = 'constraint', line = 'c=' WHERE process_id = $1`},
+	{"takers_have_places", "group", `UPDATE job_groups SET takers = '{w2}' WHERE process_id = $1`},
+	{"group_is_full", "group", `UPDATE job_groups SET count = 2 WHERE process_id = $1`},
+	{"group_is_full", "group", `UPDATE job_places SET state = 'failed', finished_time = now() WHERE job_id = $1`},
+	{"group_is_full", "group", `DELETE FROM job_groups WHERE process_id = $1`},
 	{"end_is_told", "child", `UPDATE processes SET status = 'COMPLETED', attention = 'COMPLETED', attention_time = status_changed_time WHERE process_id = $1`},
 	{"end_is_told", "child", `UPDATE processes SET removed_time = now() WHERE process_id = $1`},
 	{"end_is_told", "child", `DELETE FROM processes WHERE process_id = $1`},
@@ -133,6 +137,11 @@ func (b *bench) stock() {
 	}
 	b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = 'limited'")
 	b.exec("INSERT INTO constraint_holds (namespace, process_id, line) VALUES ('shop', 'limited', 'c=')")
+	group, err := b.Enqueue(&storage.NewJob{Key: key("group"), Name: "work", Timeout: time.Second, Grouped: true, Options: []byte(`{"workers": {}}`)})
+	equal(b.t, "a job that several workers run", must(b.t, group, err).Outcome, storage.JobEnqueued)
+	b.exec("UPDATE schedule SET waits_for = 'members' WHERE process_id = 'group'")
+	b.exec("INSERT INTO job_groups (namespace, process_id, count, max_failures, takers) VALUES ('shop', 'group', 1, 0, '{w1}')")
+	b.exec("INSERT INTO job_places (namespace, process_id, job_id, worker_id) VALUES ('shop', '~job/group/1', 'group', 'w1')")
 	b.process("overdue")
 	b.cancelFor("overdue", 0)
 	ended, err := b.EndOverdueCancel(key("overdue"))

@@ -70,8 +70,8 @@ type Lease struct {
 	Timeout   time.Duration // of the attempt
 }
 
-// Poll leases at most limit tasks to a worker, by priority, then age.
-func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit int) ([]Lease, error) {
+// Poll leases at most limit tasks to a worker, by priority, then age. grouped: places of groups, too.
+func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit int, grouped bool) ([]Lease, error) {
 	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.nodeID.Load(), Lim: int32(min(limit, maxFlushItems))} //nolint:gosec // bounded
 	for _, l := range lines {
 		a.Namespaces = append(a.Namespaces, l.Namespace)
@@ -82,7 +82,7 @@ func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit i
 		a.MaxLeasesUs = append(a.MaxLeasesUs, l.MaxLease.Microseconds())
 	}
 	a.Modes = s.eventModes(a.Namespaces)
-	rows, err := s.q.Poll(ctx, s.hot, a)
+	rows, err := s.poll(ctx, a, grouped)
 	if err != nil {
 		return nil, mapped("poll", err)
 	}
@@ -103,6 +103,24 @@ func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit i
 	return leases, nil
 }
 
+func (s *Store) poll(ctx context.Context, a dbsqlc.PollParams, grouped bool) ([]dbsqlc.PollRow, error) {
+	if !grouped {
+		return s.q.Poll(ctx, s.hot, a)
+	}
+	of, err := s.q.PollGroups(ctx, s.hot, dbsqlc.PollGroupsParams(a))
+	rows := make([]dbsqlc.PollRow, len(of))
+	for n := range of {
+		rows[n] = dbsqlc.PollRow(of[n])
+	}
+	return rows, err
+}
+
+// GroupedNamespaces gives the namespaces in which groups wait for their members.
+func (s *Store) GroupedNamespaces(ctx context.Context) ([]string, error) {
+	namespaces, err := s.q.GroupedNamespaces(ctx, s.hot)
+	return namespaces, mapped("look for groups", err)
+}
+
 // CountPollable tells for each line how many tasks a Poll would find there, at most limit.
 func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]int, error) {
 	a := dbsqlc.CountPollableParams{Lim: int32(limit)} //nolint:gosec // bounded
@@ -118,6 +136,23 @@ func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]i
 		counts[r.Ord] = int(r.N)
 	}
 	return counts, mapped("count pollable", err)
+}
+
+// WantedTakers tells which of workers that wait, each at a line, could take a place of a group.
+func (s *Store) WantedTakers(ctx context.Context, workerIDs []string, lines []Line) ([]int, error) {
+	var a dbsqlc.WantedTakersParams
+	for n, l := range lines {
+		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
+		a.Namespaces = append(a.Namespaces, l.Namespace)
+		a.JobNames = append(a.JobNames, l.JobName)
+		a.WorkerIds = append(a.WorkerIds, workerIDs[n])
+	}
+	rows, err := s.q.WantedTakers(ctx, s.hot, a)
+	wanted := make([]int, len(rows))
+	for n, ord := range rows {
+		wanted[n] = int(ord)
+	}
+	return wanted, mapped("look for takers", err)
 }
 
 // ReleaseTimers lets tasks of these namespaces whose time has come wait for a worker. It tells how many there were of each.

@@ -148,7 +148,10 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	if r.LeaseExpiresTime.Unix() > 0 {
 		m.LeaseExpiresTime = timestamppb.New(r.LeaseExpiresTime)
 	}
-	return m, jobJSON(m, r)
+	if err := jobJSON(m, r); err != nil {
+		return m, err
+	}
+	return m, workerRuns(m, r.Runs)
 }
 
 // jobJSON reads what stands as JSON.
@@ -183,6 +186,56 @@ func jobJSON(m *progressorv1.Job, r *storage.JobRow) (err error) {
 	return nil
 }
 
+// workerRun is the place of a worker as GetJobs tells of it.
+type workerRun struct {
+	WorkerID     string          `json:"workerId"`
+	State        string          `json:"state"`
+	Attempts     int32           `json:"attempts"`
+	RunningTime  *time.Time      `json:"runningTime"`
+	FinishedTime *time.Time      `json:"finishedTime"`
+	Failure      json.RawMessage `json:"failure"`
+	Result       *string         `json:"result"` // JSON, until the job has all results
+}
+
+// workerRuns reads the places of a job that several workers run. Its results are shown as long as the job has them.
+func workerRuns(m *progressorv1.Job, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	var all []workerRun
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("places of a job: %w", err)
+	}
+	for _, r := range all {
+		run := &progressorv1.WorkerRun{
+			WorkerId: r.WorkerID, State: progressorv1.JobState(progressorv1.JobState_value["JOB_STATE_"+strings.ToUpper(r.State)]), Attempts: r.Attempts,
+			Result: m.GetResult().GetStructValue().GetFields()[r.WorkerID],
+		}
+		if r.RunningTime != nil {
+			run.RunningTime = timestamppb.New(*r.RunningTime)
+			if m.RunningTime == nil || r.RunningTime.Before(m.GetRunningTime().AsTime()) {
+				m.RunningTime = run.GetRunningTime()
+			}
+		}
+		if r.FinishedTime != nil {
+			run.FinishedTime = timestamppb.New(*r.FinishedTime)
+		}
+		var err error
+		if string(r.Failure) != "null" {
+			if run.Failure, err = Failure(r.Failure); err != nil {
+				return err
+			}
+		}
+		if r.Result != nil {
+			if run.Result, err = Value([]byte(*r.Result)); err != nil {
+				return err
+			}
+		}
+		m.WorkerRuns = append(m.WorkerRuns, run)
+	}
+	return nil
+}
+
 // JobState is where a job stands: it follows from the status of its process and from where its task stands.
 func JobState(r *storage.JobRow) progressorv1.JobState {
 	switch r.Status {
@@ -197,6 +250,11 @@ func JobState(r *storage.JobRow) progressorv1.JobState {
 	case r.Place == "running" && r.Cancelling:
 		return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
 	case r.Place == "running":
+		return progressorv1.JobState_JOB_STATE_RUNNING
+	case r.Grouped && r.Attempt > 0: // from when its members are made
+		if r.Cancelling {
+			return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
+		}
 		return progressorv1.JobState_JOB_STATE_RUNNING
 	case process.WaitsFor(r.WaitsFor) == process.WaitsForTime && r.Attempt > 0:
 		return progressorv1.JobState_JOB_STATE_RETRYABLE

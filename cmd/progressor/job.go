@@ -305,6 +305,9 @@ func printJob(a *app, j *progressorv1.Job) error {
 		field{"cancel requested", showTime(j.GetCancelRequestedTime())},
 		field{"cancel reason", oneLine(j.GetCancelReason())},
 	)
+	if err == nil {
+		err = printWorkerRuns(a, j.GetWorkerRuns())
+	}
 	if err != nil || len(j.GetFailures()) == 0 {
 		return err
 	}
@@ -313,6 +316,23 @@ func printJob(a *app, j *progressorv1.Job) error {
 		fmt.Fprintln(a.Stdout, oneLine(showFailure(f)))
 	}
 	return nil
+}
+
+// printWorkerRuns shows who runs a job that several workers run.
+func printWorkerRuns(a *app, runs []*progressorv1.WorkerRun) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	rows := make([]table.Row, len(runs))
+	for n, r := range runs {
+		note := showValue(r.GetResult(), cellLimit)
+		if r.GetFailure() != nil && r.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
+			note = showFailure(r.GetFailure())
+		}
+		rows[n] = table.Row{oneLine(r.GetWorkerId()), shortEnum(r.GetState()), r.GetAttempts(), showTime(r.GetRunningTime()), showTime(r.GetFinishedTime()), oneLine(note)}
+	}
+	fmt.Fprintln(a.Stdout)
+	return printRows(a.Stdout, table.Row{"worker", "state", "attempts", "running since", "finished", "result"}, rows)
 }
 
 func showValue(v *structpb.Value, limit int) string {

@@ -151,7 +151,8 @@ func TestJobEnqueueFlags(t *testing.T) {
 	f := &fakeQueue{}
 	p := serveQueue(t, f)
 	out := p.ok(t, "job", "enqueue", "mail", "send", "--id", "m-1", "--args", `{"to":"ann"}`, "-k", "key", "--max-retry", "3", "--backoff-steps", "1s,10s", "--timeout", "5m",
-		"--keep-result", "--tag", "a,b", "--tag", "c", "--metadata", `{"tenant":"acme"}`, "--unique-ttl", "1h", "--unique-scope", "waiting", "--max-takeovers", "0", "--priority", "-4")
+		"--keep-result", "--tag", "a,b", "--tag", "c", "--metadata", `{"tenant":"acme"}`, "--unique-ttl", "1h", "--unique-scope", "waiting", "--max-takeovers", "0", "--priority", "-4",
+		"--workers", "2", "--worker-id", "h,1", "--worker-id", "h2", "--max-failures", "1")
 	wantLines(t, out, "job mail/m-1", "state AVAILABLE")
 	want := &progressorv1.EnqueueRequest{
 		Namespace: "mail", JobId: "m-1", Name: "send", IdempotencyKey: "key",
@@ -160,6 +161,7 @@ func TestJobEnqueueFlags(t *testing.T) {
 			MaxRetry: 3, Timeout: durationpb.New(5 * time.Minute), KeepResult: true, Tags: []string{"a,b", "c"}, Priority: -4, MaxTakeovers: new(int32),
 			Backoff:  &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Second), durationpb.New(10 * time.Second)}},
 			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"tenant": structpb.NewStringValue("acme")}},
+			Workers:  &progressorv1.WorkerGroup{Count: 2, WorkerIds: []string{"h,1", "h2"}, MaxFailures: 1},
 			Unique:   &progressorv1.Unique{Ttl: durationpb.New(time.Hour), Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING},
 		},
 	}

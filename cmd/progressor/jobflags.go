@@ -34,6 +34,9 @@ type jobChangeFlags struct {
 	CancelGrace       *time.Duration  `placeholder:"DURATION" help:"How long its worker may take to stop when it is cancelled. Default: 30s."`
 	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker that is silent for so long loses it. Default: the worker's, else the namespace's, 30s."`
 	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"How often its worker is to beat. Default: a third of the lease."`
+	Workers           *int32          `placeholder:"N" help:"So many workers run it side by side, each once, and have to succeed."`
+	WorkerID          []string        `sep:"none" placeholder:"ID" help:"A worker that may run it; give it once for each. Without: any."`
+	MaxFailures       *int32          `placeholder:"N" help:"How many workers may fail before the job does. Default: 0."`
 }
 
 // put writes the flags that were given into options, and tells which fields those are.
@@ -65,6 +68,16 @@ func (f *jobChangeFlags) put(a *app, o *progressorv1.JobOptions) (paths []string
 	if b := f.backoff(); b != nil {
 		o.Backoff = b
 		set("backoff")
+	}
+	if f.Workers != nil || len(f.WorkerID) > 0 || f.MaxFailures != nil {
+		o.Workers = &progressorv1.WorkerGroup{WorkerIds: f.WorkerID}
+		if f.Workers != nil {
+			o.Workers.Count = *f.Workers
+		}
+		if f.MaxFailures != nil {
+			o.Workers.MaxFailures = *f.MaxFailures
+		}
+		set("workers")
 	}
 	if f.RunTime != "" {
 		if o.RunTime, err = timeFrom("--run-time", f.RunTime); err != nil {

@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -30,8 +31,12 @@ func decide(e engine.End, c *storage.Completion) {
 	if row != nil {
 		c.Job.Name = row.Name
 	}
+	member := strings.HasPrefix(e.Claim.ProcessID, jobs.MemberPrefix)
 	if e.GivenBack {
 		c.Ends = append(c.Ends, jobs.Again{})
+		if member {
+			c.Ends = append(c.Ends, jobs.Seat{Leaves: true})
+		}
 		return
 	}
 	if err != nil { // the row of the job cannot be read: a fault of this program, and no reason to try again
@@ -48,6 +53,9 @@ func decide(e engine.End, c *storage.Completion) {
 		succeed(e, c, end, options)
 	default:
 		fail(e, c, end, row, options)
+		if member && c.Outcome == storage.Retry {
+			c.Ends = append(c.Ends, jobs.Seat{Leaves: end.Takeover})
+		}
 	}
 	if end.Says() {
 		c.Ends = append(c.Ends, end)
@@ -72,7 +80,7 @@ const stepPrefix = "~job/"
 // succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept, and not in tasks; but that
 // of a step is the response of its task, which the run is told with the end.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
-	isStep := strings.HasPrefix(c.Key.ProcessID, stepPrefix)
+	isStep := strings.HasPrefix(c.Key.ProcessID, stepPrefix) && !strings.HasPrefix(c.Key.ProcessID, jobs.MemberPrefix)
 	var text []byte
 	if options.GetKeepResult() || isStep {
 		var err error
@@ -91,12 +99,17 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 		if text == nil {
 			text = []byte("null")
 		}
-		end.Kept, end.Result, end.TTL = true, text, defaultResultTTL
-		if ttl := options.GetResultTtl(); ttl != nil {
-			end.TTL = ttl.AsDuration()
-		}
+		end.Kept, end.Result, end.TTL = true, text, resultTTL(options)
 	}
 	c.Timer, c.UnsetTimers, c.NamedTimers, c.UnsetNames = nil, false, nil, nil
+}
+
+// resultTTL is for how long a kept result is kept.
+func resultTTL(options *progressorv1.JobOptions) time.Duration {
+	if ttl := options.GetResultTtl(); ttl != nil {
+		return ttl.AsDuration()
+	}
+	return defaultResultTTL
 }
 
 // fail decides between another attempt and the end of the job. Attempts whose worker was lost use up takeovers first, then retries.
@@ -119,7 +132,9 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 			used++
 		}
 	}
-	again := !failure.GetNonRetryable() && used <= options.GetMaxRetry()
+	// A place whose worker is lost once too often is spent with that worker: a retry would be on it, and nobody knows where that is.
+	spent := e.Lost && strings.HasPrefix(e.Claim.ProcessID, jobs.MemberPrefix)
+	again := !failure.GetNonRetryable() && used <= options.GetMaxRetry() && !spent
 	takeovers := int32(defaultMaxTakeovers)
 	switch {
 	case options.MaxTakeovers != nil:

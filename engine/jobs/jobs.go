@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -25,6 +26,7 @@ type Jobs struct {
 	store     *storage.Store
 	admission *admission
 	metrics   *metrics
+	groups    *groups
 }
 
 // New makes the jobs of an engine and its store, with metrics where there is somebody to register them. Their kind has to be added to it.
@@ -32,6 +34,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 	q := &Jobs{engine: e, store: store}
 	q.admission = newAdmission(q)
 	q.metrics = newMetrics(q, registerer)
+	q.groups = newGroups(q)
 	return q
 }
 
@@ -39,7 +42,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: storage.JobKind, Decide: decide, Forget: q.forget,
-		Run: q.admission.Run, Admit: q.admit, Stored: q.stored,
+		Run: q.run, Noted: q.groups.wake, Admit: q.admit, Stored: q.stored,
 	}
 }
 
@@ -68,10 +71,21 @@ func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
 	return more || names, err
 }
 
+// run works beside the jobs of this node until ctx ends.
+func (q *Jobs) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return q.admission.Run(ctx) })
+	group.Go(func() error { return q.groups.Run(ctx) })
+	return group.Wait()
+}
+
 // Enqueue makes a job, or gives the one that holds its unique or its idempotency key. by: who asked, if that is known.
 func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by ...process.Actor) (*progressorv1.EnqueueResponse, error) {
 	j, err := q.NewJob("", r)
 	if err != nil {
+		return nil, err
+	}
+	if err := q.checkTakers(ctx, "", j); err != nil {
 		return nil, err
 	}
 	j.Actor = nameOf(by)
@@ -79,7 +93,7 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by .
 	if err != nil {
 		return nil, err
 	}
-	q.admission.enqueued(j)
+	q.enqueued(j)
 	job, err := q.Get(ctx, process.Key{Namespace: j.Key.Namespace, ProcessID: done.ProcessID}, 0)
 	if err != nil {
 		return nil, err
@@ -101,6 +115,9 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	ids := map[process.Key]int{}
 	for n, e := range r.GetJobs() {
 		j, err := q.NewJob(fmt.Sprintf("jobs[%d].", n), e)
+		if err == nil {
+			err = q.checkTakers(ctx, fmt.Sprintf("jobs[%d].", n), j)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -114,9 +131,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range all {
-		q.admission.enqueued(j)
-	}
+	q.enqueued(all...)
 	resp := &progressorv1.EnqueueBatchResponse{Jobs: make([]*progressorv1.EnqueueResponse, len(all))}
 	for n, d := range done {
 		job := &progressorv1.Job{Namespace: all[n].Key.Namespace, JobId: d.ProcessID, Name: all[n].Name}
@@ -132,11 +147,35 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	return resp, nil
 }
 
+// checkTakers refuses a job that several workers run where there are none. path is put before the names of fields in errors.
+func (q *Jobs) checkTakers(ctx context.Context, path string, j *storage.NewJob) error {
+	if !j.Grouped || q.engine.Pulls(ctx, j.Key.Namespace) {
+		return nil
+	}
+	return &process.InvalidError{Field: path + "options.workers", Message: fmt.Sprintf(
+		"the tasks of namespace %q go to its processor; workers take those of namespaces whose processor is pull", j.Key.Namespace)}
+}
+
+// enqueued has new jobs looked at that nobody takes by itself.
+func (q *Jobs) enqueued(all ...*storage.NewJob) {
+	grouped := false
+	for _, j := range all {
+		q.admission.enqueued(j)
+		grouped = grouped || j.Grouped
+	}
+	if grouped {
+		q.groups.wake()
+	}
+}
+
 // NewJob makes what is stored of a request, with the keys that it needs to run. path is put before the names of fields in errors.
 func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
 	j, err := newJob(path, r)
 	if err != nil {
 		return nil, err
+	}
+	if j.Grouped {
+		return j, nil // its members need keys
 	}
 	j.Constraints = q.admission.known(j.Key.Namespace).constrained(jobs.Subject{Name: j.Name, Args: j.Args, Metadata: j.Metadata, Tags: j.Tags, Priority: j.Priority})
 	return j, nil
@@ -154,7 +193,7 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error
 	}
 	j := &storage.NewJob{
 		Key: process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}, Name: r.GetName(), Args: args, Metadata: o.metadata, Tags: o.tags,
-		Options: o.options, Timeout: o.timeout, Priority: r.GetOptions().GetPriority(), IdempotencyKey: r.GetIdempotencyKey(),
+		Options: o.options, Timeout: o.timeout, Grouped: o.grouped, Priority: r.GetOptions().GetPriority(), IdempotencyKey: r.GetIdempotencyKey(),
 		RequestID: process.RequestID(r.GetNamespace(), r.GetJobId(), r.GetIdempotencyKey()),
 	}
 	if t := r.GetOptions().GetRunTime(); t != nil {
@@ -273,6 +312,7 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 	if _, err := q.engine.CancelProcess(ctx, engine.CancelParams{Key: key, Reason: reason, Grace: &grace, Actor: by}); err != nil {
 		return nil, err
 	}
+	q.groups.wake()
 	q.admission.look(key.Namespace)
 	return q.Get(ctx, key, 0)
 }
@@ -286,6 +326,7 @@ func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, 
 		return nil, err
 	}
 	q.engine.Retried()
+	q.groups.wake()
 	q.admission.look(key.Namespace)
 	return q.Get(ctx, key, 0)
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -31,6 +32,7 @@ const (
 type stored struct {
 	options, tags, metadata []byte
 	timeout                 time.Duration
+	grouped                 bool // several workers run it
 }
 
 // storedOptions checks options and makes what is stored of them. What has a column of its own is left out of the JSON.
@@ -39,10 +41,10 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	if s.timeout > maxTimeout {
 		return s, &process.InvalidError{Field: path + "timeout", Message: "at most 365 days"}
 	}
-	if g := o.GetWorkers(); g != nil {
-		return s, &process.InvalidError{Field: path + "workers", Message: "jobs that several workers run side by side are not part of this release"}
-	}
 	var err error
+	if s.grouped, err = checkGroup(path+"workers", o.GetWorkers()); err != nil {
+		return s, err
+	}
 	if s.metadata, err = wire.JSON(o.GetMetadata()); err != nil {
 		return s, &process.InvalidError{Field: path + "metadata", Message: err.Error()}
 	}
@@ -117,6 +119,9 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	if err != nil {
 		return nil, err
 	}
+	if was := bytes.Contains(row.Options, []byte(`"workers"`)) && row.Runs != nil || row.Grouped; was != s.grouped {
+		return nil, &process.InvalidError{Field: "options.workers", Message: "a job that one worker runs stays one, and a job that several run has to say how many"}
+	}
 	u := jobs.Update{Key: key, Actor: nameOf(by), Fields: slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths())), Timeout: s.timeout, Tags: s.tags, Options: s.options}
 	if named["metadata"] {
 		u.Metadata = &s.metadata
@@ -132,6 +137,7 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 		return nil, err
 	}
 	q.engine.Retried()
+	q.groups.wake()
 	q.admission.look(key.Namespace)
 	return q.Get(ctx, key, 0)
 }

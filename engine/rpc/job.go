@@ -65,6 +65,9 @@ func (s *jobService) FetchResult(ctx context.Context, r *progressorv1.FetchResul
 
 // UpdateJob changes options of a job.
 func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
+	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
+		return nil, err
+	}
 	job, err := s.jobs.Update(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -74,6 +77,9 @@ func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobReq
 
 // CancelJob asks a job to end.
 func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
+	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
+		return nil, err
+	}
 	job, err := s.jobs.Cancel(ctx, jobKey(r), r.GetReason(), actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -114,6 +120,9 @@ func (s *jobService) GetQueueStats(ctx context.Context, r *progressorv1.GetQueue
 
 // RetryJob runs a job again that is at its end.
 func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
+	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
+		return nil, err
+	}
 	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses(), actorOf(ctx))
 	if err != nil {
 		return nil, err

@@ -62,7 +62,12 @@ const (
 	ofTag  = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text AND j.tags @> jsonb_build_array($?::text)`
 	ofJobs = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text`
 	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time' AND s.job_name IS NOT NULL`
-	ofRun  = `SELECT r.process_id FROM running r WHERE r.namespace = $?::text AND r.task_type = 'INIT'`
+	// RUNNING is what runs, and what several workers run, held by an operator or not.
+	ofRun = `SELECT u.process_id FROM (
+ (SELECT r.process_id FROM running r WHERE r.namespace = $?::text AND r.task_type = 'INIT' LIMIT 10000)
+ UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'members' LIMIT 10000)
+ UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND (s.waits_for = 'place')::int = 1 AND s.taker = '~' LIMIT 10000)
+ UNION ALL (SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text AND o.attention = 'SUSPENDED' LIMIT 10000)) u`
 	// AVAILABLE is what waits for a worker, for a constraint, or for an operator.
 	ofLines = `SELECT u.process_id FROM (
  (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'place' AND s.job_name IS NOT NULL LIMIT 10000)
@@ -103,7 +108,7 @@ func idsByState(q Query) (string, []any) {
 		}
 		switch {
 		case in("RUNNING", "CANCEL_REQUESTED"):
-			return ofRun, []any{q.Namespace}
+			return ofRun, []any{q.Namespace, q.Namespace, q.Namespace, q.Namespace}
 		case in("SCHEDULED", "RETRYABLE"):
 			return ofTime, []any{q.Namespace}
 		case in("AVAILABLE"):

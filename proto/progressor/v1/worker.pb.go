@@ -2255,7 +2255,7 @@ func (x *Unique) GetScope() UniqueScope {
 }
 
 // A job that several workers run side by side, each at most once (a broadcast, or a quorum). Each run is a member
-// process of the job ("ID/1", "ID/2", …) with a lease of its own.
+// process of the job ("~job/~/ID/N") with a lease of its own.
 type WorkerGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// that must succeed, and how many run side by side at the most; default 1

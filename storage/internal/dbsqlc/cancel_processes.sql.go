@@ -32,14 +32,14 @@ func (q *Queries) CancelGrace(ctx context.Context, db DBTX, arg CancelGraceParam
 
 const cancelProcesses = `-- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT x.ord, x.namespace, x.process_id, x.reason, x.grace_us, x.overdue, x.actor, x.mode, x.status, x.cancelling, x.over, x.busy, x.running_attempt, x.job, x.job_name, x.job_state, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
+  SELECT x.ord, x.namespace, x.process_id, x.reason, x.grace_us, x.overdue, x.actor, x.mode, x.status, x.cancelling, x.over, x.busy, x.grouped, x.running_attempt, x.job, x.job_name, x.job_state, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
     SELECT t.ord, t.namespace, t.process_id, t.reason, t.grace_us, t.overdue, t.actor, t.mode, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
-           CASE WHEN r.task_id IS NULL THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
+           r.task_id IS NOT NULL AS busy, coalesce(w.grouped, false) AS grouped, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
+           CASE WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
                 WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state,
             coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
-                    AND CASE WHEN p.kind = 'job' THEN r.task_id IS NOT NULL AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
-           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND p.status IN ('INIT', 'SUSPENDED')
+                    AND CASE WHEN p.kind = 'job' THEN (r.task_id IS NOT NULL OR w.grouped) AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
+           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND w.grouped IS NOT TRUE AND p.status IN ('INIT', 'SUSPENDED')
                                 ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
       FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
                       unnest($5::bigint[]), unnest($6::bool[]), unnest($7::text[]), unnest($8::int[]))
@@ -47,7 +47,7 @@ WITH i AS MATERIALIZED (
       LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
       LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
       LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
-      LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
+      LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt, s.taker = '~' AND s.attempt > 0 AS begun, s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
                             AND s.task_type = 'INIT' LIMIT 1) w ON true) x),
 up AS (
   UPDATE processes p SET
@@ -70,7 +70,7 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (CASE WHEN m.busy THEN 'available' ELSE m.job_state END, -1), ('cancelled', 1)) AS x(state, n)
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (CASE WHEN m.job_state IN ('running', 'cancel_requested') THEN 'available' ELSE m.job_state END, -1), ('cancelled', 1)) AS x(state, n)
    WHERE m.job AND m.ends AND m.n = 1 GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
@@ -86,10 +86,16 @@ ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1 AND NOT job),
+gr AS (
+  UPDATE schedule s SET waits_for = 'place' FROM i WHERE i.asks AND i.n = 1 AND i.grouped AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.taker = '~'),
+mb AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, reason)
+  SELECT l.namespace, l.process_id, 'cancel', l.namespace, l.job_id, 0, statement_timestamp(), NULLIF(i.reason, '')
+    FROM i JOIN job_places l ON l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id WHERE i.ends AND i.job AND l.state IS NULL),
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid),
 ds AS (
-  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid),
+  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
 e AS (
   SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.attempt, x.priority, x.fencing_token, x.scheduled_time, x.running_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context, x.failure, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (
     SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,
@@ -132,10 +138,12 @@ type CancelProcessesRow struct {
 // grace_us gives it from now on. Those in ERROR and SUSPENDED are CANCELLED at once. overdue: the engine's word, not a client's: the
 // process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
 // runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
-// that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker.
+// that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker, and one that several workers run when its
+// members have ended.
 // outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
 // Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 // SaveResult.)
+// A group has its members end first.
 // expired is a hashed subplan, not a join: see PrepareInit.
 func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProcessesParams) ([]CancelProcessesRow, error) {
 	rows, err := db.Query(ctx, cancelProcesses,

@@ -689,7 +689,7 @@ func (q *Queries) RunningUnheld(ctx context.Context, db DBTX, arg RunningUnheldP
 
 const spanOfJobs = `-- name: SpanOfJobs :many
 SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
-  SELECT s.process_id, s.job_name IS NOT NULL AND EXISTS (
+  SELECT s.process_id, s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~' AND EXISTS (
       SELECT 1 FROM jobs j WHERE j.namespace = ANY (ARRAY[s.namespace]) AND j.process_id = s.process_id AND coalesce(j.constraints_version, 0) <> $1::bigint) AS stale
     FROM schedule s WHERE s.namespace = $2::text AND s.process_id > $3::text
    ORDER BY s.namespace, s.process_id, s.task_id LIMIT $4::int) x
@@ -736,7 +736,7 @@ func (q *Queries) SpanOfJobs(ctx context.Context, db DBTX, arg SpanOfJobsParams)
 const staleJobs = `-- name: StaleJobs :many
 SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metadata, j.tags
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS i(namespace, process_id)
-  JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL
+  JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~'
  CROSS JOIN LATERAL (SELECT p.metadata FROM processes p WHERE p.namespace = i.namespace AND p.process_id = i.process_id LIMIT 1) p
  CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
  WHERE coalesce(j.constraints_version, 0) <> $3::bigint

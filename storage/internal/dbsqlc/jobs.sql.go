@@ -15,10 +15,10 @@ import (
 
 const cancelRetried = `-- name: CancelRetried :exec
 WITH i AS MATERIALIZED (
-  SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid, x.mode, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state
+  SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid, x.mode, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::int[]))
          AS x(namespace, process_id, task_id, fencing_token, mode)
-   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
+   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
                           AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid LIMIT 1) s
    CROSS JOIN LATERAL (SELECT p.cancel_deadline FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p
    WHERE p.cancel_deadline IS NOT NULL),
@@ -129,24 +129,33 @@ SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.previous_status
        (CASE WHEN j.result_expires_time > statement_timestamp() THEN j.result END)::bytea AS result,
        coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        coalesce(x.task_id, 0)::bigint AS task_id, coalesce(x.attempt, 0)::int AS attempt, coalesce(x.priority, 0)::int AS priority, coalesce(x.place, '')::text AS place,
-       coalesce(x.waits_for::text, '')::text AS waits_for, coalesce(x.line, '')::text AS line, coalesce(x.scheduled_time, 'epoch')::timestamptz AS scheduled_time, x.running_time, x.finished_time, x.args
+       coalesce(x.waits_for::text, '')::text AS waits_for, coalesce(x.line, '')::text AS line, coalesce(x.taker = '~', false)::bool AS grouped, m.runs::jsonb AS runs, coalesce(x.scheduled_time, 'epoch')::timestamptz AS scheduled_time, x.running_time, x.finished_time, x.args
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[])) AS t(ord, namespace, process_id)
   JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND p.kind = 'job'
  CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j
   LEFT JOIN LATERAL (
-    SELECT u.task_id, u.attempt, u.priority, u.place, u.waits_for, u.line, u.scheduled_time, u.running_time, u.finished_time, u.args, u.fencing_token FROM (
-      (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token
+    SELECT u.task_id, u.attempt, u.priority, u.place, u.waits_for, u.line, u.taker, u.scheduled_time, u.running_time, u.finished_time, u.args, u.fencing_token FROM (
+      (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.taker, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token
         FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1)
       UNION ALL
-      (SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token
+      (SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, NULL, r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token
         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_type = 'INIT' LIMIT 1)
       UNION ALL
-      (SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, k.scheduled_time, k.running_time, k.finished_time, k.args, NULL
+      (SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, NULL, k.scheduled_time, k.running_time, k.finished_time, k.args, NULL
         FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1)) u
      ORDER BY u.task_id DESC LIMIT 1) x ON true
   LEFT JOIN LATERAL (SELECT l.worker_id, l.expires_time FROM leases l WHERE x.place = 'running' AND l.namespace = t.namespace AND l.process_id = t.process_id
                         AND l.fencing_token = x.fencing_token LIMIT 1) l ON true
+  LEFT JOIN LATERAL (
+    SELECT jsonb_agg(jsonb_build_object('workerId', coalesce(y.worker_id, ''), 'attempts', coalesce(NULLIF(y.attempts, 0), s.attempt, r.attempt, 0), 'runningTime', y.running_time,
+             'finishedTime', y.finished_time, 'failure', coalesce(y.failure, s.failure), 'result', convert_from(y.result, 'UTF8'), 'state', coalesce(y.state,
+               CASE WHEN r.attempt IS NOT NULL THEN 'running' WHEN s.attempt > 0 AND y.worker_id IS NOT NULL THEN 'retryable' ELSE 'available' END))
+             ORDER BY octet_length(y.process_id), y.process_id) AS runs
+      FROM job_places y
+      LEFT JOIN LATERAL (SELECT s.attempt, s.failure FROM schedule s WHERE y.state IS NULL AND s.namespace = y.namespace AND s.process_id = y.process_id LIMIT 1) s ON true
+      LEFT JOIN LATERAL (SELECT r.attempt FROM running r WHERE y.state IS NULL AND r.namespace = y.namespace AND r.process_id = y.process_id LIMIT 1) r ON true
+     WHERE j.options ? 'workers' AND y.namespace = t.namespace AND y.job_id = t.process_id) m ON true
 `
 
 type GetJobsParams struct {
@@ -185,6 +194,8 @@ type GetJobsRow struct {
 	Place               string
 	WaitsFor            string
 	Line                string
+	Grouped             bool
+	Runs                json.RawMessage
 	ScheduledTime       time.Time
 	RunningTime         *time.Time
 	FinishedTime        *time.Time
@@ -231,6 +242,8 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 			&i.Place,
 			&i.WaitsFor,
 			&i.Line,
+			&i.Grouped,
+			&i.Runs,
 			&i.ScheduledTime,
 			&i.RunningTime,
 			&i.FinishedTime,
@@ -269,7 +282,7 @@ cn AS (
 jb AS (
   UPDATE jobs j SET takeovers = 0, failures = NULL, progress = NULL, worker_id = NULL, result = NULL, result_expires_time = NULL, updated_time = statement_timestamp()
     FROM i WHERE i.again AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id
-  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, i.actor, i.mode,
+  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, coalesce(j.options ? 'workers', false) AS grouped, i.actor, i.mode,
             CASE i.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' ELSE 'cancelled' END AS state),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -279,11 +292,14 @@ jc AS (
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
   SELECT jb.namespace, jb.process_id, 'retried', jb.state, 'available', NULLIF(jb.actor, '') FROM jb WHERE jb.mode = 2),
+pl AS (
+  DELETE FROM job_places l USING i WHERE i.again AND l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id AND l.state IS NOT NULL
+     AND (l.state <> 'succeeded' OR i.clear_successes)),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line, taker)
   SELECT i.namespace, i.process_id, nextval('task_ids'), 'INIT', CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
-         i.priority, statement_timestamp(), i.args, b.name, CASE WHEN b.constraints_version IS NOT NULL THEN '' END
-    FROM i CROSS JOIN LATERAL (SELECT jb.name, jb.constraints_version FROM jb WHERE jb.namespace = i.namespace AND jb.process_id = i.process_id) b WHERE i.again)
+         i.priority, statement_timestamp(), i.args, b.name, CASE WHEN b.constraints_version IS NOT NULL THEN '' END, CASE WHEN b.grouped THEN '~' END
+    FROM i CROSS JOIN LATERAL (SELECT jb.name, jb.constraints_version, jb.grouped FROM jb WHERE jb.namespace = i.namespace AND jb.process_id = i.process_id) b WHERE i.again)
 SELECT i.ord::int AS ord, (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::process_status AS status,
        (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' ELSE 'status' END)::text AS outcome
   FROM i
@@ -307,6 +323,7 @@ type RetryJobsRow struct {
 // RetryJobs lets jobs run again that have FAILED or were CANCELLED, and with clear_successes such as have SUCCEEDED: as a new INIT task with the
 // args of the last one, and all attempts. It runs after LockProcesses.
 // outcome: changed, not_found (no job), status.
+// Of a group the places go whose worker has not succeeded, and with clear_successes all: other members take them.
 func (q *Queries) RetryJobs(ctx context.Context, db DBTX, arg RetryJobsParams) ([]RetryJobsRow, error) {
 	rows, err := db.Query(ctx, retryJobs,
 		arg.Ords,
@@ -365,13 +382,21 @@ pr AS (
 sc AS (
   UPDATE schedule s SET priority = CASE WHEN ok.sets_priority THEN ok.priority ELSE s.priority END,
          scheduled_time = CASE WHEN ok.sets_run_time THEN greatest(ok.run_time, statement_timestamp()) ELSE s.scheduled_time END,
-         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint')
+         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint') AND NOT (s.taker = '~' AND s.waits_for = 'place') IS TRUE
                           THEN CASE WHEN ok.run_time > statement_timestamp() THEN 'time' WHEN s.line IS NOT NULL THEN 'constraint' ELSE 'place' END::waits_for
-                          ELSE s.waits_for END,
+                          WHEN s.waits_for = 'members' THEN 'place' ELSE s.waits_for END,
          line = CASE WHEN s.line IS NOT NULL THEN '' END
     FROM ok WHERE s.namespace = ok.namespace AND s.process_id = ok.process_id AND s.task_type = 'INIT'),
 ru AS (
-  UPDATE running r SET priority = ok.priority FROM ok WHERE ok.sets_priority AND r.namespace = ok.namespace AND r.process_id = ok.process_id)
+  UPDATE running r SET priority = ok.priority FROM ok WHERE ok.sets_priority AND r.namespace = ok.namespace AND r.process_id = ok.process_id),
+mb AS MATERIALIZED (
+  SELECT l.namespace, l.process_id, ok.timeout_us, ok.tags, ok.options, ok.sets_priority, ok.priority FROM ok JOIN job_places l ON l.namespace = ok.namespace AND l.job_id = ok.process_id WHERE l.state IS NULL),
+mj AS (
+  UPDATE jobs j SET timeout = mb.timeout_us * interval '1 microsecond', tags = NULLIF(mb.tags, '')::jsonb, options = NULLIF(mb.options, '')::jsonb - 'workers' - 'unique',
+         updated_time = statement_timestamp(), constraints_version = CASE WHEN j.constraints_version IS NOT NULL THEN -1 END
+    FROM mb WHERE j.namespace = mb.namespace AND j.process_id = mb.process_id),
+ms AS (
+  UPDATE schedule s SET priority = mb.priority FROM mb WHERE mb.sets_priority AND s.namespace = mb.namespace AND s.process_id = mb.process_id AND s.task_type = 'INIT')
 SELECT i.status, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i
 `
 
@@ -399,6 +424,7 @@ type UpdateJobRow struct {
 
 // UpdateJob gives a job that is not at its end other options. What it waits with changes at once; what constraints look at has it evaluated anew:
 // while it waits for a place, by the claim. It runs after LockProcesses.
+// The members of a group that have not ended follow it.
 func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (UpdateJobRow, error) {
 	row := db.QueryRow(ctx, updateJob,
 		arg.TimeoutUs,

@@ -26,10 +26,10 @@ m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid),
 a AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.ctid, x.status, x.cancel_deadline, x.busy, x.attempt, x.job_name, x.state, x.is_job, x.open, x.first, x.more, x.mode, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
+  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.ctid, x.status, x.cancel_deadline, x.busy, x.attempt, x.job_name, x.begun, x.state, x.is_job, x.open, x.first, x.more, x.mode, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
          (SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id) AS own_grace
     FROM (
-      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL AS busy, coalesce(r.attempt, 0) AS attempt, q.job_name, coalesce(q.state, 'running') AS state, coalesce(p.kind = 'job', false) AS is_job,
+      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL OR q.grouped IS TRUE AS busy, coalesce(r.attempt, 0) AS attempt, q.job_name, q.begun, coalesce(q.state, 'running') AS state, coalesce(p.kind = 'job', false) AS is_job,
              coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED', false) AS open,
              row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
              ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more,
@@ -38,7 +38,7 @@ a AS MATERIALIZED (
         FROM m
         LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
         LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id
-        LEFT JOIN LATERAL (SELECT s.job_name, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+        LEFT JOIN LATERAL (SELECT s.job_name, s.taker = '~' AND s.attempt > 0 AS begun, s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
                             WHERE p.kind = 'job' AND s.namespace = m.namespace AND s.process_id = m.process_id AND s.task_type = 'INIT' LIMIT 1) q ON true) x),
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
@@ -65,8 +65,14 @@ ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM a WHERE asks AND NOT is_job),
+gr AS (
+  UPDATE schedule s SET waits_for = 'place' FROM a WHERE a.asks AND a.is_job AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.taker = '~'),
+mb AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, reason)
+  SELECT l.namespace, l.process_id, 'cancel', l.namespace, l.job_id, 0, statement_timestamp(), a.reason
+    FROM a JOIN job_places l ON l.namespace = ANY (ARRAY[a.namespace]) AND l.job_id = a.process_id WHERE a.ends AND l.state IS NULL),
 ds AS (
-  DELETE FROM schedule s USING a WHERE a.ends AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid),
+  DELETE FROM schedule s USING a WHERE a.ends AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM a m CROSS JOIN LATERAL (VALUES (m.state, -1), ('cancelled', 1)) AS x(state, n)
@@ -74,7 +80,7 @@ jc AS (
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
-  SELECT a.namespace, a.process_id, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END, a.state, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END,
+  SELECT a.namespace, a.process_id, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END, CASE WHEN a.begun THEN 'running' ELSE a.state END, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END,
          a.attempt, NULLIF(a.reason, '') FROM a WHERE a.ends AND a.mode > 0 OR a.asks AND a.is_job AND a.mode = 2),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
@@ -122,6 +128,7 @@ type DeliverCancelsRow struct {
 // DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR. A job gets no CANCEL task: one that waits, suspended or not, is
 // CANCELLED here, and its parent is told; one that runs learns of it by the next heartbeat of its worker, and has its own grace.
 // outcome: delivered (also where a cancel is under way already), not_found, ended. more: there may be more of them, or of another kind.
+// A group has its members end first.
 func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancelsParams) ([]DeliverCancelsRow, error) {
 	rows, err := db.Query(ctx, deliverCancels,
 		arg.Namespaces,
@@ -177,6 +184,8 @@ m AS (
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid),
 a AS MATERIALIZED (
   SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.job, o.ctid, o.status, o.process_kind, o.cancel_deadline, o.n,
+         (SELECT l.process_id FROM job_places l WHERE o.process_kind = 'job' AND o.kind = 'child_end' AND l.namespace = o.namespace AND l.process_id = o.child->>'processId'
+                                            AND l.job_id = o.process_id AND l.state IS NULL) AS member_id,
          o.n = 1 AND o.status = 'RUNNING' AND o.cancel_deadline IS NULL
          AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[o.namespace]) AND r.process_id = o.process_id)
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[o.namespace]) AND s.process_id = o.process_id
@@ -189,13 +198,26 @@ sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, child)
   SELECT namespace, process_id, task_id, 'NOTIFY', CASE WHEN free THEN 'place' ELSE 'process' END::waits_for, statement_timestamp(), args, child
     FROM a WHERE delivered),
+jp AS (
+  UPDATE job_places l SET state = CASE a.child->>'status' WHEN 'PROCESS_STATUS_COMPLETED' THEN 'succeeded' WHEN 'PROCESS_STATUS_ERROR' THEN 'failed' ELSE 'cancelled' END,
+         finished_time = statement_timestamp(), result = j.result, failure = j.failures->-1->'failure', attempts = coalesce(k.attempt, 0)
+    FROM a
+    LEFT JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = a.namespace AND j.process_id = a.member_id LIMIT 1) j ON true
+    LEFT JOIN LATERAL (SELECT k.attempt FROM tasks k WHERE k.namespace = a.namespace AND k.process_id = a.member_id
+                        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) k ON true
+   WHERE a.member_id IS NOT NULL AND l.namespace = ANY (ARRAY[a.namespace]) AND l.process_id = a.member_id),
+jr AS (
+  UPDATE jobs j SET result = NULL FROM a WHERE a.member_id IS NOT NULL AND j.namespace = ANY (ARRAY[a.namespace]) AND j.process_id = a.member_id AND (j.result IS NULL)::int = 0),
+js AS (
+  UPDATE schedule s SET waits_for = 'place' FROM a
+   WHERE a.member_id IS NOT NULL AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.taker = '~' AND s.waits_for::text = 'members'),
 dead AS (
   INSERT INTO dead_letters (message_id, kind, outcome, namespace, process_id, sender_namespace, sender_process_id, sender_task_id, created_time, dropped_time, args, child)
   SELECT message_id, kind, CASE WHEN status IS NULL THEN 'not_found' ELSE 'ended' END, namespace, process_id, sender_namespace, sender_process_id,
          sender_task_id, created_time, statement_timestamp(), args, child
-    FROM a WHERE NOT delivered)
+    FROM a WHERE NOT delivered AND member_id IS NULL)
 SELECT a.namespace, a.process_id, a.kind::text AS kind,
-       (CASE WHEN a.delivered THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more
+       (CASE WHEN a.delivered THEN 'delivered' WHEN a.member_id IS NOT NULL THEN 'noted' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more
   FROM a
 UNION ALL
 SELECT h.namespace, h.process_id, h.kind::text, 'held', false FROM h
@@ -220,8 +242,9 @@ type DeliverNotifiesRow struct {
 // none of these, and holds nothing: what is held for one that has FAILED would meet another run of it.
 // It runs after LockProcesses. What is for a process that was inserted behind the locks is left to the next delivery: it may have been
 // sent after the process was there, so it is neither lost nor done without the lock.
-// outcome: delivered, held, not_found, ended. more: there may be more of them, or of another kind behind them.
+// outcome: delivered, noted (the end of a member, with its group), held, not_found, ended. more: there may be more of them, or of another kind behind them.
 // task_ids are drawn in the order of the messages.
+// The end of a member is noted with its place, and has its group looked at.
 func (q *Queries) DeliverNotifies(ctx context.Context, db DBTX, arg DeliverNotifiesParams) ([]DeliverNotifiesRow, error) {
 	rows, err := db.Query(ctx, deliverNotifies, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	if err != nil {
@@ -267,7 +290,7 @@ a AS MATERIALIZED (
   SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, nextval('task_ids') AS new_task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
          EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = m.namespace) AS known,
          coalesce(m.start_time > statement_timestamp(), false) AS later, h.process_id AS holder,
-         m.job IS NOT NULL AND coalesce((SELECT x.version FROM constraint_sets x WHERE x.namespace = m.namespace), 0) <> coalesce((m.job->>'constraintsVersion')::bigint, 0) AS stale,
+         m.job IS NOT NULL AND (m.job->'options' ? 'workers') IS NOT TRUE AND coalesce((SELECT x.version FROM constraint_sets x WHERE x.namespace = m.namespace), 0) <> coalesce((m.job->>'constraintsVersion')::bigint, 0) AS stale,
          ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more,
          ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.mode = 2)) IS TRUE AS told
     FROM m
@@ -305,9 +328,9 @@ jb AS (
   SELECT namespace, process_id, job->>'name', (job->>'timeoutUs')::bigint * interval '1 microsecond', job->'tags', job->'options',
          (job->>'constraintsVersion')::bigint, job->'constraintKeys' FROM c WHERE created AND job IS NOT NULL),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line, taker)
   SELECT namespace, process_id, new_task_id, 'INIT', CASE WHEN later THEN 'time' WHEN stale OR job ? 'line' THEN 'constraint' ELSE 'place' END::waits_for, coalesce((job->>'priority')::int, 0),
-         CASE WHEN later THEN start_time ELSE statement_timestamp() END, args, job->>'name', CASE WHEN stale THEN '' ELSE job->>'line' END FROM c WHERE created),
+         CASE WHEN later THEN start_time ELSE statement_timestamp() END, args, job->>'name', CASE WHEN stale THEN '' ELSE job->>'line' END, CASE WHEN job->'options' ? 'workers' THEN '~' ELSE job->>'taker' END FROM c WHERE created),
 ke AS (
   UPDATE job_keys k SET process_id = c.process_id, ttl = coalesce((c.job->>'uniqueTtlUs')::bigint, 0) * interval '1 microsecond'
     FROM c WHERE c.created AND c.job->>'uniqueKey' IS NOT NULL AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.job->>'uniqueKey'),

@@ -18,12 +18,12 @@ SELECT n.ord::int AS ord, count(*)::int AS n
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bool[])) AS n(ord, namespace, job_name, jobs_only)
  CROSS JOIN LATERAL (
    SELECT 1 FROM (
-     SELECT 1 FROM schedule s WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+     SELECT 1 FROM schedule s WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only) LIMIT $5::int) a
    UNION ALL
    SELECT 1 FROM (
      SELECT 1 FROM schedule s WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name
-        AND s.job_name IS NOT NULL LIMIT $5::int) b) x
+        AND s.job_name IS NOT NULL AND s.taker IS NULL LIMIT $5::int) b) x
  GROUP BY n.ord
 `
 
@@ -80,7 +80,7 @@ WITH ready AS MATERIALIZED (
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
+       WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
@@ -91,7 +91,7 @@ WITH ready AS MATERIALIZED (
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
-         AND p.status = 'INIT' AND s.task_type = 'INIT'
+         AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
        ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (
     SELECT j.timeout, jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
@@ -185,6 +185,7 @@ type PollRow struct {
 // Poll leases tasks that wait for a place to a worker, by priority, then age, at most lim in all: jobs of the names that it gave, or, where
 // job_name is empty, whatever there is but what the engine runs by itself; jobs_only passes over what is no job. The locked rows carry the whole condition, as in SearchCalls. A lease
 // that never beats ends sooner: its answer may have been lost on the way.
+// Of the places of groups it sees none: see PollGroups.
 func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow, error) {
 	rows, err := db.Query(ctx, poll,
 		arg.WorkerID,

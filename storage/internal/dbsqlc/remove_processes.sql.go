@@ -78,7 +78,11 @@ t AS (
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection),
 jb AS (
-  DELETE FROM jobs j USING k WHERE j.namespace = ANY (ARRAY[k.namespace]) AND j.process_id = k.process_id),
+  DELETE FROM jobs j USING k WHERE j.namespace = ANY (ARRAY[k.namespace]) AND j.process_id = k.process_id RETURNING j.namespace, j.process_id, j.options),
+jp AS (
+  DELETE FROM job_places l USING jb WHERE jb.options ? 'workers' AND l.namespace = ANY (ARRAY[jb.namespace]) AND l.job_id = jb.process_id),
+jg AS (
+  DELETE FROM job_groups g USING jb WHERE jb.options ? 'workers' AND g.namespace = ANY (ARRAY[jb.namespace]) AND g.process_id = jb.process_id),
 an AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, failure, rejection)
   SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection
@@ -108,7 +112,7 @@ const removeProcesses = `-- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt, j.name AS job_name,
          CASE WHEN p.status IN ('COMPLETED', 'ERROR', 'CANCELLED') THEN CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled' END
-              WHEN r.task_id IS NULL THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
+              WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
               WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
                     unnest($5::bytea[]), unnest($6::text[]), unnest($7::uuid[]), unnest($8::uuid[]), unnest($9::text[]),
@@ -117,7 +121,7 @@ WITH i AS MATERIALIZED (
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
-    LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
+    LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt, s.taker = '~' AND s.attempt > 0 AS begun FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
                           AND s.task_type = 'INIT' LIMIT 1) w ON true
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (
@@ -143,6 +147,10 @@ dr AS (
 ds AS (
   DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
+mb AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time)
+  SELECT l.namespace, l.process_id, 'cancel', l.namespace, l.job_id, 0, statement_timestamp()
+    FROM i JOIN job_places l ON l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id WHERE l.state IS NULL),
 dq AS (
   DELETE FROM requests q USING i WHERE q.request_id = ANY (ARRAY[i.dropped, i.open_dropped]) AND q.namespace = i.namespace
      AND q.process_id = i.process_id AND q.task_id = i.task_id),
@@ -170,7 +178,7 @@ type RemoveProcessesParams struct {
 
 // RemoveProcesses makes processes go, with what runs and waits in them; their histories follow in batches (PurgeHistory,
 // DeleteRemoved). It runs after LockProcesses. fencing_token 0: whatever runs is fenced off (an operator's removal); else only
-// the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers.
+// the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers. The members of a group are asked to end.
 // dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,

@@ -118,7 +118,7 @@ mk AS (
      AND NOT (s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR (f.timer_action = 'set' AND s.timer_name = '')))),
 td AS (
   DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id
-     AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.ctid),
+     AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
 tc AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
                      retry_interval, timer_name, idempotency_key, args, context)

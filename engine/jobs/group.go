@@ -1,0 +1,225 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// checkGroup checks who is to run a job. grouped: several workers are, or one out of some.
+func checkGroup(field string, g *progressorv1.WorkerGroup) (grouped bool, err error) {
+	if g == nil {
+		return false, nil
+	}
+	rules := groupRules(g)
+	if n := len(rules.WorkerIDs); n > 0 && n < int(rules.Count) {
+		return false, &process.InvalidError{Field: field + ".count", Message: fmt.Sprintf("%d workers are to succeed, and worker_ids names %d", rules.Count, n)}
+	}
+	seen := map[string]int{}
+	for n, id := range rules.WorkerIDs {
+		if first, twice := seen[id]; twice {
+			return false, &process.InvalidError{Field: fmt.Sprintf("%s.worker_ids[%d]", field, n), Message: fmt.Sprintf("%q is worker_ids[%d] too", id, first)}
+		}
+		seen[id] = n
+	}
+	return true, nil
+}
+
+func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
+	return jobs.GroupRules{Count: max(g.GetCount(), 1), MaxFailures: g.GetMaxFailures(), WorkerIDs: g.GetWorkerIds()}
+}
+
+// groups looks at the jobs that several workers run, on every node: each of them is a task that waits for the engine whenever something has come to
+// it. What this node brings about has it look at once; once a second it looks for what others left.
+type groups struct {
+	jobs  *Jobs
+	woken chan struct{}
+}
+
+const (
+	// groupsTick is the time between two looks for groups of nobody's telling.
+	groupsTick = time.Second
+	// groupsBatch is how many groups one look takes.
+	groupsBatch = 32
+)
+
+func newGroups(q *Jobs) *groups { return &groups{jobs: q, woken: make(chan struct{}, 1)} }
+
+// wake has groups looked at. It never waits.
+func (g *groups) wake() {
+	select {
+	case g.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks until ctx ends.
+func (g *groups) Run(ctx context.Context) error {
+	tick := time.NewTicker(groupsTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.woken:
+		case <-tick.C:
+			if err := g.jobs.engine.SeeGroups(ctx); err != nil {
+				g.jobs.engine.ScanFailed(ctx, "groups", err)
+			}
+		}
+		for more := true; more && ctx.Err() == nil; {
+			var err error
+			if more, err = g.look(ctx); err != nil {
+				g.jobs.engine.ScanFailed(ctx, "groups", err)
+			}
+		}
+	}
+}
+
+func (g *groups) look(ctx context.Context) (more bool, err error) {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	defer cancel()
+	looked, err := jobs.LookAtGroups(limit, g.jobs.store, groupsBatch, func(g *jobs.Group) jobs.GroupRules {
+		options, _ := wire.JobOptions(g.Options) // what cannot be read asks for one worker
+		return groupRules(options.GetWorkers())
+	}, nextStep)
+	if err != nil {
+		return false, err
+	}
+	g.jobs.engine.Moved(looked.Ended, looked.Told)
+	if len(looked.Ended) > 0 {
+		g.jobs.engine.Retried() // whoever waits for one of them may go on
+	}
+	at := time.Duration(0)
+	for _, member := range looked.Evict { // its group is looked at until it has ended
+		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{Key: member, Reason: "its worker may not run it any more", Grace: &at}); err != nil {
+			return false, err
+		}
+	}
+	return looked.Groups == groupsBatch, nil
+}
+
+// tally is what became of the members of a group.
+type tally struct {
+	succeeded, failed int
+	last              *jobs.Place // of those that failed
+	open              []*jobs.Place
+	cancelled         []process.Key
+	takers            []string // workers that have a place, or have used one up
+	left              int      // allowed workers that may still succeed
+}
+
+func tallied(g *jobs.Group, rules jobs.GroupRules) tally {
+	var t tally
+	spent := map[string]bool{}
+	for n := range g.Places {
+		p := &g.Places[n]
+		switch p.State {
+		case jobs.PlaceSucceeded:
+			t.succeeded++
+			spent[p.WorkerID] = true
+		case jobs.PlaceFailed:
+			t.failed++
+			t.last = p
+			spent[p.WorkerID] = true
+		case jobs.PlaceCancelled:
+			t.cancelled = append(t.cancelled, p.Member)
+			continue
+		default:
+			t.open = append(t.open, p)
+		}
+		if p.WorkerID != "" {
+			t.takers = append(t.takers, p.WorkerID)
+		}
+	}
+	for _, id := range rules.WorkerIDs {
+		if !spent[id] {
+			t.left++
+		}
+	}
+	return t
+}
+
+// nextStep decides what becomes of a job that several workers run, from what became of its members. It is pure.
+func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
+	t := tallied(g, rules)
+	missing := int(rules.Count) - t.succeeded
+	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}
+	switch {
+	case missing <= 0:
+		options, _ := wire.JobOptions(g.Options)
+		step.Outcome, step.Reason = jobs.PlaceSucceeded, "enough workers have succeeded"
+		step.Kept, step.TTL = options.GetKeepResult(), resultTTL(options)
+		return step
+	case g.Cancelling && len(t.open) == 0:
+		step.Outcome = jobs.PlaceCancelled
+		return step
+	case g.Cancelling:
+		step.Reason = g.CancelReason
+		return step
+	case t.last != nil && (t.failed > int(rules.MaxFailures) || len(rules.WorkerIDs) > 0 && t.left < missing):
+		step.Outcome, step.Reason = jobs.PlaceFailed, "too many workers have failed"
+		step.Failure, step.Detail = lastFailure(t, rules, missing)
+		return step
+	}
+	step = jobs.GroupStep{Drop: t.cancelled, Takers: t.takers, Reason: "fewer workers are asked for"}
+	for _, p := range t.open {
+		if p.WorkerID != "" && len(rules.WorkerIDs) > 0 && !slices.Contains(rules.WorkerIDs, p.WorkerID) {
+			step.Evict = append(step.Evict, p.Member)
+		}
+	}
+	if surplus := len(t.open) - missing; surplus > 0 {
+		step.Cancel = unasked(t.open[missing:])
+	}
+	// Where all that are allowed have to succeed each place is for one of them: who else asks need not look at it.
+	everybody := len(rules.WorkerIDs) == int(rules.Count)
+	for range missing - len(t.open) {
+		worker := ""
+		if everybody {
+			free := slices.IndexFunc(rules.WorkerIDs, func(id string) bool { return !slices.Contains(step.Takers, id) })
+			if free < 0 {
+				break // one that is being ended has it still
+			}
+			worker = rules.WorkerIDs[free]
+			step.Takers = append(step.Takers, worker)
+		}
+		step.Open = append(step.Open, worker)
+	}
+	return step
+}
+
+// unasked are the members that were not asked to end yet.
+func unasked(places []*jobs.Place) (members []process.Key) {
+	for _, p := range places {
+		if !p.Asked {
+			members = append(members, p.Member)
+		}
+	}
+	return members
+}
+
+// lastFailure is the failure of a group: that of the worker which was one too many.
+func lastFailure(t tally, rules jobs.GroupRules, missing int) (failure []byte, detail string) {
+	detail = fmt.Sprintf("%d workers have failed, and %d may: ", t.failed, rules.MaxFailures)
+	if t.failed <= int(rules.MaxFailures) {
+		detail = fmt.Sprintf("%d workers are left for %d successes: ", t.left, missing)
+	}
+	why := &progressorv1.Failure{Reason: process.ReasonBadResponse}
+	if f, err := wire.Failure(t.last.Failure); err == nil && f != nil {
+		why = f
+	}
+	detail += fmt.Sprintf("%s: %s", t.last.WorkerID, cmp.Or(why.GetMessage(), why.GetReason()))
+	if len(detail) > maxDetail {
+		detail = wire.Plain(detail[:maxDetail])
+	}
+	text, _ := wire.FailureJSON(why) // it was read from one
+	return text, detail
+}

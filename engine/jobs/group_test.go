@@ -1,0 +1,319 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// workers are the options of a job that so many workers run, out of some.
+func workers(count, maxFailures int32, ids ...string) *progressorv1.JobOptions {
+	return &progressorv1.JobOptions{Workers: &progressorv1.WorkerGroup{Count: count, MaxFailures: maxFailures, WorkerIds: ids}, KeepResult: true}
+}
+
+// members waits until a job has so many places whose member has not ended, all of which stand where a worker may take them, or are taken.
+func (n *node) members(t testing.TB, id string, want int) {
+	t.Helper()
+	enginetest.Eventually(t, patience, fmt.Sprintf("%s has %d members", id, want), func() bool {
+		return n.count(t, `SELECT count(*) FROM job_places l WHERE job_id = $1 AND state IS NULL AND (
+			EXISTS (SELECT FROM schedule s WHERE s.process_id = l.process_id AND waits_for = 'place') OR EXISTS (SELECT FROM running r WHERE r.process_id = l.process_id))`, id) == want
+	})
+}
+
+// runs tells what became of each worker: those that have no place yet first.
+func runs(job *progressorv1.Job) string {
+	var all []string
+	for _, r := range job.GetWorkerRuns() {
+		text := fmt.Sprintf("%s %s %d", r.GetWorkerId(), strings.ToLower(strings.TrimPrefix(r.GetState().String(), "JOB_STATE_")), r.GetAttempts())
+		if r.GetResult() != nil {
+			text += " " + r.GetResult().GetStringValue()
+		}
+		if r.GetFailure() != nil {
+			text += " " + r.GetFailure().GetReason()
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func wantRuns(t testing.TB, job *progressorv1.Job, want string) {
+	t.Helper()
+	if got := runs(job); got != want {
+		t.Errorf("places %q, want %q", got, want)
+	}
+}
+
+func result(of string) *structpb.Value { return structpb.NewStringValue("by " + of) }
+
+// A broadcast: each worker that is named runs the job once, nobody else does, and it ends with the results of all. They are handed out once.
+func TestBroadcast(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "all", workers(3, 0, "w1", "w2", "w3"))
+	n.members(t, "all", 3)
+	if leases := n.look(t, "w4"); len(leases) != 0 {
+		t.Fatalf("a worker that is not named got %v", leases)
+	}
+	wantRuns(t, n.job(t, "pull", "all", running), "w1 available 0, w2 available 0, w3 available 0")
+	for _, w := range []string{"w3", "w1", "w2"} {
+		l := n.one(t, w)
+		if l.GetJob().GetName() != "work" || l.GetRequest().GetJobArgs().GetStringValue() != "args of all" || l.GetJob().GetOptions().GetWorkers() != nil {
+			t.Errorf("%v", l)
+		}
+		if again := n.look(t, w); len(again) != 0 {
+			t.Errorf("%s got a second place: %v", w, again)
+		}
+		if err := n.succeed(l, result(w)); err != nil {
+			t.Fatal(err)
+		}
+		if again := n.look(t, w); len(again) != 0 {
+			t.Errorf("%s got another place: %v", w, again)
+		}
+	}
+	job := n.job(t, "pull", "all", succeeded)
+	wantRuns(t, job, "w1 succeeded 1 by w1, w2 succeeded 1 by w2, w3 succeeded 1 by w3")
+	if job.GetRunningTime() == nil || job.GetFinishedTime() == nil {
+		t.Errorf("%v", job)
+	}
+	r, err := n.FetchResult(t.Context(), key("pull", "all"), 0)
+	if err != nil || r.GetResult().GetStructValue().GetFields()["w2"].GetStringValue() != "by w2" || len(r.GetResult().GetStructValue().GetFields()) != 3 {
+		t.Errorf("%v, %v", r, err)
+	}
+	wantRuns(t, n.job(t, "pull", "all", succeeded), "w1 succeeded 1, w2 succeeded 1, w3 succeeded 1")
+	if k := n.count(t, "SELECT (SELECT count(*) FROM jobs WHERE result IS NOT NULL) + (SELECT count(*) FROM job_places WHERE result IS NOT NULL)"); k != 0 {
+		t.Errorf("%d results are left", k)
+	}
+}
+
+// A quorum: two of three have to succeed, and one may fail. What failed is tried again by the same worker, as often as it says; then another
+// worker gets a place.
+func TestQuorum(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	o := workers(2, 1, "w1", "w2", "w3")
+	o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}
+	n.enqueue(t, "pull", "two", o)
+	n.members(t, "two", 2)
+	l := n.one(t, "w1")
+	if err := n.fail(l, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	second := n.one(t, "w2")
+	if leases := n.look(t, "w3"); len(leases) != 0 {
+		t.Fatalf("w3 got the place of a worker that may try again: %v", leases)
+	}
+	if err := n.fail(n.one(t, "w1"), "broken again"); err != nil {
+		t.Fatal(err)
+	}
+	n.members(t, "two", 2)
+	if leases := n.look(t, "w1"); len(leases) != 0 {
+		t.Fatalf("a worker that has failed got another place: %v", leases)
+	}
+	wantRuns(t, n.job(t, "pull", "two", running), " available 0, w1 failed 2 broken again, w2 running 1")
+	for _, l := range []*progressorv1.Lease{n.one(t, "w3"), second} {
+		if err := n.succeed(l, result(l.GetJob().GetWorkerId())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := n.job(t, "pull", "two", succeeded)
+	wantRuns(t, job, "w1 failed 2 broken again, w2 succeeded 1 by w2, w3 succeeded 1 by w3")
+	if len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != "broken again" {
+		t.Errorf("%v", job.GetFailures())
+	}
+}
+
+// A job fails when more workers have failed than may, or when too few are left; those that still run are asked to end. RetryJob keeps those that
+// succeeded, unless it is told otherwise.
+func TestGroupFailsAndIsRetried(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "any", workers(3, 0))
+	n.members(t, "any", 3)
+	a, b, c := n.one(t, "w1"), n.one(t, "w2"), n.one(t, "w3")
+	if err := n.succeed(a, result("w1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.fail(b, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	job := n.job(t, "pull", "any", failed)
+	if f := job.GetFailures(); len(f) != 1 || f[0].GetReason() != "broken" {
+		t.Errorf("%v", f)
+	}
+	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'any' AND detail = '1 workers have failed, and 0 may: w2: as told'"); k != 1 {
+		t.Error("its detail does not say why")
+	}
+	enginetest.Eventually(t, patience, "w3 is asked to end", func() bool {
+		return n.beat(t, "w3", c).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+	})
+	if _, err := n.Retry(t.Context(), key("pull", "any"), false); err != nil {
+		t.Fatal(err)
+	}
+	n.members(t, "any", 2) // w3 has not ended, w1 has succeeded
+	if leases := n.look(t, "w3"); len(leases) != 0 {
+		t.Fatalf("w3 runs two members: %v", leases)
+	}
+	if leases := n.look(t, "w1"); len(leases) != 0 {
+		t.Fatalf("w1 has succeeded, and got %v", leases)
+	}
+	acknowledged := "stopped"
+	if err := n.CompleteLease(t.Context(), c.GetLeaseToken(), engine.LeaseAnswer{Acknowledged: &acknowledged}); err != nil {
+		t.Fatal(err)
+	}
+	n.members(t, "any", 2)
+	for _, w := range []string{"w2", "w3"} {
+		if err := n.succeed(n.one(t, w), result(w)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantRuns(t, n.job(t, "pull", "any", succeeded), "w1 succeeded 1 by w1, w2 succeeded 1 by w2, w3 succeeded 1 by w3")
+	if _, err := n.Retry(t.Context(), key("pull", "any"), false); err == nil {
+		t.Error("a job that has succeeded is retried")
+	}
+	if _, err := n.Retry(t.Context(), key("pull", "any"), true); err != nil {
+		t.Fatal(err)
+	}
+	n.members(t, "any", 3)
+	wantRuns(t, n.job(t, "pull", "any", running), " available 0,  available 0,  available 0")
+
+	if _, err := n.Cancel(t.Context(), key("pull", "any"), "", process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "any", cancelled)
+	n.enqueue(t, "pull", "few", workers(2, 5, "w1", "w2", "w3"))
+	n.members(t, "few", 2)
+	for _, w := range []string{"w1", "w2"} {
+		if err := n.fail(n.one(t, w), "broken"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.job(t, "pull", "few", failed) // one is left for two
+}
+
+// A member whose worker is lost frees its place: for any worker, the same one too. Past max_takeovers the worker has failed.
+func TestMemberLost(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	o := workers(2, 0)
+	once := int32(1)
+	o.LeaseDuration, o.MaxTakeovers, o.MaxRetry = durationpb.New(500*time.Millisecond), &once, 3
+	n.enqueue(t, "pull", "lost", o)
+	n.members(t, "lost", 2)
+	a, b := n.one(t, "w1"), n.one(t, "w2")
+	n.beat(t, "w1", a) // it has reached its worker: this attempt counts
+	n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 hour' WHERE worker_id = 'w2'")
+	taken := n.one(t, "w3")
+	if err := n.succeed(a, nil); err == nil {
+		t.Error("an answer of a lost lease is stored")
+	}
+	wantRuns(t, n.job(t, "pull", "lost", running), "w2 running 1, w3 running 2")
+	n.beat(t, "w3", taken)
+	if job := n.job(t, "pull", "lost", failed); runs(job) != "w2 running 1, w3 failed 2 lease_lost" || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
+		t.Errorf("%s: %v", runs(job), job)
+	}
+	enginetest.Eventually(t, patience, "w2 is asked to end", func() bool {
+		return n.beat(t, "w2", b).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+	})
+}
+
+// What a worker gives back costs nothing and is anybody's.
+func TestMemberReleased(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	id := strings.Repeat("i", 256) // its member has a shorter one
+	n.enqueue(t, "pull", id, workers(1, 0, "w1", "w2"))
+	n.members(t, id, 1)
+	if err := n.ReleaseLeases(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}); err != nil {
+		t.Fatal(err)
+	}
+	l := n.one(t, "w2")
+	if l.GetJob().GetAttempt() != 1 {
+		t.Errorf("attempt %d", l.GetJob().GetAttempt())
+	}
+	if err := n.succeed(l, result("w2")); err != nil {
+		t.Fatal(err)
+	}
+	wantRuns(t, n.job(t, "pull", id, succeeded), "w2 succeeded 1 by w2")
+}
+
+// Two engines and many workers that poll, fail, give back and are killed: no worker ever runs two members of a job at a time or one after its
+// success, and every job ends.
+func TestGroupsByTwoEngines(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	a, b := start(t, dsn, scripted()), start(t, dsn, scripted())
+	const jobs, hosts = 12, 6
+	for k := range jobs {
+		o := workers(3, 3)
+		if k%2 == 0 {
+			o.Workers.WorkerIds = []string{"w0", "w1", "w2", "w3", "w4", "w5"}
+		}
+		o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}
+		a.enqueue(t, "pull", fmt.Sprint("j", k), o)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	work := func(n *node, worker string, seed int) {
+		for k := seed; ctx.Err() == nil; k++ {
+			leases, err := n.Poll(ctx, engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 4, Wait: time.Second})
+			if err != nil {
+				return
+			}
+			for m, l := range leases {
+				switch (k + m) % 5 {
+				case 0:
+					_ = n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()})
+				case 1:
+					_ = n.fail(l, "broken")
+				default:
+					_ = n.succeed(l, result(worker))
+				}
+			}
+		}
+	}
+	done := make(chan struct{})
+	for h := range hosts {
+		for m, n := range []*node{a, b} { // each worker polls both engines at the same time
+			go func() {
+				defer func() { done <- struct{}{} }()
+				work(n, fmt.Sprint("w", h), 2*h+m)
+			}()
+		}
+	}
+	enginetest.Eventually(t, patience, "all jobs are at their end", func() bool {
+		return a.count(t, "SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status IN ('COMPLETED', 'ERROR')") == jobs
+	})
+	cancel()
+	for range 2 * hosts {
+		<-done
+	}
+	if k := a.count(t, "SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status = 'COMPLETED'"); k < jobs/2 {
+		t.Errorf("%d of %d succeeded", k, jobs)
+	}
+	for k := range jobs {
+		job, err := a.Get(t.Context(), key("pull", fmt.Sprint("j", k)), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var had []string
+		for _, r := range job.GetWorkerRuns() {
+			if r.GetWorkerId() != "" && slices.Contains(had, r.GetWorkerId()) {
+				t.Errorf("%s: %s", job.GetJobId(), runs(job))
+			}
+			had = append(had, r.GetWorkerId())
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// Cancel: members that wait end at once, those that run are told; the job ends when all have. Past the grace the engine ends it. With enough
+// successes it has succeeded.
+func TestCancelGroup(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	o := workers(2, 0)
+	o.CancelGrace = durationpb.New(time.Hour)
+	n.enqueue(t, "pull", "asked", o)
+	n.members(t, "asked", 2)
+	l := n.one(t, "w1")
+	if job, err := n.Cancel(t.Context(), key("pull", "asked"), "enough", process.Actor{}); err != nil || job.GetState() != asked || job.GetCancelReason() != "enough" {
+		t.Fatalf("%v, %v", job, err)
+	}
+	enginetest.Eventually(t, patience, "w1 is told", func() bool {
+		d := n.beat(t, "w1", l)
+		return d.GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL && d.GetCancelReason() == "enough"
+	})
+	if leases := n.look(t, "w2"); len(leases) != 0 {
+		t.Errorf("a member of a job that is to end is handed out: %v", leases)
+	}
+	if err := n.fail(l, "broken"); err != nil {
+		t.Fatal(err)
+	}
+	wantRuns(t, n.job(t, "pull", "asked", cancelled), " cancelled 0, w1 cancelled 1 broken")
+
+	for _, suspended := range []bool{false, true} { // nobody has taken a place
+		id := fmt.Sprint("waits ", suspended)
+		n.enqueue(t, "pull", id, workers(2, 0))
+		n.members(t, id, 2)
+		if suspended {
+			if _, err := n.SuspendProcess(t.Context(), key("pull", id), "", process.Actor{}); err != nil {
+				t.Fatal(err)
+			}
+			if leases := n.look(t, "w3"); len(leases) != 0 {
+				t.Errorf("a suspended job is handed out: %v", leases)
+			}
+		}
+		if _, err := n.Cancel(t.Context(), key("pull", id), "", process.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		n.job(t, "pull", id, cancelled)
+		n.members(t, id, 0)
+	}
+
+	o.CancelGrace = durationpb.New(0)
+	n.enqueue(t, "pull", "ignored", o)
+	n.members(t, "ignored", 2)
+	l = n.one(t, "w1")
+	if _, err := n.Cancel(t.Context(), key("pull", "ignored"), "", process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "ignored", cancelled)
+	enginetest.Eventually(t, patience, "the worker has lost it", func() bool {
+		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_LOST
+	})
+
+	o = workers(1, 0)
+	n.enqueue(t, "pull", "quicker", o)
+	l = n.one(t, "w1")
+	if _, err := n.Cancel(t.Context(), key("pull", "quicker"), "", process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.succeed(l, result("w1")); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "quicker", succeeded)
+}
+
+// A suspended job goes on where it was when it is resumed, with what its members have done meanwhile. Removed, its members are asked to end.
+func TestGroupSuspendedAndRemoved(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "held", workers(2, 0))
+	n.members(t, "held", 2)
+	l := n.one(t, "w1")
+	if _, err := n.SuspendProcess(t.Context(), key("pull", "held"), "", process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	if leases := n.look(t, "w2"); len(leases) != 0 {
+		t.Errorf("a suspended job is handed out: %v", leases)
+	}
+	if _, err := n.ResumeProcess(t.Context(), key("pull", "held"), process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	l = n.one(t, "w2")
+	if err := n.RemoveProcess(t.Context(), key("pull", "held"), process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Eventually(t, patience, "w2 is asked to end", func() bool {
+		return n.beat(t, "w2", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+	})
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	// The same id again is another job, whatever is left of the members of the first.
+	enginetest.Eventually(t, patience, "its id is free", func() bool {
+		_, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0)})
+		return err == nil
+	})
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "held", succeeded)
+}
+
+// Who may run it changes: a worker that may no more has lost it, without a failed attempt, and somebody else takes its place.
+func TestUpdateGroup(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "g", workers(1, 0, "w1"))
+	l := n.one(t, "w1")
+	update := func(o *progressorv1.JobOptions, mask ...string) error {
+		_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: "g", Options: o, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
+		return err
+	}
+	if err := update(workers(1, 0, "w2"), "workers"); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Eventually(t, patience, "w1 has lost it", func() bool {
+		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_LOST
+	})
+	l = n.one(t, "w2")
+	wantRuns(t, n.job(t, "pull", "g", running), "w2 running 1")
+	if err := update(workers(2, 1), "workers"); err != nil {
+		t.Fatal(err)
+	}
+	n.members(t, "g", 2)
+	if err := update(&progressorv1.JobOptions{Priority: 7, Timeout: durationpb.New(time.Minute)}, "priority", "timeout"); err != nil {
+		t.Fatal(err)
+	}
+	second := n.one(t, "w1")
+	if o := second.GetJob().GetOptions(); o.GetPriority() != 7 || o.GetTimeout().AsDuration() != time.Minute {
+		t.Errorf("%v", o)
+	}
+	if err := update(workers(1, 1), "workers"); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Eventually(t, patience, "w1 is one too many", func() bool {
+		return n.beat(t, "w1", second).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+	})
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "g", succeeded)
+	n.enqueue(t, "pull", "one", nil)
+	for id, o := range map[string]*progressorv1.JobOptions{"one": workers(1, 0), "g": {}} {
+		_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: id, Options: o, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workers"}}})
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "options.workers" {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
+// Members need the keys of constraints, each its own; the job itself needs none.
+func TestGroupUnderConstraint(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{Namespace: "pull", Name: "two", Match: "true", MaxRunning: 2}); err != nil {
+		t.Fatal(err)
+	}
+	n.enqueue(t, "pull", "three", workers(3, 0))
+	n.members(t, "three", 2)
+	a, b := n.one(t, "w1"), n.one(t, "w2")
+	if leases := n.look(t, "w3"); len(leases) != 0 {
+		t.Errorf("a third one runs: %v", leases)
+	}
+	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{Namespace: "pull", Name: "other", Match: "true", MaxRunning: 5}); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*progressorv1.Lease{a, b, nil} {
+		if l == nil {
+			l = n.one(t, "w3")
+		}
+		if err := n.succeed(l, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.job(t, "pull", "three", succeeded)
+}
+
+// A group whose time has not come has no members; by then it has. A cron's job may be one, and its creator is told of its end.
+func TestGroupLater(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	o := workers(1, 0)
+	o.RunTime = nil
+	n.enqueue(t, "pull", "later", &progressorv1.JobOptions{Workers: o.GetWorkers(), RunTime: timestamppb.New(time.Now().Add(time.Hour))})
+	n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
+	if k := n.count(t, "SELECT count(*) FROM job_places"); k != 0 {
+		t.Errorf("%d places", k)
+	}
+	if _, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
+		Namespace: "pull", JobId: "later", Options: &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(100 * time.Millisecond))}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"run_time"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "later", succeeded)
+}
+
+// What makes no sense is refused by name.
+func TestGroupRefused(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	for want, r := range map[string]*progressorv1.EnqueueRequest{
+		"options.workers.count":         {Namespace: "pull", Name: "work", Options: workers(3, 0, "w1", "w2")},
+		"options.workers.worker_ids[2]": {Namespace: "pull", Name: "work", Options: workers(1, 0, "w1", "w2", "w1")},
+		"options.workers":               {Namespace: "ns", Name: "work", Options: workers(1, 0)},
+	} {
+		_, err := n.Jobs.Enqueue(t.Context(), r)
+		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != want {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if k := n.count(t, "SELECT count(*) FROM processes"); k != 0 {
+		t.Errorf("%d processes", k)
+	}
+}

@@ -1,0 +1,109 @@
+-- PollGroups is Poll where members of groups wait, too: a statement of its own, because to have their part ready costs each poll of a hundred jobs a
+-- tenth of its time, and most namespaces have none.
+-- The place of a member goes to a worker that has it already, or to one that the group allows and that has none: the row of the group is locked
+-- with it, so that of two polls of one worker the second sees what the first has taken, or passes over the group. Of one priority those go first
+-- that are for this worker.
+-- name: PollGroups :many
+WITH ready AS MATERIALIZED (
+  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
+         least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
+                    unnest(@jobs_only::bool[]))
+         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+  CROSS JOIN LATERAL (
+    SELECT a.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, NULL::text AS job_id, NULL::text AS taker
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
+         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
+         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
+       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
+    UNION ALL
+    SELECT b.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, NULL::text AS job_id, NULL::text AS taker
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
+         AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
+       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b
+    UNION ALL
+    SELECT c.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, l.job_id, s.taker
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       CROSS JOIN LATERAL (SELECT l.job_id FROM job_places l WHERE l.namespace = s.namespace AND l.process_id = s.process_id LIMIT 1) l
+       CROSS JOIN LATERAL (SELECT 1 FROM processes o WHERE o.namespace = s.namespace AND o.process_id = l.job_id AND o.status = 'INIT' AND o.cancel_deadline IS NULL LIMIT 1) o
+       WHERE s.taker = '=' || @worker_id::text AND s.namespace COLLATE "POSIX" = n.namespace AND (s.waits_for = 'place')::int = 1 AND (n.job_name = '' OR s.job_name = n.job_name)
+         AND p.status = 'INIT' AND s.task_type = 'INIT'
+       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) c
+    UNION ALL
+    SELECT f.* FROM (SELECT DISTINCT ON (e.job_id) e.* FROM (
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, l.job_id, s.taker
+        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
+       CROSS JOIN LATERAL (SELECT l.namespace, l.job_id FROM job_places l WHERE l.namespace = s.namespace AND l.process_id = s.process_id LIMIT 1) l
+        JOIN job_groups g ON g.namespace = ANY (ARRAY[l.namespace]) AND g.process_id = l.job_id
+       CROSS JOIN LATERAL (SELECT 1 FROM processes o WHERE o.namespace = s.namespace AND o.process_id = l.job_id AND o.status = 'INIT' AND o.cancel_deadline IS NULL LIMIT 1) o
+       WHERE s.taker = '' AND s.namespace COLLATE "POSIX" = n.namespace AND (s.waits_for = 'place')::int = 1 AND (n.job_name = '' OR s.job_name = n.job_name)
+         AND p.status = 'INIT' AND s.task_type = 'INIT'
+         AND NOT @worker_id::text = ANY (g.takers) AND (g.worker_ids IS NULL OR @worker_id::text = ANY (g.worker_ids))
+       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) e ORDER BY e.job_id, e.priority, e.task_id) f) d
+  LEFT JOIN LATERAL (
+    SELECT j.timeout, jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                         'constraints_now', (SELECT c.version FROM constraint_sets c WHERE c.namespace = j.namespace)) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
+           (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
+      FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
+   ORDER BY d.priority, starts_with(d.taker, '=') IS TRUE DESC, d.task_id LIMIT @lim::int),
+ins AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
+                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, @node_id::bigint,
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
+         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
+le AS (
+  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time, lease_duration, heartbeat_interval)
+  SELECT r.namespace, r.process_id, r.fencing_token, @worker_id::text, r.salt, statement_timestamp(),
+         statement_timestamp() + least(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3)) * interval '1 microsecond',
+         r.lease_us * interval '1 microsecond', coalesce(r.beat_us, r.lease_us / 3) * interval '1 microsecond'
+    FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
+  ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
+     leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
+     heartbeat_interval = excluded.heartbeat_interval),
+je AS (
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
+  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1, @worker_id::text
+    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
+gr AS (
+  UPDATE job_groups g SET takers = g.takers || @worker_id::text
+    FROM ready r WHERE r.taker = '' AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE AND g.namespace = ANY (ARRAY[r.namespace]) AND g.process_id = r.job_id),
+pl AS (
+  UPDATE job_places l SET worker_id = @worker_id::text, running_time = coalesce(l.running_time, statement_timestamp())
+    FROM ready r WHERE r.taker IS NOT NULL AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE AND l.namespace = ANY (ARRAY[r.namespace]) AND l.process_id = r.process_id),
+del AS (
+  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
+       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
+       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
+       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+       r.last_event_id, r.kind, r.created_time, r.child, r.job::jsonb AS job, r.salt::bytea AS salt, @worker_id::text AS worker_id,
+       r.lease_us::bigint AS lease_us, coalesce(r.beat_us, r.lease_us / 3)::bigint AS beat_us,
+       (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
+  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
+
+-- GroupedNamespaces gives the namespaces in which groups wait for their members.
+-- name: GroupedNamespaces :many
+WITH RECURSIVE n AS (
+  (SELECT s.namespace FROM schedule s WHERE s.waits_for = 'members' ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
+  UNION ALL
+  SELECT (SELECT s.namespace FROM schedule s WHERE s.waits_for = 'members' AND s.namespace COLLATE "POSIX" > n.namespace ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
+    FROM n WHERE n.namespace IS NOT NULL)
+SELECT n.namespace::text AS namespace FROM n WHERE n.namespace IS NOT NULL;

@@ -1,0 +1,230 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// member makes a job that is a member of a group of its own, which asks for two workers.
+func (b *bench) member(id string) {
+	b.t.Helper()
+	b.group("g-"+id, 2)
+	b.enqueue(id)
+	b.seat("g-"+id, id)
+}
+
+// group makes a job that so many workers are to run; its members are others' work.
+func (b *bench) group(id string, count int) {
+	b.t.Helper()
+	b.enqueue(id, func(j *storage.NewJob) { j.Grouped, j.Options = true, []byte(`{"workers": {}}`) })
+	b.exec("INSERT INTO job_groups (namespace, process_id, count, max_failures) VALUES ($1, $2, $3, 0)", ns, id, count)
+}
+
+// seat gives a job a place of a group that nobody has.
+func (b *bench) seat(group, id string) {
+	b.t.Helper()
+	b.exec("INSERT INTO job_places (namespace, process_id, job_id) VALUES ($1, $2, $3)", ns, id, group)
+	b.exec("UPDATE schedule SET taker = '' WHERE process_id = $1", id)
+}
+
+func (b *bench) leasedMember(id string) *storage.Claim {
+	b.t.Helper()
+	l, err := leaseOf(b.Store, "w", id, true)
+	if must(b.t, l, err) == nil {
+		b.t.Fatalf("member %s was not handed out", id)
+	}
+	return &l.Claim
+}
+
+var memberTransactions = []transaction{
+	ends("succeed", storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})),
+	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
+	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
+		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{}, jobs.Seat{})),
+	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{}, jobs.Seat{Leaves: true})),
+	ends("give back", storage.Retry, func(c *storage.Completion) {
+		c.Uncounted, c.Leased, c.Promote, c.Ends = true, true, false, []storage.Rider{jobs.Again{}, jobs.Seat{Leaves: true}}
+	}),
+	orders("cancel", func(s *storage.Store, id string) (string, error) {
+		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		return fmt.Sprintf("%+v", state), err
+	}),
+	orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
+		ended, err := s.EndOverdueCancel(key(id))
+		return fmt.Sprint("ended:", ended), err
+	}),
+}
+
+var memberSituations = []situation{
+	{"it waits", func(b *bench, id string) *storage.Claim { b.member(id); return nil }},
+	{"a worker has it", func(b *bench, id string) *storage.Claim { b.member(id); return b.leasedMember(id) }},
+	{"a worker has it, a cancel was asked for", func(b *bench, id string) *storage.Claim {
+		b.member(id)
+		c := b.leasedMember(id)
+		b.cancel(id)
+		return c
+	}},
+	{"a worker has it, the grace of a cancel is over", func(b *bench, id string) *storage.Claim {
+		b.member(id)
+		c := b.leasedMember(id)
+		b.cancelFor(id, 0)
+		return c
+	}},
+}
+
+// memberState is what stands of a member beside its process: who has the place, and who may take it.
+func (b *bench) memberState(id string) string {
+	b.t.Helper()
+	return b.jobState(id) + ask[string](b, `SELECT ' place of ' || coalesce(l.worker_id, 'nobody') || ', takers ' || g.takers::text || coalesce((SELECT ', may be taken by ' || coalesce(s.taker, 'any')
+		FROM schedule s WHERE s.process_id = l.process_id), '') FROM job_places l JOIN job_groups g ON g.process_id = l.job_id WHERE l.process_id = $1`, id)
+}
+
+// Whatever two nodes do to one member at the same moment, such as its answer and its reap, or its answer and a cancel: it comes out as if the first had
+// been done, and then the second; and its place is of the worker that may go on, or of nobody.
+func TestEveryTwoTransactionsOfAMember(t *testing.T) {
+	t.Parallel()
+	for _, situation := range memberSituations {
+		t.Run(situation.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.Whole()
+			b.standings = b.memberState
+			other := open(t, b.dsn, storage.Config{}).Whole()
+			for a, first := range memberTransactions {
+				for z, second := range memberTransactions {
+					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
+				}
+			}
+		})
+	}
+}
+
+// A place whose worker fails stays with it; one whose worker is lost, or that is given back, is anybody's, but a place that is for one worker.
+func TestSeats(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for id, want := range map[string]string{
+		"fails":  "place of w, takers {w}, may be taken by =w",
+		"lost":   "place of nobody, takers {}, may be taken by ",
+		"pinned": "place of w, takers {w}, may be taken by =w",
+	} {
+		b.member(id)
+		c := b.leasedMember(id)
+		if id == "pinned" {
+			b.exec("UPDATE job_places SET pinned = true WHERE process_id = $1", id)
+		}
+		b.save(end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{}, jobs.Seat{Leaves: id != "fails"})))
+		equal(t, id, b.memberState(id), "takeovers 0 failures 1 result none "+want)
+	}
+	// Two members of one group leave in one flush: nobody is left among its takers.
+	b.group("two", 3)
+	var claims []*storage.Claim
+	for n := range 3 {
+		id := fmt.Sprint("m", n)
+		b.enqueue(id, func(j *storage.NewJob) { j.Name = "many" })
+		b.seat("two", id)
+		l, err := leaseOf(b.Store, fmt.Sprint("w", n), "many", true)
+		if must(t, l, err) == nil {
+			t.Fatal("nothing to be taken")
+		}
+		claims = append(claims, &l.Claim)
+	}
+	release := b.foreign("SELECT FROM job_groups WHERE process_id = $1 FOR UPDATE", "two")
+	var all sync.WaitGroup
+	for _, c := range claims[:2] {
+		all.Go(func() {
+			_, err := b.SaveResult(end(c, storage.Retry, of(&jobs.End{}, jobs.Again{}, jobs.Seat{Leaves: true})))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	release()
+	all.Wait()
+	equal(t, "takers", ask[string](b, "SELECT takers::text FROM job_groups WHERE process_id = 'two'"), "{w2}")
+}
+
+// Of many polls of one worker at the same moment, on two nodes, one gets a place of a group; and of many workers as many as there are places.
+func TestManyPollsOneGroup(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	for round := range 20 {
+		id := fmt.Sprint("g", round)
+		b.group(id, 3)
+		for n := range 3 {
+			member := fmt.Sprintf("%s-%d", id, n)
+			b.enqueue(member, func(j *storage.NewJob) { j.Name = id })
+			b.seat(id, member)
+		}
+		got := func(workers ...string) (had []string) {
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			begin := make(chan struct{})
+			for n, w := range workers {
+				s := []*storage.Store{b.Store, other}[n%2]
+				all.Go(func() {
+					<-begin
+					leases, err := s.Poll(context.Background(), w, []storage.Line{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 10, true)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						t.Error(err)
+					}
+					for range leases {
+						had = append(had, w)
+					}
+				})
+			}
+			close(begin)
+			all.Wait()
+			return had
+		}
+		if had := got("w", "w", "w", "w", "w", "w"); len(had) != 1 {
+			t.Fatalf("round %d: one worker has %d places", round, len(had))
+		}
+		for len(got("w", "x", "w", "y", "x", "z")) > 0 {
+		}
+		equal(t, "workers with a place", ask[int](b, "SELECT count(DISTINCT worker_id) FROM job_places WHERE job_id = $1", id), 3)
+		equal(t, "places without a worker", ask[int](b, "SELECT count(*) FROM job_places WHERE job_id = $1 AND worker_id IS NULL", id), 0)
+	}
+}
+
+// A poll that began before another one of its worker has taken a place, and reads the group behind it, sees that: the row of the group is read anew.
+func TestPollReadsTheGroupAnew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.group("g", 2)
+	for _, member := range []string{"g-1", "g-2"} {
+		b.enqueue(member, func(j *storage.NewJob) { j.Name = "work" })
+		b.seat("g", member)
+	}
+	tx, err := b.db.Begin(t.Context())
+	must(t, tx, err)
+	// What the poll reads last is the row of its group: whoever holds it makes the poll pass over, and whoever has changed it is seen.
+	if _, err := tx.Exec(t.Context(), "UPDATE job_groups SET takers = '{w}'"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := leaseOf(b.Store, "w", "work", true)
+	if must(t, l, err) != nil {
+		t.Error("a place is handed out while its group changes")
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err = leaseOf(b.Store, "w", "work", true)
+	if must(t, l, err) != nil {
+		t.Error("a worker got a second place")
+	}
+	l, err = leaseOf(b.Store, "x", "work", true)
+	if must(t, l, err) == nil {
+		t.Error("another worker got none")
+	}
+	b.exec("UPDATE job_places SET worker_id = 'w' WHERE worker_id IS NULL")
+}

@@ -1,0 +1,259 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// MemberPrefix begins the ids of members: the runs of jobs that several workers run side by side.
+const MemberPrefix = "~job/~/"
+
+// The states of a place whose member has ended.
+const (
+	PlaceSucceeded = "succeeded"
+	PlaceFailed    = "failed"
+	PlaceCancelled = "cancelled"
+)
+
+// Group is a job that several workers run, taken by a look.
+type Group struct {
+	Key          process.Key
+	Cancelling   bool
+	CancelReason string
+	Options      []byte
+	Places       []Place // in the order in which they were made, once they are read
+}
+
+// Place is the place of a member.
+type Place struct {
+	Member   process.Key
+	WorkerID string // "": nobody has it
+	State    string // "": the member has not ended
+	Asked    bool   // it was asked to end
+	Failure  []byte // JSON
+}
+
+// GroupRules are what is asked of a group.
+type GroupRules struct {
+	Count, MaxFailures int32
+	WorkerIDs          []string // none: any
+}
+
+// GroupStep is what becomes of a group.
+type GroupStep struct {
+	Outcome string // PlaceSucceeded, PlaceFailed or PlaceCancelled; "": it goes on
+	Failure []byte // of PlaceFailed, JSON
+	Detail  string
+	Kept    bool // of PlaceSucceeded: its result is kept, for TTL
+	TTL     time.Duration
+
+	Drop   []process.Key // members whose places go
+	Open   []string      // places to be made: "" for any worker, or the one that it is for
+	Cancel []process.Key // members that are to end
+	Reason string        // why
+	Takers []string      // who gets no other place
+	Evict  []process.Key // members whose worker is not allowed any more: the group is looked at until they have ended
+}
+
+// Looked is what a look at groups has done.
+type Looked struct {
+	Groups int           // how many were taken
+	Told   []process.Key // for whom messages stand
+	Ended  []process.Key // groups at their end
+	Evict  []process.Key // members whose worker is not allowed any more: to be ended at once
+}
+
+// LookAtGroups takes groups of which something has to be decided, at most limit, and stores what becomes of them. rules reads the options of one,
+// decide is pure.
+func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules, decide func(*Group, GroupRules) GroupStep) (Looked, error) {
+	var looked Looked
+	err := s.Taking(ctx, "look at groups", func(ctx context.Context, db storage.DB) error {
+		looked = Looked{}
+		rows, err := dbsqlc.New().TakeGroups(ctx, db, int32(limit)) //nolint:gosec // a batch
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		groups := make([]*Group, len(rows))
+		asked := make([]GroupRules, len(rows))
+		for n, r := range rows {
+			groups[n] = &Group{
+				Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, Cancelling: r.Cancelling, CancelReason: r.CancelReason, Options: r.Options,
+			}
+		}
+		slices.SortFunc(groups, func(a, b *Group) int { return a.Key.Compare(b.Key) })
+		for n, g := range groups {
+			asked[n] = rules(g)
+		}
+		l := look{ctx: ctx, store: s, db: db, q: dbsqlc.New()}
+		if err := l.read(groups, asked); err != nil {
+			return err
+		}
+		for n, g := range groups {
+			step := decide(g, asked[n])
+			l.add(g, step)
+			looked.Evict = append(looked.Evict, step.Evict...)
+		}
+		looked.Groups = len(groups)
+		return l.write(&looked)
+	})
+	return looked, err
+}
+
+// look is the transaction of a look at groups, with what it is about to write.
+type look struct {
+	ctx   context.Context //nolint:containedctx // of the transaction, whose methods these are
+	store *storage.Store
+	db    storage.DB
+	q     *dbsqlc.Queries
+
+	drop   dbsqlc.DropPlacesParams
+	takers dbsqlc.SetTakersParams
+	open   dbsqlc.OpenPlacesParams
+	cancel dbsqlc.CancelMembersParams
+	rest   dbsqlc.RestGroupsParams
+	end    dbsqlc.EndGroupsParams
+}
+
+// read locks the rows of groups and reads their places.
+func (l *look) read(groups []*Group, rules []GroupRules) error {
+	var put dbsqlc.PutGroupsParams
+	var places dbsqlc.ReadPlacesParams
+	byKey := map[process.Key]*Group{}
+	for n, g := range groups {
+		put.Namespaces = append(put.Namespaces, g.Key.Namespace)
+		put.ProcessIds = append(put.ProcessIds, g.Key.ProcessID)
+		put.Counts = append(put.Counts, rules[n].Count)
+		put.MaxFailures = append(put.MaxFailures, rules[n].MaxFailures)
+		put.WorkerIds = append(put.WorkerIds, textList(rules[n].WorkerIDs))
+		byKey[g.Key] = g
+	}
+	places.Namespaces, places.JobIds = put.Namespaces, put.ProcessIds
+	if err := l.q.PutGroups(l.ctx, l.db, put); err != nil {
+		return err
+	}
+	rows, err := l.q.ReadPlaces(l.ctx, l.db, places)
+	for _, r := range rows {
+		g := byKey[process.Key{Namespace: r.Namespace, ProcessID: r.JobID}]
+		g.Places = append(g.Places, Place{
+			Member: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, WorkerID: r.WorkerID, State: r.State, Asked: r.Asked, Failure: r.Failure,
+		})
+	}
+	return err
+}
+
+// textList is a list as JSON; "": it is empty.
+func textList(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(list) // of strings: this cannot fail
+	return string(text)
+}
+
+func (l *look) add(g *Group, step GroupStep) {
+	for _, k := range step.Drop {
+		l.drop.Namespaces = append(l.drop.Namespaces, k.Namespace)
+		l.drop.ProcessIds = append(l.drop.ProcessIds, k.ProcessID)
+	}
+	for _, k := range step.Cancel {
+		l.cancel.Namespaces = append(l.cancel.Namespaces, k.Namespace)
+		l.cancel.ProcessIds = append(l.cancel.ProcessIds, k.ProcessID)
+		l.cancel.JobIds = append(l.cancel.JobIds, g.Key.ProcessID)
+		l.cancel.Reasons = append(l.cancel.Reasons, step.Reason)
+	}
+	if step.Outcome != "" {
+		l.end.Namespaces = append(l.end.Namespaces, g.Key.Namespace)
+		l.end.ProcessIds = append(l.end.ProcessIds, g.Key.ProcessID)
+		l.end.Outcomes = append(l.end.Outcomes, step.Outcome)
+		l.end.Failures = append(l.end.Failures, string(step.Failure))
+		l.end.Details = append(l.end.Details, step.Detail)
+		l.end.Kepts = append(l.end.Kepts, step.Kept)
+		l.end.TtlsUs = append(l.end.TtlsUs, step.TTL.Microseconds())
+		l.end.Modes = append(l.end.Modes, l.store.EventModeOf(g.Key.Namespace))
+		return
+	}
+	takers := textList(step.Takers)
+	if takers == "" {
+		takers = "[]"
+	}
+	l.takers.Namespaces = append(l.takers.Namespaces, g.Key.Namespace)
+	l.takers.ProcessIds = append(l.takers.ProcessIds, g.Key.ProcessID)
+	l.takers.Takers = append(l.takers.Takers, takers)
+	for _, worker := range step.Open {
+		l.open.Namespaces = append(l.open.Namespaces, g.Key.Namespace)
+		l.open.JobIds = append(l.open.JobIds, g.Key.ProcessID)
+		l.open.WorkerIds = append(l.open.WorkerIds, worker)
+	}
+	if len(step.Evict) == 0 {
+		l.rest.Namespaces = append(l.rest.Namespaces, g.Key.Namespace)
+		l.rest.ProcessIds = append(l.rest.ProcessIds, g.Key.ProcessID)
+		l.rest.Modes = append(l.rest.Modes, l.store.EventModeOf(g.Key.Namespace))
+	}
+}
+
+// write stores what was added.
+func (l *look) write(looked *Looked) error {
+	if err := l.q.DropPlaces(l.ctx, l.db, l.drop); err != nil {
+		return err
+	}
+	if err := l.q.SetTakers(l.ctx, l.db, l.takers); err != nil {
+		return err
+	}
+	opened, err := l.q.OpenPlaces(l.ctx, l.db, l.open)
+	if err != nil {
+		return err
+	}
+	for _, r := range opened {
+		looked.Told = append(looked.Told, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+	}
+	if err := l.q.CancelMembers(l.ctx, l.db, l.cancel); err != nil {
+		return err
+	}
+	for n, id := range l.cancel.ProcessIds {
+		looked.Told = append(looked.Told, process.Key{Namespace: l.cancel.Namespaces[n], ProcessID: id})
+	}
+	if err := l.q.RestGroups(l.ctx, l.db, l.rest); err != nil {
+		return err
+	}
+	ended, err := l.q.EndGroups(l.ctx, l.db, l.end)
+	if err != nil || len(ended) == 0 {
+		return err
+	}
+	var tell dbsqlc.TellParentsParams
+	for _, r := range ended {
+		looked.Ended = append(looked.Ended, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+		tell.Namespaces = append(tell.Namespaces, r.Namespace)
+		tell.ProcessIds = append(tell.ProcessIds, r.ProcessID)
+		tell.TaskIds = append(tell.TaskIds, r.TaskID)
+	}
+	parents, err := l.q.TellParents(l.ctx, l.db, tell)
+	for _, r := range parents {
+		looked.Told = append(looked.Told, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+	}
+	return err
+}
+
+// Seat goes with an attempt of a member that is to be made again: by the worker that has its place, or, where that leaves, by any that may. A rider.
+type Seat struct{ Leaves bool }
+
+// Bytes implements storage.Rider.
+func (Seat) Bytes() int { return 100 }
+
+// Write implements storage.Rider.
+func (Seat) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.SeatMembersParams
+	for _, r := range all {
+		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
+		a.TaskIds = append(a.TaskIds, r.TaskID)
+		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
+		a.Leaves = append(a.Leaves, r.Rider.(Seat).Leaves)
+	}
+	return dbsqlc.New().SeatMembers(ctx, db, a)
+}

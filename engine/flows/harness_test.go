@@ -35,8 +35,9 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 type node struct {
 	*engine.Engine
 	*flows.Flows
-	db   *pgxpool.Pool
-	stop func()
+	db    *pgxpool.Pool
+	store *storage.Store
+	stop  func()
 }
 
 func start(t testing.TB, dsn string) *node {
@@ -48,7 +49,7 @@ func start(t testing.TB, dsn string) *node {
 		return []engine.Kind{q.Kind(), f.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
-	return &node{n.Engine, f, storagetest.Connect(t, dsn), n.Stop}
+	return &node{n.Engine, f, storagetest.Connect(t, dsn), n.Store, n.Stop}
 }
 
 // obey does a job, or a process, as its args say: {"fail": "why"} fails, anything else succeeds with the name of the job and its args.

@@ -28,7 +28,12 @@ func result(v *structpb.Value) *progressorv1.CompleteStepRequest {
 }
 
 func (n *node) complete(runID, stepID, token string, r *progressorv1.CompleteStepRequest) (*progressorv1.Run, error) {
-	r.Namespace, r.RunId, r.StepId, r.Token, r.WorkerId = "pull", runID, stepID, token, "outside"
+	r.Namespace = "pull"
+	return n.completeIn(runID, stepID, token, r)
+}
+
+func (n *node) completeIn(runID, stepID, token string, r *progressorv1.CompleteStepRequest) (*progressorv1.Run, error) {
+	r.RunId, r.StepId, r.Token, r.WorkerId = runID, stepID, token, "outside"
 	return n.Flows.Complete(context.Background(), r, kim)
 }
 

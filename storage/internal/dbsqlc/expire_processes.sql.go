@@ -18,6 +18,9 @@ WITH x AS MATERIALIZED (
     SELECT p.namespace, p.process_id FROM processes p
      WHERE p.namespace COLLATE "POSIX" = n.namespace AND p.attention = a.status AND p.removed_time IS NULL
        AND p.attention_time < statement_timestamp() - n.retention_us * interval '1 microsecond'
+       AND NOT (starts_with(p.process_id, '~job/') AND (
+         EXISTS (SELECT 1 FROM flow_runs r WHERE r.namespace = p.namespace AND r.run_id = substring(p.process_id FROM '^~job/(.*)/[^/]*$')) OR
+         EXISTS (SELECT 1 FROM flow_steps f WHERE f.process_namespace = p.namespace AND f.process_id = p.process_id)))
      ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) d
   UNION ALL
   SELECT d.namespace, d.process_id
@@ -26,10 +29,34 @@ WITH x AS MATERIALIZED (
     SELECT p.namespace, p.process_id FROM processes p
      WHERE p.namespace COLLATE "POSIX" = n.namespace AND p.attention = 'ERROR' AND p.kind = 'job' AND p.removed_time IS NULL
        AND p.attention_time < statement_timestamp() - n.retention_us * interval '1 microsecond'
+       AND NOT (starts_with(p.process_id, '~job/') AND (
+         EXISTS (SELECT 1 FROM flow_runs r WHERE r.namespace = p.namespace AND r.run_id = substring(p.process_id FROM '^~job/(.*)/[^/]*$')) OR
+         EXISTS (SELECT 1 FROM flow_steps f WHERE f.process_namespace = p.namespace AND f.process_id = p.process_id)))
      ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) d),
+j AS MATERIALIZED (
+  SELECT d.namespace, d.process_id, x.namespace AS run_namespace, x.process_id AS run_process_id
+    FROM x CROSS JOIN LATERAL (
+      (SELECT p.namespace, p.process_id FROM processes p
+        WHERE starts_with(x.process_id, '~flow/') AND p.namespace = x.namespace
+          AND p.process_id > '~job/' || substr(x.process_id, 7) || '/' AND p.process_id < '~job/' || substr(x.process_id, 7) || '0'
+          AND strpos(substr(p.process_id, length(x.process_id) + 1), '/') = 0 AND p.removed_time IS NULL AND p.attention IS NOT NULL LIMIT $3::int)
+      UNION ALL
+      (SELECT f.process_namespace, f.process_id FROM flow_steps f
+        WHERE starts_with(x.process_id, '~flow/') AND f.namespace = x.namespace AND f.run_id = substr(x.process_id, 7) AND f.process_namespace IS NOT NULL
+          AND starts_with(f.process_id, '~job/') AND EXISTS (SELECT 1 FROM processes p WHERE p.namespace = f.process_namespace AND p.process_id = f.process_id
+                                                               AND p.removed_time IS NULL AND p.attention IS NOT NULL) LIMIT $3::int)) d),
+g AS MATERIALIZED (
+  SELECT j.namespace, j.process_id FROM j
+  UNION ALL
+  SELECT x.namespace, x.process_id FROM x
+   WHERE (SELECT count(*) FROM j WHERE j.run_namespace = x.namespace AND j.run_process_id = x.process_id) < $3::int),
+l AS MATERIALIZED (
+  SELECT p.namespace, p.process_id FROM g CROSS JOIN LATERAL (
+    SELECT o.namespace, o.process_id FROM processes o WHERE o.namespace = g.namespace AND o.process_id = g.process_id AND o.removed_time IS NULL
+       AND o.attention IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED) p),
 up AS (
   UPDATE processes p SET removed_time = statement_timestamp()
-    FROM x WHERE p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
+    FROM l AS x WHERE p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
   RETURNING p.namespace, p.process_id, p.attention AS status, p.kind),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
@@ -59,7 +86,9 @@ type ExpireProcessesRow struct {
 // ExpireProcesses marks as removed the processes whose end is longer ago than their namespace keeps them, the longest ended first, at
 // most lim of a namespace and status. Nothing runs or waits in a process at its end, and it never leaves its end, so that it goes
 // without the lanes: its row is marked, and PurgeHistory deletes what it has. A row that somebody holds is left to the next time. A job that
-// has FAILED is at its end as well, a plain process in ERROR never is; who lets the job run again holds its row.
+// has FAILED is at its end as well, a plain process in ERROR never is; who lets the job run again holds its row. The jobs of
+// a run leave with it, and not before.
+// The jobs of a run that leaves, lim at a time: it stays until they have gone.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {
 	rows, err := db.Query(ctx, expireProcesses, arg.Namespaces, arg.RetentionsUs, arg.Lim)
 	if err != nil {

@@ -16,6 +16,7 @@ DELETE FROM processes p USING ROWS FROM (unnest($1::text[]), unnest($2::text[]))
  WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id)
+   AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE starts_with(p.process_id, '~flow/') AND f.namespace = p.namespace AND f.run_id = substr(p.process_id, 7))
 `
 
 type DeleteRemovedParams struct {
@@ -77,6 +78,15 @@ t AS (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection),
+fs AS (
+  DELETE FROM flow_steps f USING (
+    SELECT x.namespace, x.run_id, x.step_id, x.index FROM k CROSS JOIN LATERAL (
+      SELECT v.namespace, v.run_id, v.step_id, v.index FROM flow_steps v
+       WHERE starts_with(k.process_id, '~flow/') AND v.namespace = k.namespace AND v.run_id = substr(k.process_id, 7)
+       ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $3::int) x) d
+   WHERE f.namespace = ANY (ARRAY[d.namespace]) AND f.run_id = d.run_id AND f.step_id = d.step_id AND f.index = d.index RETURNING 1),
+fr AS (
+  DELETE FROM flow_runs r USING k WHERE starts_with(k.process_id, '~flow/') AND r.namespace = ANY (ARRAY[k.namespace]) AND r.run_id = substr(k.process_id, 7)),
 jb AS (
   DELETE FROM jobs j USING k WHERE j.namespace = ANY (ARRAY[k.namespace]) AND j.process_id = k.process_id RETURNING j.namespace, j.process_id, j.options),
 jp AS (
@@ -89,7 +99,7 @@ an AS (
     FROM t WHERE task_type IN ('CALL', 'NOTIFY', 'INIT', 'REPAIR')
      AND (idempotency_key IS NOT NULL OR finished_time > statement_timestamp() - interval '1 minute')
   ON CONFLICT DO NOTHING)
-SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t))::bigint AS deleted
+SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t) + (SELECT count(*) FROM fs))::bigint AS deleted
 `
 
 type PurgeHistoryParams struct {
@@ -98,7 +108,7 @@ type PurgeHistoryParams struct {
 	Lim        int32
 }
 
-// PurgeHistory deletes up to lim events and tasks of each removed process, and what it has as a job. Of requests answers keeps the answers to those that have
+// PurgeHistory deletes up to lim events and tasks of each removed process, and what it has as a job or as a run. Of requests answers keeps the answers to those that have
 // a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 // It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) (int64, error) {

@@ -1,0 +1,70 @@
+package flows_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestRunsLeaveWhole keeps the jobs of a run as long as the run, and lets them leave together; those of a run whose id only begins alike stay.
+func TestRunsLeaveWhole(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "whole", "steps": [
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}, {"step_id": "other", "job": {"namespace": "pull"}}, {"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	items := `[0`
+	for i := 1; i < 130; i++ { // more than leave at once
+		items += fmt.Sprintf(",%d", i)
+	}
+	n.run(t, "ns", "whole", "r", items+"]")
+	n.answer(t, n.lease(t), "", "")
+	n.run(t, "ns", "whole", "r/2", "[0]")
+	n.answer(t, n.lease(t), "", "")
+	n.until(t, "ns", "r", "WAITING_WORKER")
+	n.until(t, "ns", "r/2", "WAITING_WORKER")
+	count := func(what string) (rows int) {
+		t.Helper()
+		if err := n.db.QueryRow(ctx, "SELECT count(*) FROM "+what).Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	old := func() {
+		t.Helper()
+		if _, err := n.db.Exec(ctx, `UPDATE processes SET attention_time = attention_time - interval '1 day', status_changed_time = status_changed_time - interval '1 day',
+			created_time = created_time - interval '1 day' WHERE attention IS NOT NULL`); err != nil {
+			t.Fatal(err)
+		}
+		for more := true; more; {
+			expired, err := n.store.Expire(ctx, map[string]time.Duration{"ns": time.Hour, "pull": time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			more = len(expired) > 0
+		}
+		for more := 1; more > 0; {
+			var err error
+			if more, err = n.store.PurgeRemoved(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	old()
+	if jobs := count("jobs"); jobs != 130+1+1+1 {
+		t.Fatalf("%d jobs are left while their runs go on", jobs)
+	}
+	answer := result(nil)
+	answer.Namespace = "ns"
+	if _, err := n.completeIn("r", "ask", "", answer); err != nil {
+		t.Fatal(err)
+	}
+	n.ended(t, "ns", "r")
+	old()
+	if runs, steps, jobs, processes := count("flow_runs"), count("flow_steps"), count("jobs"), count("processes"); runs != 1 || steps != 4 || jobs != 2 || processes != 3 {
+		t.Fatalf("%d runs, %d steps, %d jobs and %d processes are left", runs, steps, jobs, processes)
+	}
+}

@@ -29,6 +29,7 @@ type Client struct {
 	Cron      progressorv1connect.CronServiceClient
 	Job       progressorv1connect.JobServiceClient
 	JobEvent  progressorv1connect.JobEventServiceClient
+	Flow      progressorv1connect.FlowServiceClient
 	Worker    progressorv1connect.WorkerServiceClient // what NewWorker speaks
 
 	retry    Retry
@@ -57,6 +58,7 @@ func New(baseURL string, opts ...Option) *Client {
 		Cron:      progressorv1connect.NewCronServiceClient(httpClient, baseURL, connectOptions...),
 		Job:       progressorv1connect.NewJobServiceClient(httpClient, baseURL, connectOptions...),
 		JobEvent:  progressorv1connect.NewJobEventServiceClient(httpClient, baseURL, connectOptions...),
+		Flow:      progressorv1connect.NewFlowServiceClient(httpClient, baseURL, connectOptions...),
 		Worker:    progressorv1connect.NewWorkerServiceClient(httpClient, baseURL, connectOptions...),
 		retry:     o.retry,
 		autoKeys:  o.autoKeys,

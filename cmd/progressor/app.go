@@ -53,7 +53,8 @@ type commands struct {
 	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`
 	Job  jobCmd  `cmd:"" group:"process" help:"Enqueue jobs, follow them, and change them."`
 
-	Template templateCmd `cmd:"" group:"process" help:"Check templates of flows."`
+	Template templateCmd `cmd:"" group:"process" help:"Keep templates of work of several steps."`
+	Run      flowCmd     `cmd:"" group:"process" help:"Start runs of templates, follow their steps, and answer what waits."`
 
 	Constraint constraintCmd `cmd:"" group:"process" help:"Limit how many jobs run at a time, and how often they start."`
 

@@ -55,6 +55,13 @@ func (c *configPrintCmd) Run(a *app, ctx *kong.Context) error {
 		}
 		root.Content = append(root.Content, scalar("namespaces", ""), list)
 	}
+	if len(a.settings.templates) > 0 {
+		list, err := listNode(a.settings.templates, func(t fileTemplate) *progressorv1.Template { return t.Template })
+		if err != nil {
+			return fmt.Errorf("templates as YAML: %w", err)
+		}
+		root.Content = append(root.Content, scalar("templates", ""), list)
+	}
 	if len(a.settings.crons) > 0 {
 		list, err := listNode(a.settings.crons, func(c fileCron) *progressorv1.Cron { return redactCron(c.Cron) })
 		if err != nil {
@@ -201,6 +208,7 @@ func (c *configCheckCmd) Run(a *app) error {
 		return usageError(err)
 	}
 	a.warnUnknown()
-	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %s, %s\n", counted(len(a.settings.namespaces), "namespace"), counted(len(a.settings.crons), "cron"))
+	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %s, %s, %s\n",
+		counted(len(a.settings.namespaces), "namespace"), counted(len(a.settings.crons), "cron"), counted(len(a.settings.templates), "template"))
 	return err
 }

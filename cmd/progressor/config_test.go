@@ -134,11 +134,11 @@ namespaces:
     history_mode: none
   - {namespace: play, processor: {builtin: {name: echo}}}
 `)
-	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 2 namespaces, 0 crons\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 2 namespaces, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
 	one := writeConfig(t, "db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
-	if out := (program{}).ok(t, "config", "check", "-c", one); out != "the configuration is good: 1 namespace, 0 crons\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", one); out != "the configuration is good: 1 namespace, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
 	out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
@@ -182,7 +182,7 @@ func TestDocumentedConfiguration(t *testing.T) {
 		block, _, _ = strings.Cut(block, "```")
 		text += block
 	}
-	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces, 2 crons\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces, 2 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
 }

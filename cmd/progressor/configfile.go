@@ -20,6 +20,7 @@ type configFile struct {
 	values     map[string]fileValue // by key with dots
 	namespaces []fileNamespace
 	crons      []fileCron
+	templates  []fileTemplate
 }
 
 // fileNamespace is a namespace of the configuration file.
@@ -56,6 +57,8 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 			file.namespaces, err = parseNamespaces(value)
 		case "crons":
 			file.crons, err = parseCrons(value)
+		case "templates":
+			file.templates, err = parseTemplates(value)
 		default:
 			err = file.add(key, value, fileKey(key.Value), keys)
 		}
@@ -111,7 +114,7 @@ func siblings(keys map[string]bool, key string) []string {
 		}
 	}
 	if group == "" {
-		names = append(names, "namespaces", "crons")
+		names = append(names, "namespaces", "crons", "templates")
 	}
 	return names
 }

@@ -351,14 +351,14 @@ crons:
 
 func TestCronsOfTheConfiguration(t *testing.T) {
 	path := writeConfig(t, cronsOfFile)
-	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 0 namespaces, 2 crons\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 0 namespaces, 2 crons, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
 	printed := program{}.ok(t, "config", "print", "-c", path)
 	if strings.Contains(printed, "hunter2") {
 		t.Errorf("a secret is shown:\n%s", printed)
 	}
-	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, printed)); out != "the configuration is good: 0 namespaces, 2 crons\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, printed)); out != "the configuration is good: 0 namespaces, 2 crons, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
 	for change, want := range map[string]string{

@@ -41,7 +41,7 @@ type devCmd struct {
 
 func (devCmd) Help() string {
 	return `Dev runs everything on this machine: a private PostgreSQL below the data directory, an engine, and two
-namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces and crons
+namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces, templates and crons
 of a configuration file are put at the start; its db.dsn is not looked at.
 
     progressor dev

@@ -47,7 +47,7 @@ type node struct {
 	debug    debugFlags
 	console  rpc.Console
 
-	file    *settings                                   // whose namespaces and crons are put
+	file    *settings                                   // whose namespaces, templates and crons are put
 	prepare func(context.Context, *engine.Engine) error // before that; nil: nothing
 	ready   func()                                      // when requests are taken
 }
@@ -81,7 +81,7 @@ func (n *node) run(ctx context.Context) error {
 	runs := flows.New(eng, store, queue.NewJob)
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
-	if err := n.put(ctx, eng); err != nil {
+	if err := n.put(ctx, eng, runs); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
@@ -105,14 +105,17 @@ func (n *node) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// put puts the namespaces.
-func (n *node) put(ctx context.Context, eng *engine.Engine) error {
+// put puts the namespaces, and the templates: crons come when the node is ready, for they are processes.
+func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows) error {
 	if n.prepare != nil {
 		if err := n.prepare(ctx, eng); err != nil {
 			return err
 		}
 	}
-	return n.file.putNamespaces(ctx, eng)
+	if err := n.file.putNamespaces(ctx, eng); err != nil {
+		return err
+	}
+	return n.file.putTemplates(ctx, runs)
 }
 
 // drainMargin is how much longer than the engine's drain connections live: their clients are to be told what became of their

@@ -14,7 +14,8 @@ type serveCmd struct {
 
 func (serveCmd) Help() string {
 	return `Serve runs an engine on a PostgreSQL of yours; several may run on one database. Every setting can be a flag, a
-variable of the environment or a key of the configuration file, in this order. Namespaces and crons of the file are put at the start.
+variable of the environment or a key of the configuration file, in this order. Namespaces, templates and crons of the file are
+put at the start.
 SIGTERM stops taking tasks, lets end what runs, and gives the rest back.
 
     progressor migrate up --db.dsn postgres://progressor@db/progressor

@@ -30,6 +30,7 @@ type settings struct {
 	values     map[string]fileValue
 	namespaces []fileNamespace
 	crons      []fileCron
+	templates  []fileTemplate
 	sources    map[string]string // by flag name: "environment …", "file …"; absent: default or flag
 }
 
@@ -81,7 +82,7 @@ func (s *settings) load(ctx *kong.Context) error {
 	if err != nil {
 		return fmt.Errorf("configuration file %s: %w", s.path, err)
 	}
-	s.values, s.namespaces, s.crons = file.values, file.namespaces, file.crons
+	s.values, s.namespaces, s.crons, s.templates = file.values, file.namespaces, file.crons, file.templates
 	return nil
 }
 
@@ -99,6 +100,11 @@ func (s *settings) check() error {
 	}
 	for _, c := range s.crons {
 		if err := c.check(); err != nil {
+			return fmt.Errorf("configuration file %s: %w", s.path, err)
+		}
+	}
+	for _, t := range s.templates {
+		if err := t.check(); err != nil {
 			return fmt.Errorf("configuration file %s: %w", s.path, err)
 		}
 	}

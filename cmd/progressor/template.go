@@ -1,25 +1,34 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/flow"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 type templateCmd struct {
-	Check templateCheckCmd `cmd:"" help:"Check templates of flows in files, without an engine."`
+	Check   templateCheckCmd   `cmd:"" help:"Check templates of flows in files, without an engine."`
+	Put     templatePutCmd     `cmd:"" help:"Store templates of files; each that differs from its newest version is the next one."`
+	Get     templateGetCmd     `cmd:"" help:"Show a template, and which versions there are."`
+	List    templateListCmd    `cmd:"" help:"List the templates of a namespace."`
+	Enable  templateEnableCmd  `cmd:"" help:"Let new runs of a template start."`
+	Disable templateDisableCmd `cmd:"" help:"Refuse new runs of a template; what runs goes on."`
+	Delete  templateDeleteCmd  `cmd:"" help:"Delete a template with all its versions."`
 }
 
 type templateCheckCmd struct {
 	outputFlag
-	File []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"A Template as YAML or JSON; may be given several times."`
+	File []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents; may be given several times."`
 }
 
 func (templateCheckCmd) Help() string {
@@ -53,16 +62,17 @@ func (c *templateCheckCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		checked := checkTemplate(text)
-		checked.File = name
-		wrong += len(checked.Problems)
-		all = append(all, checked)
+		for _, checked := range checkTemplates(text) {
+			checked.File = name
+			wrong += len(checked.Problems)
+			all = append(all, checked)
+		}
 	}
 	if err := c.print(a, all); err != nil {
 		return err
 	}
 	if wrong > 0 {
-		return usageError(fmt.Errorf("--file: %s in %s", counted(wrong, "problem"), counted(len(all), "file")))
+		return usageError(fmt.Errorf("--file: %s in %s", counted(wrong, "problem"), counted(len(c.File), "file")))
 	}
 	return nil
 }
@@ -98,12 +108,16 @@ func printSteps(a *app, t checkedTemplate) error {
 		order = "as depends_on says"
 	}
 	fmt.Fprintf(a.Stdout, "%s: %s is good, %s %s\n", t.File, t.Type, counted(len(t.compiled.Steps), "step"), order)
+	return printStepRows(a, t.compiled)
+}
+
+func printStepRows(a *app, t *flow.Template) error {
 	var rows []table.Row
-	for i := range t.compiled.Steps {
-		s := &t.compiled.Steps[i]
+	for i := range t.Steps {
+		s := &t.Steps[i]
 		var after []string
 		for _, on := range s.DependsOn {
-			after = append(after, t.compiled.Steps[on].ID)
+			after = append(after, t.Steps[on].ID)
 		}
 		rows = append(rows, table.Row{s.ID, actionWords(s), strings.Join(after, ", "), oneLine(s.Source.GetForEach().GetItems()),
 			oneLine(s.Source.GetCondition()), s.Source.GetCompensation().GetName()})
@@ -137,43 +151,86 @@ func actionWords(s *flow.Step) string {
 	return ""
 }
 
-// checkTemplate checks the text of a file. A template without a namespace is checked as of any: a command line may say it.
-func checkTemplate(text []byte) checkedTemplate {
-	t, root, err := templateFrom(text)
+// checkTemplates checks the templates of a file. One without a namespace is checked as of any: a command line may say it.
+func checkTemplates(text []byte) []checkedTemplate {
+	docs, err := templatesFrom(text)
 	if err != nil {
-		return checkedTemplate{Problems: []templateProblem{problemOf(err)}}
+		return []checkedTemplate{{Problems: []templateProblem{problemOf(err)}}}
 	}
-	checked := checkedTemplate{Type: t.GetType(), Problems: []templateProblem{}}
-	if t.GetNamespace() == "" {
-		t.Namespace = "any"
+	var all []checkedTemplate
+	for _, d := range docs {
+		all = append(all, checkTemplate(d))
 	}
-	compiled, problems := flow.Compile(t)
+	return all
+}
+
+func checkTemplate(d templateDoc) checkedTemplate {
+	checked := checkedTemplate{Type: d.template.GetType(), Problems: []templateProblem{}}
+	if d.template.GetNamespace() == "" {
+		d.template.Namespace = "any"
+	}
+	compiled, problems := flow.Compile(d.template)
 	for _, p := range problems {
-		checked.Problems = append(checked.Problems, templateProblem{Line: lineOf(root, p.Path), Path: p.Path, Message: p.Message})
+		checked.Problems = append(checked.Problems, templateProblem{Line: lineOf(d.node, p.Path), Path: p.Path, Message: p.Message})
 	}
 	slices.SortStableFunc(checked.Problems, func(a, b templateProblem) int { return a.Line - b.Line })
 	checked.compiled = compiled
 	return checked
 }
 
-// templateFrom reads a Template, alone or in a GetTemplateResponse, and the node that it stands in.
-func templateFrom(text []byte) (*progressorv1.Template, *yaml.Node, error) {
-	root, err := parseYAML(text)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case root == nil:
-		return nil, nil, errors.New("found nothing: want a Template")
+// templateDoc is a template of a file, and the node that it stands in.
+type templateDoc struct {
+	template *progressorv1.Template
+	node     *yaml.Node
+	wrapped  bool // in a GetTemplateResponse
+}
+
+// templatesFrom reads Templates, one in each document, alone or in a GetTemplateResponse.
+func templatesFrom(text []byte) (docs []templateDoc, err error) {
+	roots, err := parseDocuments(text)
+	if err != nil {
+		return nil, err
 	}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		if root.Kind == yaml.MappingNode && root.Content[i].Value == "template" {
-			got := &progressorv1.GetTemplateResponse{Template: &progressorv1.Template{}}
-			err := messageFromYAML(root, got, "")
-			return got.GetTemplate(), root.Content[i+1], err
+	for _, root := range roots {
+		d := templateDoc{template: &progressorv1.Template{}, node: root}
+		for i := 0; i+1 < len(root.Content); i += 2 {
+			if root.Kind == yaml.MappingNode && root.Content[i].Value == "template" {
+				d.node, d.wrapped = root.Content[i+1], true
+			}
+		}
+		if d.wrapped {
+			got := &progressorv1.GetTemplateResponse{}
+			err = messageFromYAML(root, got, "")
+			proto.Merge(d.template, got.GetTemplate())
+		} else {
+			err = messageFromYAML(root, d.template, "")
+		}
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, d)
+	}
+	if len(docs) == 0 {
+		return nil, errors.New("found nothing: want a Template")
+	}
+	return docs, nil
+}
+
+// parseDocuments reads the documents of a text that are not empty.
+func parseDocuments(text []byte) (roots []*yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc yaml.Node
+		switch err := decoder.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return roots, nil
+		case err != nil:
+			return nil, err
+		}
+		if doc.Kind == yaml.DocumentNode && len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
+			roots = append(roots, doc.Content[0])
 		}
 	}
-	t := &progressorv1.Template{}
-	return t, root, messageFromYAML(root, t, "")
 }
 
 // problemOf takes the line out of an error of protoyaml, which begins with it.

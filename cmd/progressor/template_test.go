@@ -112,10 +112,11 @@ func exampleTemplate(t *testing.T, name string) *flow.Template {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := templateFrom(text)
+	docs, err := templatesFrom(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := docs[0].template
 	m.Namespace = "flows"
 	compiled, problems := flow.Compile(m)
 	if len(problems) > 0 {

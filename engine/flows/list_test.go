@@ -425,3 +425,18 @@ func TestStepList(t *testing.T) {
 		same(t, runID+": "+strings.Join(got, ", "), runID+": "+want)
 	}
 }
+
+// What comes after the last item sees the results of all, whether that item is the only one of its task or not.
+func TestItemsResultsReachTheNextStep(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "each", "steps": [{"step_id": "a", "for_each": {"items": "payload"}, "input": "${item}", "job": {}},
+		{"step_id": "b", "input": "${steps.a.result}", "condition": "size(steps.a.result) == size(payload)", "process": {}}, {"step_id": "c", "input": "${size(steps.a.result)}", "job": {}}]}`)
+	n.run(t, "ns", "each", "r", `[1, 2, 3]`)
+	r := n.ended(t, "ns", "r")
+	same(t, told(r), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
+	if got := r.GetSteps()[1].GetInput().GetListValue().GetValues(); len(got) != 3 || got[2].GetStringValue() != "a 3" {
+		t.Errorf("%v", r.GetSteps()[1].GetInput())
+	}
+	same(t, r.GetResult().GetStringValue(), "c 3")
+}

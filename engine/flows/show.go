@@ -281,6 +281,7 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 			} else {
 				held = true
 			}
+		case progressorv1.StepStatus_STEP_STATUS_CANCELLED: // nothing of it was done
 		default:
 			done += share
 		}

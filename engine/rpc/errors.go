@@ -198,6 +198,17 @@ func said(reason, message string) string {
 
 // wantedText is the text of an answer with what was not found, where that is no namespace or process.
 func wantedText(a answer, request any) string {
+	switch a.detail.GetReason() {
+	case progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND:
+		if r, ok := request.(interface{ GetType() string }); ok {
+			return fmt.Sprintf("template %q not found", r.GetType())
+		}
+	case progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND:
+		if r, ok := request.(interface{ GetStepId() string }); ok {
+			return fmt.Sprintf("step %q not found", r.GetStepId())
+		}
+	default:
+	}
 	switch r := request.(type) {
 	case *progressorv1.AwaitTaskRequest:
 		if a.detail.GetReason() != progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND {

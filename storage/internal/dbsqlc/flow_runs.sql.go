@@ -237,10 +237,10 @@ func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams)
 const listSteps = `-- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
-       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(j.progress, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
+       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(CASE WHEN f.status = 'running' THEN j.progress END, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        (u.task_id IS NOT NULL)::bool AS held
   FROM flow_steps f
-  LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
+  LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status <> 'pending' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
   LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) u ON true
   LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
  WHERE f.namespace = $1 AND f.run_id = $2 AND ($3::text = '' OR f.step_id = $3) AND (NOT $4::bool OR f.index = -1)

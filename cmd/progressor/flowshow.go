@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type flowGetCmd struct {
+	flowArgs
+	clientFlags
+	flowWaitFlags
+}
+
+func (flowGetCmd) Help() string {
+	return `Get shows a run and its steps: in a graph each below what it depends on, a join below the last of these, with the others named. A step
+that runs shows its progress, one that waits for what. With --wait it follows the run to its end, on a terminal with its steps; it ends with code 5
+where the run has not succeeded, 7 where --wait-timeout is over.
+
+    progressor run get demo task-1
+    progressor run get demo task-1 --wait --wait-timeout 10m
+    progressor run get demo task-1 -o json`
+}
+
+func (c *flowGetCmd) Run(a *app) error {
+	if c.Wait {
+		return c.follow(a, c.clientFlags, c.flowArgs)
+	}
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Flow.GetRun(ctx, &progressorv1.GetRunRequest{Namespace: c.NS, RunId: c.ID})
+	if err != nil {
+		return ofRun(c.flowArgs, err)
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printRun(ctx, a, c.clientFlags, resp.GetRun())
+}
+
+// printRun shows a run for people.
+func printRun(ctx context.Context, a *app, flags clientFlags, r *progressorv1.Run) error {
+	if err := printFields(a.Stdout, runFields(r)...); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(a.Stdout, "\n"+drawSteps(r, templateOf(ctx, flags, r)))
+	return err
+}
+
+func runFields(r *progressorv1.Run) []field {
+	attempt, lease, failure := "", "", ""
+	if r.GetAttempt() > 0 {
+		attempt = fmt.Sprintf("%d of %d", r.GetAttempt(), max(r.GetMaxAttempts(), 1))
+	}
+	if r.GetLeaseExpiresTime() != nil {
+		lease = "until " + showTime(r.GetLeaseExpiresTime())
+	}
+	if r.GetFailure() != nil {
+		failure = oneLine(showFailure(r.GetFailure()))
+	}
+	return []field{
+		{"run", oneLine(r.GetNamespace() + "/" + r.GetRunId())},
+		{"template", fmt.Sprintf("%s, version %d", r.GetTemplateType(), r.GetTemplateVersion())},
+		{"status", shortEnum(r.GetStatus())},
+		{"phase", r.GetPhase()},
+		{"blocked on", oneLine(r.GetBlockedOn())},
+		{"progress", progressBar(r.GetProgress().GetPercent()) + " " + oneLine(showProgress(r.GetProgress()))},
+		{"attempt", attempt},
+		{"scope", oneLine(strings.TrimSpace(r.GetScope() + " " + r.GetScopeId()))},
+		{"worker", oneLine(r.GetWorkerId())},
+		{"lease", lease},
+		{"payload", showValue(r.GetPayload(), cellLimit)},
+		{"result", showValue(r.GetResult(), 0)},
+		{"failure", failure},
+		{"metadata", showStruct(r.GetMetadata(), 0)},
+		{"created", showTime(r.GetCreatedTime())},
+		{"not before", showTime(r.GetRunTime())},
+		{"running since", showTime(r.GetRunningTime())},
+		{"finished", showTime(r.GetFinishedTime())},
+		{"took", took(r.GetRunningTime(), r.GetFinishedTime())},
+		{"cancel requested", showTime(r.GetCancelRequestedTime())},
+		{"cancel reason", oneLine(r.GetCancelReason())},
+		{"cron", oneLine(r.GetCronId())},
+		{"fire time", showTime(r.GetFireTime())},
+		{"step of", oneLine(r.GetParentRunId())},
+		{"repeats", oneLine(r.GetRepeatOfRunId())},
+	}
+}
+
+// templateOf reads the version of the template that a run keeps; nil: it is gone, and the steps are drawn without it.
+func templateOf(ctx context.Context, flags clientFlags, r *progressorv1.Run) *progressorv1.Template {
+	resp, err := flags.client().Flow.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: r.GetNamespace(), Type: r.GetTemplateType(), Version: r.GetTemplateVersion()})
+	if err != nil {
+		return nil
+	}
+	return resp.GetTemplate()
+}
+
+type flowStepsCmd struct {
+	flowArgs
+	clientFlags
+	Step      string `placeholder:"STEP" help:"Only this step and its items."`
+	pageFlags `set:"rows=Steps"`
+}
+
+func (flowStepsCmd) Help() string {
+	return `Steps lists the steps of a run that have begun, were skipped or cancelled, and the items of those that are run for each: what does them,
+who holds it, how long it took, and what came of it.
+
+    progressor run steps demo order-7
+    progressor run steps demo order-7 --step ship --all
+    progressor run steps demo order-7 -o json`
+}
+
+func (c *flowStepsCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListStepsResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().Flow.ListSteps(ctx, &progressorv1.ListStepsRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, PageSize: c.PageSize, PageToken: token})
+		all.Steps = append(all.Steps, page.GetSteps()...)
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return ofRun(c.flowArgs, err)
+	}
+	all.NextPageToken = more
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, s := range all.GetSteps() {
+		name := s.GetStepId()
+		if s.Index != nil {
+			name += fmt.Sprintf("[%d]", s.GetIndex())
+		}
+		rows = append(rows, table.Row{
+			name, shortEnum(s.GetStatus()), s.GetAttempt(), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
+			showValue(s.GetInput(), traceLimit), showValue(s.GetResult(), traceLimit), oneLine(stepNote(s)),
+		})
+	}
+	if err := printRows(a.Stdout, table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows); err != nil {
+		return err
+	}
+	return printMore(a, more)
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// stepMarks are the statuses of steps at a glance.
+var stepMarks = map[progressorv1.StepStatus]string{
+	progressorv1.StepStatus_STEP_STATUS_PENDING:   "○",
+	progressorv1.StepStatus_STEP_STATUS_RUNNING:   "●",
+	progressorv1.StepStatus_STEP_STATUS_SUCCEEDED: "✓",
+	progressorv1.StepStatus_STEP_STATUS_FAILED:    "✗",
+	progressorv1.StepStatus_STEP_STATUS_SKIPPED:   "–",
+	progressorv1.StepStatus_STEP_STATUS_CANCELLED: "×",
+}
+
+// maxDepth is how deep a tree of steps is indented: what is deeper stands where its parent does, so that lines stay on a terminal.
+const maxDepth = 16
+
+// drawSteps draws the steps of a run: of a graph as a tree, in which each is below what it depends on, and one that depends on several below the
+// last of these that is drawn. Of a line they stand one below the other. t is nil where the template is gone.
+func drawSteps(r *progressorv1.Run, t *progressorv1.Template) string {
+	tree := &stepTree{steps: map[string]*progressorv1.Step{}, parents: map[string][]string{}, children: map[string][]string{}, drawn: map[string]bool{}}
+	var order []string
+	for _, s := range r.GetSteps() {
+		order = append(order, s.GetStepId())
+		tree.steps[s.GetStepId()] = s
+	}
+	if t.GetStepOrder() == progressorv1.StepOrder_STEP_ORDER_GRAPH {
+		for _, s := range t.GetSteps() {
+			if tree.steps[s.GetStepId()] == nil {
+				continue
+			}
+			tree.parents[s.GetStepId()] = s.GetDependsOn()
+			for _, on := range s.GetDependsOn() {
+				tree.children[on] = append(tree.children[on], s.GetStepId())
+			}
+		}
+	}
+	for _, id := range order {
+		if len(tree.parents[id]) == 0 {
+			tree.draw(id, "", "", "", 0)
+		}
+	}
+	for _, id := range order {
+		if !tree.drawn[id] { // its parent is of a version that this run does not keep
+			tree.draw(id, "", "", "", 0)
+		}
+	}
+	if len(tree.rows) == 0 {
+		return "no steps\n"
+	}
+	w := newTable()
+	w.AppendHeader(table.Row{"step", "status", "attempt", "took", "worker", "note"})
+	w.AppendRows(tree.rows)
+	return w.Render() + "\n"
+}
+
+// stepTree is a tree that is being drawn.
+type stepTree struct {
+	steps             map[string]*progressorv1.Step
+	parents, children map[string][]string
+	drawn             map[string]bool
+	rows              []table.Row
+}
+
+// draw adds a step and those that stand below it. branch is what leads to it, below what stands before those below it.
+func (t *stepTree) draw(id, branch, below, parent string, depth int) {
+	t.drawn[id] = true
+	s := t.steps[id]
+	attempt := ""
+	if s.GetAttempt() > 0 {
+		attempt = fmt.Sprint(s.GetAttempt())
+	}
+	t.rows = append(t.rows, table.Row{
+		branch + stepMarks[s.GetStatus()] + " " + id, shortEnum(s.GetStatus()), attempt, stepTook(s), oneLine(s.GetWorkerId()),
+		oneLine(strings.Join(t.notes(s, parent), "; ")),
+	})
+	for {
+		next := t.below(id)
+		if next == "" {
+			return
+		}
+		// Whether another one follows is known when all below this one is drawn: a join may find its place there.
+		at := len(t.rows)
+		switch {
+		case depth >= maxDepth:
+			t.draw(next, below, below, id, depth+1)
+		default:
+			t.draw(next, below+"└─ ", below+"   ", id, depth+1)
+		}
+		if depth < maxDepth && t.below(id) != "" {
+			t.prolong(at, below)
+		}
+	}
+}
+
+// below is the next child that stands below a step: all it depends on has been drawn.
+func (t *stepTree) below(id string) string {
+	for _, child := range t.children[id] {
+		if !t.drawn[child] && !slices.ContainsFunc(t.parents[child], func(p string) bool { return t.steps[p] != nil && !t.drawn[p] }) {
+			return child
+		}
+	}
+	return ""
+}
+
+// prolong draws the line to a brother that follows.
+func (t *stepTree) prolong(from int, below string) {
+	for n := from; n < len(t.rows); n++ {
+		cell, _ := t.rows[n][0].(string)
+		rest := cell[len(below):]
+		if n == from {
+			rest = "├─ " + strings.TrimPrefix(rest, "└─ ")
+		} else {
+			rest = "│  " + strings.TrimPrefix(rest, "   ")
+		}
+		t.rows[n][0] = below + rest
+	}
+}
+
+// notes are what is to be said of a step beside its status.
+func (t *stepTree) notes(s *progressorv1.Step, parent string) (notes []string) {
+	var others, open []string
+	for _, p := range t.parents[s.GetStepId()] {
+		if p != parent {
+			others = append(others, p)
+		}
+		if on := t.steps[p]; on != nil && on.GetFinishedTime() == nil {
+			open = append(open, p)
+		}
+	}
+	if len(others) > 0 && parent != "" {
+		notes = append(notes, "after "+strings.Join(others, ", ")+" too")
+	}
+	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING && s.GetReason() == "" && len(open) > 0 {
+		notes = append(notes, "waits for "+strings.Join(open, ", "))
+	}
+	if note := stepNote(s); note != "" {
+		notes = append(notes, note)
+	}
+	return notes
+}
+
+// stepTook is how long a step took that was taken; "" of one that waits for a worker.
+func stepTook(s *progressorv1.Step) string {
+	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING {
+		return ""
+	}
+	return took(s.GetRunningTime(), s.GetFinishedTime())
+}
+
+// stepNote is how far a step is, what it waits for, or why it ended as it did.
+func stepNote(s *progressorv1.Step) string {
+	var notes []string
+	if items := s.GetItemsByStatus(); len(items) > 0 {
+		notes = append(notes, showItems(s))
+	}
+	running := s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING
+	if p := s.GetProgress(); p != nil && running {
+		notes = append(notes, progressBar(p.GetPercent())+" "+showProgress(p))
+	}
+	if s.GetReason() != "" {
+		notes = append(notes, s.GetReason())
+	}
+	if s.GetFailure() != nil {
+		notes = append(notes, showFailure(s.GetFailure()))
+	}
+	if s.CompensationStatus != nil {
+		notes = append(notes, map[progressorv1.StepStatus]string{
+			progressorv1.StepStatus_STEP_STATUS_RUNNING: "is being undone", progressorv1.StepStatus_STEP_STATUS_SUCCEEDED: "undone",
+		}[s.GetCompensationStatus()])
+		if notes[len(notes)-1] == "" {
+			notes[len(notes)-1] = "undoing it: " + shortEnum(s.GetCompensationStatus())
+		}
+	}
+	return strings.Join(notes, "; ")
+}
+
+// showItems counts the items of a step: a bar of those that have ended, and how.
+func showItems(s *progressorv1.Step) string {
+	var all, ended int64
+	var parts []string
+	items := s.GetItemsByStatus()
+	for _, status := range slices.Sorted(maps.Keys(items)) {
+		all += items[status]
+		if status != "pending" && status != "running" {
+			ended += items[status]
+		}
+		if status != "succeeded" {
+			parts = append(parts, fmt.Sprintf("%s %s", thousands(items[status]), status))
+		}
+	}
+	text := fmt.Sprintf("%s of %s items", thousands(ended), thousands(all))
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING {
+		return progressBar(100*float64(ended)/float64(max(all, 1))) + " " + text
+	}
+	return text
+}
+
+// progressBar is a short bar.
+func progressBar(percent float64) string {
+	const width = 10
+	full := int(min(max(percent, 0), 100) / 100 * width)
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// flowLook is how long one request waits for the end of a run that is followed: what its steps do is shown as often.
+const flowLook = 500 * time.Millisecond
+
+// flowWaitFlags follow a run to its end.
+type flowWaitFlags struct {
+	Wait        bool          `help:"Wait for the end of the run; on a terminal with its steps. Ctrl-C ends the wait, not the run."`
+	WaitTimeout time.Duration `placeholder:"DURATION" help:"How long --wait waits at most. Default: until the end."`
+}
+
+// follow waits for the end of a run, shows it, and tells by the exit code how it went.
+func (f flowWaitFlags) follow(a *app, flags clientFlags, run flowArgs) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	if f.WaitTimeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, f.WaitTimeout)
+		defer cancel()
+	}
+	screen := &screen{}
+	if a.Terminal {
+		screen.w = a.Stderr
+	}
+	var template *progressorv1.Template
+	r, err := awaitRun(ctx, flags, run, func(r *progressorv1.Run) error {
+		if screen.w != nil && template == nil {
+			template = templateOf(ctx, flags, r)
+		}
+		screen.show(runScreen(r, template))
+		return nil
+	})
+	screen.clear()
+	if err != nil {
+		return interruptedWait(ctx, run, f.WaitTimeout, err)
+	}
+	if flags.json() {
+		err = printMessage(a.Stdout, &progressorv1.GetRunResponse{Run: r})
+	} else {
+		err = printRun(ctx, a, flags, r)
+	}
+	if err != nil {
+		return err
+	}
+	return runOutcome(r)
+}
+
+// interruptedWait is the error of a wait that did not see the end.
+func interruptedWait(ctx context.Context, run flowArgs, limit time.Duration, err error) error {
+	get := "progressor run get " + shellWord(run.NS) + " " + shellWord(run.ID)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &codedError{code: exitTimeout, err: fmt.Errorf("run %s is not at its end after %s; it goes on", run.ID, limit), next: get}
+	case errors.Is(ctx.Err(), context.Canceled):
+		return &codedError{code: exitInterrupted, err: errors.New("the wait was interrupted: the run goes on"), next: get}
+	}
+	return ofRun(run, err)
+}
+
+// awaitRun looks at a run until it is at its end.
+func awaitRun(ctx context.Context, flags clientFlags, run flowArgs, show func(*progressorv1.Run) error) (*progressorv1.Run, error) {
+	wait := time.Duration(0) // what it is at is shown before it is waited for
+	for {
+		resp, err := flags.client().Flow.GetRun(ctx, &progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(wait)})
+		if err != nil {
+			return nil, err
+		}
+		if err := show(resp.GetRun()); err != nil || runEnded(resp.GetRun()) {
+			return resp.GetRun(), err
+		}
+		wait = flowLook
+	}
+}
+
+type flowWatchCmd struct {
+	flowArgs
+	clientFlags
+}
+
+func (flowWatchCmd) Help() string {
+	return `Watch shows a run as it goes on. On a terminal its steps are drawn again and again; elsewhere each change of a status, and each progress,
+is a line. With -o json each line is the run as one JSON document. It ends with the run, and with code 5 where that has not succeeded.
+
+    progressor run watch demo task-1
+    progressor run watch demo task-1 -o json`
+}
+
+func (c *flowWatchCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	var show func(*progressorv1.Run) error
+	live := &screen{}
+	switch {
+	case c.json():
+		last := ""
+		show = func(r *progressorv1.Run) error {
+			if text := watchedState(r); text != last {
+				last = text
+				return printLine(a.Stdout, r)
+			}
+			return nil
+		}
+	case a.Terminal:
+		live.w = a.Stderr
+		var template *progressorv1.Template
+		show = func(r *progressorv1.Run) error {
+			if template == nil {
+				template = templateOf(ctx, c.clientFlags, r)
+			}
+			live.show(runScreen(r, template))
+			return nil
+		}
+	default:
+		lines := &runLines{w: a.Stdout, seen: map[string]string{}}
+		show = lines.show
+	}
+	r, err := awaitRun(ctx, c.clientFlags, c.flowArgs, show)
+	if err != nil {
+		return interruptedWait(ctx, c.flowArgs, 0, err)
+	}
+	return runOutcome(r)
+}
+
+// watchedState is what of a run is news.
+func watchedState(r *progressorv1.Run) string {
+	var b strings.Builder
+	fmt.Fprint(&b, r.GetStatus(), r.GetBlockedOn(), r.GetUpdatedTime().AsTime())
+	for _, s := range r.GetSteps() {
+		fmt.Fprint(&b, "|", stepState(s), showItems(s))
+	}
+	return b.String()
+}
+
+func stepState(s *progressorv1.Step) string {
+	return fmt.Sprint(s.GetStatus(), s.GetAttempt(), s.GetProgress().GetPercent(), s.GetProgress().GetSummary(), s.GetReason(), s.GetCompensationStatus())
+}
+
+// runLines writes what changes of a run, a line each.
+type runLines struct {
+	w    io.Writer
+	seen map[string]string // by step; "": of the run
+}
+
+func (l *runLines) show(r *progressorv1.Run) error {
+	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
+	for _, s := range r.GetSteps() {
+		state, before := stepState(s), l.seen[s.GetStepId()]
+		l.seen[s.GetStepId()] = state
+		if state == before || before == "" && s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING {
+			continue
+		}
+		line := fmt.Sprintf("%s  %s %-12s  %s", now, stepMarks[s.GetStatus()], s.GetStepId(), shortEnum(s.GetStatus()))
+		if s.GetAttempt() > 1 {
+			line += fmt.Sprintf(", attempt %d", s.GetAttempt())
+		}
+		if note := oneLine(stepNote(s)); note != "" {
+			line += "  " + note
+		}
+		if _, err := fmt.Fprintln(l.w, line); err != nil {
+			return err
+		}
+	}
+	state := shortEnum(r.GetStatus())
+	if note := oneLine(runNote(r)); note != "" && (runEnded(r) || r.GetBlockedOn() != "") {
+		state += "  " + note
+	}
+	if state == l.seen[""] {
+		return nil
+	}
+	l.seen[""] = state
+	_, err := fmt.Fprintf(l.w, "%s  run  %s\n", now, state)
+	return err
+}
+
+// runScreen is a run as it is drawn again and again.
+func runScreen(r *progressorv1.Run, t *progressorv1.Template) string {
+	head := fmt.Sprintf("%s/%s  %s  %s", r.GetNamespace(), r.GetRunId(), shortEnum(r.GetStatus()), progressBar(r.GetProgress().GetPercent())+" "+showProgress(r.GetProgress()))
+	if r.GetAttempt() > 1 {
+		head += fmt.Sprintf("  attempt %d", r.GetAttempt())
+	}
+	if r.GetBlockedOn() != "" {
+		head += "  " + r.GetBlockedOn()
+	}
+	return oneLine(head) + "\n" + drawSteps(r, t)
+}
+
+// screen draws a text over the one before. It keeps to the width that every terminal has, so that no line takes two rows.
+type screen struct {
+	w     io.Writer // nil: no terminal
+	lines int
+}
+
+// The part of a terminal that is drawn on: a screen that is higher cannot be drawn over.
+const (
+	screenWidth = 118
+	screenLines = 40
+)
+
+func (s *screen) show(text string) {
+	if s.w == nil {
+		return
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) > screenLines {
+		lines = append(lines[:screenLines-1], fmt.Sprintf("… and %d more", len(lines)-screenLines+1))
+	}
+	var b strings.Builder
+	s.up(&b)
+	for _, line := range lines {
+		if utf8.RuneCountInString(line) > screenWidth {
+			line = string([]rune(line)[:screenWidth-1]) + "…"
+		}
+		b.WriteString("\x1b[K" + line + "\n")
+	}
+	b.WriteString("\x1b[J")
+	s.lines = len(lines)
+	_, _ = io.WriteString(s.w, b.String())
+}
+
+func (s *screen) up(b *strings.Builder) {
+	if s.lines > 0 {
+		fmt.Fprintf(b, "\x1b[%dA", s.lines)
+	}
+}
+
+// clear takes away what was drawn last: what follows says it in full.
+func (s *screen) clear() {
+	if s.w == nil || s.lines == 0 {
+		return
+	}
+	var b strings.Builder
+	s.up(&b)
+	b.WriteString("\x1b[J")
+	_, _ = io.WriteString(s.w, b.String())
+	s.lines = 0
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/flow"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// templateArgs name a template.
+type templateArgs struct {
+	NS   string `arg:"" name:"ns" help:"Namespace."`
+	Type string `arg:"" name:"type" help:"Type of the template."`
+}
+
+type templatePutCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace of the templates that say none."`
+
+	clientFlags
+	File         []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents, or what get -o json printed; may be given several times."`
+	Expected     *int32   `name:"expected-version" placeholder:"N" help:"Only where this version is the newest; 0: there is none. With one template."`
+	ValidateOnly bool     `help:"Let the engine check them, and store nothing."`
+}
+
+func (templatePutCmd) Help() string {
+	return `Put stores the templates of files. One that is equal to its newest version makes none, so put may be repeated; runs that have begun
+keep their version. All files are checked before the first template is stored.
+
+    progressor template put demo -f order.yaml
+    progressor template put -f templates.yaml -f report.json
+    progressor template get demo order -o json | progressor template put other -f -`
+}
+
+func (c *templatePutCmd) Run(a *app) error {
+	docs, err := c.read(a)
+	if err != nil {
+		return err
+	}
+	if c.Expected != nil && len(docs) > 1 {
+		return usageError(fmt.Errorf("--expected-version is of one template, and --file has %d", len(docs)))
+	}
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	var rows []table.Row
+	for _, d := range docs {
+		resp, err := c.client().Flow.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: d.template, ExpectedVersion: c.Expected, ValidateOnly: c.ValidateOnly})
+		switch {
+		case err != nil:
+			return ofTemplate(templateArgs{d.template.GetNamespace(), d.template.GetType()}, err)
+		case c.json():
+			if err := printMessage(a.Stdout, resp); err != nil {
+				return err
+			}
+			continue
+		}
+		what, t := "unchanged", resp.GetTemplate()
+		switch {
+		case c.ValidateOnly:
+			what = "is good"
+		case resp.GetCreated():
+			what = "stored"
+		}
+		rows = append(rows, table.Row{t.GetNamespace(), t.GetType(), t.GetVersion(), what})
+	}
+	if c.json() {
+		return nil
+	}
+	return printRows(a.Stdout, table.Row{"namespace", "template", "version", "put"}, rows)
+}
+
+// read reads and checks the files.
+func (c *templatePutCmd) read(a *app) (docs []templateDoc, err error) {
+	for _, name := range c.File {
+		text, err := a.readFile("--file", name)
+		if err != nil {
+			return nil, err
+		}
+		all, err := templatesFrom(text)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("--file %s: %w", name, err))
+		}
+		for _, d := range all {
+			// What get printed may go to another namespace; a file that says one is of that.
+			if d.template.GetNamespace() == "" || c.NS != "" && d.wrapped {
+				d.template.Namespace = c.NS
+			}
+			if c.NS != "" && d.template.GetNamespace() != c.NS {
+				return nil, usageError(fmt.Errorf("--file %s: template %s is of namespace %s, not %s", name, d.template.GetType(), d.template.GetNamespace(), c.NS))
+			}
+			if d.template.GetNamespace() == "" {
+				return nil, usageError(fmt.Errorf("--file %s: template %s says no namespace: give it, as in: progressor template put demo -f %s", name, d.template.GetType(), shellWord(name)))
+			}
+			if _, problems := flow.Compile(d.template); len(problems) > 0 {
+				wrong := &codedError{err: fmt.Errorf("--file %s:%d: %s", name, lineOf(d.node, problems[0].Path), problems[0]), code: exitUsage}
+				if name != "-" {
+					wrong.next = "progressor template check -f " + shellWord(name)
+				}
+				return nil, wrong
+			}
+			docs = append(docs, d)
+		}
+	}
+	return docs, nil
+}
+
+type templateGetCmd struct {
+	templateArgs
+	clientFlags
+	Version int32 `placeholder:"N" help:"A version; default: the newest."`
+}
+
+func (templateGetCmd) Help() string {
+	return `Get shows a template: what it is the same as, how it is cancelled and tried again, its steps, and which versions there are. What
+get -o json prints can be changed and given to put -f.
+
+    progressor template get demo order
+    progressor template get demo order --version 2 -o json > order.json`
+}
+
+func (c *templateGetCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Flow.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: c.NS, Type: c.Type, Version: c.Version})
+	if err != nil {
+		return ofTemplate(c.templateArgs, err)
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	t := resp.GetTemplate()
+	if err := printTemplate(a, t, resp.GetVersions()); err != nil {
+		return err
+	}
+	compiled, problems := flow.Compile(t)
+	if len(problems) > 0 {
+		return nil // of a newer engine: its fields are shown
+	}
+	fmt.Fprintln(a.Stdout)
+	return printStepRows(a, compiled)
+}
+
+func printTemplate(a *app, t *progressorv1.Template, versions []int32) error {
+	order := shortEnum(t.GetStepOrder())
+	if order == "" {
+		order = "LINEAR"
+	}
+	return printFields(a.Stdout,
+		field{"template", oneLine(t.GetNamespace() + "/" + t.GetType())},
+		field{"version", fmt.Sprintf("%d of %s", t.GetVersion(), showVersions(versions))},
+		field{"name", oneLine(t.GetName())},
+		field{"description", oneLine(t.GetDescription())},
+		field{"state", templateState(t)},
+		field{"concurrency", shortEnum(t.GetConcurrencyPolicy())},
+		field{"the same by", oneLine(strings.Join(t.GetDedupeKeys(), ", "))},
+		field{"timeout", showDuration(t.GetTimeout().AsDuration())},
+		field{"cancel", showMessage(t.GetCancelPolicy())},
+		field{"retry", showMessage(t.GetRetryPolicy())},
+		field{"payload schema", showStruct(t.GetPayloadSchema(), 0)},
+		field{"order", order},
+		field{"created", showTime(t.GetCreatedTime())},
+		field{"updated", showTime(t.GetUpdatedTime())},
+	)
+}
+
+// showMessage writes a message as JSON on one line; "" where it is not there.
+func showMessage(m proto.Message) string {
+	if !m.ProtoReflect().IsValid() {
+		return ""
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return "(cannot be shown: " + err.Error() + ")"
+	}
+	return showPayload(text, 0)
+}
+
+func showVersions(versions []int32) string {
+	var parts []string
+	for _, v := range versions {
+		parts = append(parts, fmt.Sprint(v))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func templateState(t *progressorv1.Template) string {
+	if t.Enabled != nil && !t.GetEnabled() {
+		return "disabled"
+	}
+	return "enabled"
+}
+
+type templateListCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+
+	clientFlags
+	pageFlags `set:"rows=Templates"`
+}
+
+func (templateListCmd) Help() string {
+	return `List shows the newest version of each template of a namespace.
+
+    progressor template list demo
+    progressor template list demo --all -o json`
+}
+
+func (c *templateListCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all := &progressorv1.ListTemplatesResponse{}
+	more, err := c.pages(func(token string) (string, error) {
+		page, err := c.client().Flow.ListTemplates(ctx, &progressorv1.ListTemplatesRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+		all.Templates = append(all.Templates, page.GetTemplates()...)
+		return page.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	all.NextPageToken = more
+	if c.json() {
+		return printMessage(a.Stdout, all)
+	}
+	var rows []table.Row
+	for _, t := range all.GetTemplates() {
+		rows = append(rows, table.Row{t.GetType(), t.GetVersion(), templateState(t), len(t.GetSteps()), showTime(t.GetUpdatedTime()), oneLine(t.GetName())})
+	}
+	if err := printRows(a.Stdout, table.Row{"template", "version", "state", "steps", "updated", "name"}, rows); err != nil {
+		return err
+	}
+	return printMore(a, more)
+}
+
+type templateEnableCmd struct {
+	templateArgs
+	clientFlags
+}
+
+func (templateEnableCmd) Help() string {
+	return `Enable lets new runs of a template start again.
+
+    progressor template enable demo order`
+}
+
+func (c *templateEnableCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Flow.EnableTemplate(ctx, &progressorv1.EnableTemplateRequest{Namespace: c.NS, Type: c.Type})
+	if err != nil {
+		return ofTemplate(c.templateArgs, err)
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+}
+
+type templateDisableCmd struct {
+	templateArgs
+	clientFlags
+}
+
+func (templateDisableCmd) Help() string {
+	return `Disable refuses new runs of a template, those of crons too, whose fires are FAILED then. Runs that have begun go on.
+
+    progressor template disable demo order`
+}
+
+func (c *templateDisableCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Flow.DisableTemplate(ctx, &progressorv1.DisableTemplateRequest{Namespace: c.NS, Type: c.Type})
+	if err != nil {
+		return ofTemplate(c.templateArgs, err)
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+}
+
+type templateDeleteCmd struct {
+	templateArgs
+	clientFlags
+}
+
+func (templateDeleteCmd) Help() string {
+	return `Delete deletes a template with all its versions. It is refused while a run of it is not at its end; runs at their end stay, and are shown
+without what only the template says.
+
+    progressor template delete demo order`
+}
+
+func (c *templateDeleteCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Flow.DeleteTemplate(ctx, &progressorv1.DeleteTemplateRequest{Namespace: c.NS, Type: c.Type})
+	if err != nil {
+		return ofTemplate(c.templateArgs, err)
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	return printState(a, &progressorv1.Template{Namespace: c.NS, Type: c.Type}, "deleted")
+}
+
+func printState(a *app, t *progressorv1.Template, state string) error {
+	return printFields(a.Stdout, field{"template", oneLine(t.GetNamespace() + "/" + t.GetType())}, field{"version", showID(int64(t.GetVersion()))}, field{"state", state})
+}
+
+// ofTemplate says what to do about an error that is of a template.
+func ofTemplate(t templateArgs, err error) error {
+	ns, name := shellWord(t.NS), shellWord(t.Type)
+	switch client.Detail(err).GetReason() {
+	case progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND:
+		return &advised{error: err, next: "progressor template list " + ns}
+	case progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED:
+		if strings.Contains(err.Error(), "is disabled") {
+			return &advised{error: err, next: "progressor template enable " + ns + " " + name}
+		}
+		if strings.Contains(err.Error(), "is not at its end") {
+			return &advised{error: err, next: "progressor run list " + ns + " --type " + name}
+		}
+		return &advised{error: err, next: "progressor template get " + ns + " " + name}
+	case progressorv1.ErrorDetail_REASON_STALE_ETAG:
+		return &advised{error: err, next: "progressor template get " + ns + " " + name}
+	default:
+		return err
+	}
+}

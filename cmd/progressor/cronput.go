@@ -118,7 +118,12 @@ func (cronCreateCmd) Help() string {
     progressor cron create demo payday '0 9 LW * *' '0 9 15W * *' --notify payroll --exclude '* * 24-26 12 *'
     progressor cron create flows daily_report '0 6 * * *' --start-run scheduled_report --scope system --scope-id daily_report \
         --payload '{"from": "${fire_time - duration(\"24h\")}", "to": "${fire_time}"}'
-    progressor cron create demo nightly -f nightly.yaml`
+    progressor cron create demo nightly -f nightly.yaml
+
+A file can also have a run be a job:
+
+    spec: {expressions: ['0 7 * * MON-FRI']}
+    target: {enqueue_job: {namespace: mail, name: digest, args: {list: customers}, options: {max_retry: 3}}}`
 }
 
 func (c *cronCreateCmd) Run(a *app) error {

@@ -78,9 +78,23 @@ func TestSQLPageNamesEveryColumn(t *testing.T) {
 		table, column, _ := strings.Cut(name, ".")
 		_, section, found := strings.Cut(page, "\n### "+table+"\n")
 		section, _, _ = strings.Cut(section, "\n### ")
+		first, _, _ := strings.Cut(page, "\n## Each table\n")
+		if !strings.Contains(first, "`"+table+"`") {
+			t.Errorf("docs/sql.md: what there is lacks %s", table)
+		}
 		if !found || !strings.Contains(section, "`"+column+"`") {
 			t.Errorf("docs/sql.md does not name %s below the heading %s", column, table)
 		}
+	}
+}
+
+// The configuration file that the page of crons shows is good.
+func TestConfigurationFileOfCrons(t *testing.T) {
+	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "A file, `progressor.yaml`:\n\n```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	out := program{}.ok(t, "config", "check", "-c", writeConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
+	if out != "the configuration is good: 1 namespace, 1 cron\n" {
+		t.Errorf("%s", out)
 	}
 }
 

@@ -62,7 +62,7 @@ func tour(t *testing.T, program, page string) {
 	defer cancel()
 	address := runDev(ctx, t, dir)
 	// The addresses that the pages name, and those that are free here.
-	here := map[string]string{"8080": address[strings.LastIndex(address, ":")+1:], "9000": freePort(t)}
+	here := map[string]string{"8080": address[strings.LastIndex(address, ":")+1:], "9000": freePort(t), "9001": freePort(t)}
 	shell := openShell(ctx, t, dir, "http://"+address)
 	for n := range blocks {
 		b := &blocks[n]

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A reader takes one tour after the other, on one engine and in one directory: no page uses a namespace, an id or a port of another, and what one
+// writes or starts in the background does not stay.
+func TestToursShareNothing(t *testing.T) {
+	patterns := map[string]*regexp.Regexp{
+		"namespace": regexp.MustCompile(`namespace put (\S+)`),
+		"port":      regexp.MustCompile(`\b127\.0\.0\.1[:", ]+(9\d{3})\b`),
+		"process":   regexp.MustCompile(`progressor start (\S+ \S+)`),
+		"cron":      regexp.MustCompile(`cron create (\S+ \S+)`),
+		"job":       regexp.MustCompile(`job enqueue (\S+) \S+ --id \S+`),
+	}
+	pages := map[string]string{} // by what they use
+	background, ended := regexp.MustCompile(`(?m)[^&]&$`), regexp.MustCompile(`(?m)^kill (%|\$\(jobs )`)
+	file := regexp.MustCompile(`cat > (\S+)`)
+	for _, page := range touredPages {
+		starts, ends := 0, 0
+		for _, b := range tourBlocks(readPage(t, page)) {
+			if b.language != "sh" {
+				continue
+			}
+			starts += len(background.FindAllString(b.commands, -1))
+			ends += len(ended.FindAllString(b.commands, -1))
+			for kind, pattern := range patterns {
+				for _, m := range pattern.FindAllStringSubmatch(b.commands, -1) {
+					used := kind + " " + m[1]
+					if other := pages[used]; other != "" && other != page {
+						t.Errorf("%s: %s uses it, too", page+": "+used, other)
+					}
+					pages[used] = page
+				}
+			}
+			for _, m := range file.FindAllStringSubmatch(b.commands, -1) {
+				if !strings.HasPrefix(m[1], ".progressor/") {
+					t.Errorf("%s: %s stays in the directory: write below .progressor, which git passes over", page, m[1])
+				}
+			}
+		}
+		if starts != ends {
+			t.Errorf("%s starts %d programs in the background and ends %d", page, starts, ends)
+		}
+	}
+	if len(pages) < 10 {
+		t.Errorf("only %d names found: %v", len(pages), pages)
+	}
+}

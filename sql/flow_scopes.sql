@@ -52,18 +52,18 @@ WITH i AS MATERIALIZED (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e),
 d AS (
-  DELETE FROM flow_scopes s USING i WHERE s.namespace = i.namespace AND s.template_type = i.template_type AND s.dedupe_key = i.dedupe_key AND s.run_id = i.run_id
+  DELETE FROM flow_scopes s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.template_type = i.template_type AND s.dedupe_key = i.dedupe_key AND s.run_id = i.run_id
   RETURNING s.namespace, s.template_type, s.dedupe_key, s.holds),
 n AS MATERIALIZED (
   SELECT d.namespace, d.template_type, d.dedupe_key, w.run_id FROM d
    CROSS JOIN LATERAL (
      SELECT s.run_id FROM flow_scopes s
       WHERE d.holds AND s.namespace = d.namespace AND s.template_type = d.template_type AND s.dedupe_key = d.dedupe_key AND NOT s.holds
-        AND EXISTS (SELECT 1 FROM processes p WHERE p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
+        AND EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
                        AND p.status NOT IN ('COMPLETED', 'CANCELLED'))
       ORDER BY s.turn LIMIT 1) w),
 u AS (
-  UPDATE flow_scopes s SET holds = true FROM n WHERE s.namespace = n.namespace AND s.template_type = n.template_type AND s.dedupe_key = n.dedupe_key AND s.run_id = n.run_id)
+  UPDATE flow_scopes s SET holds = true FROM n WHERE s.namespace = ANY (ARRAY[n.namespace]) AND s.template_type = n.template_type AND s.dedupe_key = n.dedupe_key AND s.run_id = n.run_id)
 INSERT INTO messages (namespace, process_id, kind, created_time, args)
 SELECT n.namespace, '~flow/' || n.run_id, 'notify', statement_timestamp(), convert_to('{"method":"TakeTurn"}', 'UTF8') FROM n
 RETURNING namespace, process_id;

@@ -104,7 +104,8 @@ DELETE FROM processes p USING ROWS FROM (unnest(@namespaces::text[]), unnest(@pr
  WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id)
-   AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE starts_with(p.process_id, '~flow/') AND f.namespace = p.namespace AND f.run_id = substr(p.process_id, 7));
+   AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE f.namespace = ANY (ARRAY[p.namespace])
+                      AND f.run_id = CASE WHEN starts_with(p.process_id, '~flow/') THEN substr(p.process_id, 7) END);
 
 -- name: ListRemoved :many
 SELECT namespace, process_id FROM processes WHERE removed_time IS NOT NULL ORDER BY removed_time LIMIT @lim::int;

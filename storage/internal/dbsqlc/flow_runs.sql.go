@@ -695,7 +695,7 @@ UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.pro
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
- WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index = x.index AND f.token IS NOT NULL
+ WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index = x.index AND (f.token IS NOT NULL)::int = 1
 `
 
 type ReportStepsParams struct {

@@ -308,7 +308,7 @@ func (t *task) start(s *flow.Step, p place, input *structpb.Value) (*storage.Mes
 	action := s.Source.GetProcess()
 	args := action.GetArgs()
 	if args == nil {
-		text, err := protojson.Marshal(input)
+		text, err := resultJSON("input", orNull(input))
 		if err != nil {
 			return nil, err
 		}

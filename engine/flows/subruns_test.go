@@ -1,0 +1,46 @@
+package flows_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestRunsOfRunsAreChecked fails a step whose run its template does not let start, also where the step names its version.
+func TestRunsOfRunsAreChecked(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "inner", "payload_schema": {"required": ["x"]}, "steps": [{"step_id": "a", "job": {}}]}`)
+	n.put(t, "ns", `{"type": "off", "enabled": false, "steps": [{"step_id": "a", "job": {}}]}`)
+	for id, tt := range map[string]struct{ run, says string }{
+		"newest":  {`{"type": "inner", "payload": {"y": 1}}`, "payload.x"},
+		"version": {`{"type": "inner", "version": 1, "payload": {"y": 1}}`, "payload.x"},
+		"off":     {`{"type": "off", "version": 1}`, "template off is disabled"},
+		"none":    {`{"type": "inner", "version": 2, "payload": {"x": 1}}`, "there is no version 2 of template inner"},
+	} {
+		n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "sub", "run": `+tt.run+`}]}`)
+		n.run(t, "ns", "outer", id, "")
+		r := n.ended(t, "ns", id)
+		same(t, told(r)+" "+r.GetFailure().GetReason(), "FAILED: sub FAILED not_started")
+		if !strings.Contains(r.GetFailure().GetMessage(), tt.says) {
+			t.Errorf("%s: %s", id, r.GetFailure().GetMessage())
+		}
+	}
+}
+
+// TestInputsAsLongAsTheyMayBe gives a process and a run as much as a payload has: what a message has no room for fails the step.
+func TestInputsAsLongAsTheyMayBe(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "a", "delay": {"duration": "0s"}}]}`)
+	n.put(t, "ns", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "sub", "run": {"type": "inner"}, "ignore_failure": true}, {"step_id": "p", "process": {}}]}`)
+	// JSON as it is stored has a space here and there.
+	payload := `{"a":"` + strings.Repeat("x", 1<<20-40) + `","b":[1,2,3]}`
+	n.run(t, "ns", "outer", "long", payload)
+	r := n.ended(t, "ns", "long")
+	same(t, told(r), "SUCCEEDED: sub FAILED p SUCCEEDED")
+	if got := r.GetSteps()[0].GetFailure().GetMessage(); !strings.Contains(got, "too many") {
+		t.Errorf("sub: %s", got)
+	}
+}

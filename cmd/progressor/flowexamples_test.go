@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -38,18 +37,7 @@ func startExample(t *testing.T, templateType string, handle func(*client.Worker)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.client.ok(t, "namespace", "put", "flows", "--pull")
 	x := &exampleRuns{t, d, progressorv1connect.NewFlowServiceClient(http.DefaultClient, d.url)}
-	text, err := os.ReadFile(exampleFlows + templateType + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	template, _, err := templateFrom(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.Namespace = "flows"
-	if _, err := x.flow.PutTemplate(t.Context(), &progressorv1.PutTemplateRequest{Template: template}); err != nil {
-		t.Fatal(err)
-	}
+	d.client.ok(t, "template", "put", "flows", "-f", exampleFlows+templateType+".yaml")
 	w := client.NewWorker(client.New(d.url), []string{"flows"}, client.WithLeaseDuration(6*time.Second), client.WithStopGrace(time.Millisecond))
 	handle(w)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +35,7 @@ func startExample(t *testing.T, templateType string, handle func(*client.Worker)
 	t.Helper()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.client.ok(t, "namespace", "put", "flows", "--pull")
-	x := &exampleRuns{t, d, progressorv1connect.NewFlowServiceClient(http.DefaultClient, d.url)}
+	x := &exampleRuns{t, d, client.New(d.url).Flow}
 	d.client.ok(t, "template", "put", "flows", "-f", exampleFlows+templateType+".yaml")
 	w := client.NewWorker(client.New(d.url), []string{"flows"}, client.WithLeaseDuration(6*time.Second), client.WithStopGrace(time.Millisecond))
 	handle(w)

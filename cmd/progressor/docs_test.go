@@ -93,7 +93,7 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "A file, `progressor.yaml`:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	out := program{}.ok(t, "config", "check", "-c", writeConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
-	if out != "the configuration is good: 1 namespace, 1 cron\n" {
+	if out != "the configuration is good: 1 namespace, 1 cron, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
 }

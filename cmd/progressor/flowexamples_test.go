@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/processor"
@@ -274,7 +275,13 @@ func TestExampleReport(t *testing.T) {
 		}
 		return nil
 	})
-	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+	at := func(at time.Time) string { // as expressions show a time: with 0, 3, 6 or 9 digits
+		text, err := protojson.Marshal(timestamppb.New(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Trim(string(text), `"`)
+	}
 	from, to := at(f.GetFireTime().AsTime().Add(-24*time.Hour)), at(f.GetFireTime().AsTime())
 	r := x.ends(strings.TrimPrefix(f.GetProcessId(), "~flow/"), "SUCCEEDED: collect SUCCEEDED render SUCCEEDED send SUCCEEDED")
 	document := "Report of " + from + " to " + to + ", 2 rows"

@@ -21,7 +21,7 @@ const demo = `{"type": "demo_long_task", "concurrency_policy": "SCOPE_POLICY_REJ
 
 func (n *node) cancel(t testing.TB, namespace, runID string) *progressorv1.Run {
 	t.Helper()
-	r, err := n.Flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: namespace, RunId: runID, Reason: "not needed"}, kim)
+	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: namespace, RunId: runID, Reason: "not needed"}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestNotCancellable(t *testing.T) {
 	n.run(t, "pull", "stubborn", "x", "")
 	refused := func() {
 		t.Helper()
-		_, err := n.Flows.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "x"}, kim)
+		_, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "x"}, kim)
 		var status *flows.StatusError
 		if !errors.As(err, &status) || !status.Cancel {
 			t.Fatalf("cancel: %v", err)

@@ -31,7 +31,7 @@ func TestGraph(t *testing.T) {
 	same(t, r.GetSteps()[1].GetReason(), "its condition is false")
 	same(t, fmt.Sprint(r.GetSteps()[2].GetItemsByStatus()), "map[succeeded:3]")
 	same(t, r.GetSteps()[4].GetResult().GetStructValue().GetFields()["process"].GetStringValue(), "g1/proc")
-	sub, err := n.Flows.Get(context.Background(), "ns", "g1/sub", 0)
+	sub, err := n.Get(context.Background(), "ns", "g1/sub", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestFailureAndCompensation(t *testing.T) {
 	same(t, r.GetFailure().GetReason(), "lost_at_sea")
 
 	// Taken up again: what was undone is done again, what could not be undone is not.
-	if _, err := n.Flows.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim); err != nil {
+	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim); err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, n.lease(t, "book"), `"seat 8"`, "")

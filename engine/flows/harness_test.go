@@ -109,7 +109,7 @@ func value(t testing.TB, text string) *structpb.Value {
 // ended waits for the end of a run.
 func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
 	t.Helper()
-	r, err := n.Flows.Get(context.Background(), namespace, runID, patience)
+	r, err := n.Get(context.Background(), namespace, runID, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.
 	var r *progressorv1.Run
 	enginetest.Eventually(t, patience, runID+" is "+want, func() bool {
 		var err error
-		if r, err = n.Flows.Get(context.Background(), namespace, runID, 0); err != nil {
+		if r, err = n.Get(context.Background(), namespace, runID, 0); err != nil {
 			t.Fatal(err)
 		}
 		return strings.HasPrefix(told(r), want)

@@ -66,7 +66,7 @@ func manyStatuses(t *testing.T, n *node) map[string]string {
 	n.run(t, "pull", "one", "stopped", "")
 	n.run(t, "pull", "short", "late", "")
 	for _, id := range []string{"stops", "stopped"} {
-		if _, err := n.Flows.Cancel(ctx, &progressorv1.CancelRunRequest{Namespace: "pull", RunId: id, Reason: "enough"}, kim); err != nil {
+		if _, err := n.Cancel(ctx, &progressorv1.CancelRunRequest{Namespace: "pull", RunId: id, Reason: "enough"}, kim); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestListRunsAsGetRun(t *testing.T) {
 	want := manyStatuses(t, n)
 	byStatus, byPhase := map[string][]string{}, map[string][]string{}
 	for id, status := range want {
-		get, err := n.Flows.Get(t.Context(), namespaceOf(id), id, 0)
+		get, err := n.Get(t.Context(), namespaceOf(id), id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,12 +333,12 @@ func TestListOpenWaits(t *testing.T) {
 	if w := page[1]; w.GetTitle() != "ann" || len(w.GetAssignees()) != 2 || w.GetResultSchema() == nil || w.GetInput().GetStringValue() != "ann" || w.GetCreatedTime() == nil {
 		t.Errorf("%v", w)
 	}
-	if _, err := n.Flows.Complete(t.Context(), &progressorv1.CompleteStepRequest{
+	if _, err := n.Complete(t.Context(), &progressorv1.CompleteStepRequest{
 		Namespace: "pull", RunId: "asks", StepId: "a", Token: page[0].GetToken(), Outcome: &progressorv1.CompleteStepRequest_Result{},
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Flows.Cancel(t.Context(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "x/y/0"}, kim); err != nil {
+	if _, err := n.Cancel(t.Context(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "x/y/0"}, kim); err != nil {
 		t.Fatal(err)
 	}
 	same(t, list("template_type = ask"), "x/y/0:a")

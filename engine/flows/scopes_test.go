@@ -92,7 +92,7 @@ func TestNotRepeatable(t *testing.T) {
 		t.Fatalf("%v, %v", r, err)
 	}
 	var template *flows.TemplateError
-	if _, err := n.Flows.Repeat(context.Background(), &progressorv1.RepeatRunRequest{Namespace: "pull", RunId: "succeeds"}, kim); !errors.As(err, &template) {
+	if _, err := n.Repeat(context.Background(), &progressorv1.RepeatRunRequest{Namespace: "pull", RunId: "succeeds"}, kim); !errors.As(err, &template) {
 		t.Fatalf("repeat: %v", err)
 	}
 }
@@ -140,7 +140,7 @@ func TestRepeat(t *testing.T) {
 	n.put(t, "ns", `{"type": "again", "steps": [{"step_id": "a", "job": {}}]}`)
 	n.run(t, "ns", "again", "old", `{"n": 1}`)
 	n.ended(t, "ns", "old")
-	r, err := n.Flows.Repeat(context.Background(), &progressorv1.RepeatRunRequest{Namespace: "ns", RunId: "old"}, kim)
+	r, err := n.Repeat(context.Background(), &progressorv1.RepeatRunRequest{Namespace: "ns", RunId: "old"}, kim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	n.answer(t, n.lease(t, "b"), "", "broken")
 	n.ended(t, "pull", "r1")
 	retry := func() (*progressorv1.Run, error) {
-		return n.Flows.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1", NewestVersion: true}, kim)
+		return n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1", NewestVersion: true}, kim)
 	}
 	n.put(t, "pull", `{"type": "v", "steps": [{"step_id": "b", "job": {}}]}`)
 	var status *flows.StatusError

@@ -34,7 +34,7 @@ func (n *node) complete(runID, stepID, token string, r *progressorv1.CompleteSte
 
 func (n *node) completeIn(runID, stepID, token string, r *progressorv1.CompleteStepRequest) (*progressorv1.Run, error) {
 	r.RunId, r.StepId, r.Token, r.WorkerId = runID, stepID, token, "outside"
-	return n.Flows.Complete(context.Background(), r, kim)
+	return n.Complete(context.Background(), r, kim)
 }
 
 // TestExternalWait is answered once, by who has its token, with what its schema says.
@@ -59,7 +59,7 @@ func TestExternalWait(t *testing.T) {
 	if _, err := n.complete("w1", "outside", token, result(value(t, `{"no": true}`))); !errors.As(err, &wrong) || wrong.Field != "result.ok" {
 		t.Fatalf("a result that breaks the schema: %v", err)
 	}
-	d, err := n.Flows.Report(context.Background(), &progressorv1.ReportStepRequest{
+	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{
 		Namespace: "pull", RunId: "w1", StepId: "outside", Token: token, Progress: &progressorv1.Progress{Percent: 50, Summary: "half"}, Due: seconds(3600),
 	}, kim)
 	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
@@ -90,7 +90,7 @@ func TestWaitIsCancelled(t *testing.T) {
 	n.run(t, "pull", "two", "c1", "")
 	token := n.token(t, "c1", "outside")
 	same(t, told(n.cancel(t, "pull", "c1")), "CANCEL_REQUESTED: outside RUNNING person CANCELLED")
-	d, err := n.Flows.Report(context.Background(), &progressorv1.ReportStepRequest{Namespace: "pull", RunId: "c1", StepId: "outside", Token: token}, kim)
+	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{Namespace: "pull", RunId: "c1", StepId: "outside", Token: token}, kim)
 	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "not needed" {
 		t.Fatalf("report: %v, %v", d, err)
 	}
@@ -141,7 +141,7 @@ func TestSkip(t *testing.T) {
 	n.run(t, "pull", "skip", "k1", "")
 	l := n.lease(t, "a")
 	skip := func(step string) (*progressorv1.Run, error) {
-		return n.Flows.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "k1", StepId: step, Result: value(t, `"by hand"`), Reason: "known"}, kim)
+		return n.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "k1", StepId: step, Result: value(t, `"by hand"`), Reason: "known"}, kim)
 	}
 	if _, err := skip("b"); err != nil {
 		t.Fatal(err)

@@ -178,11 +178,11 @@ type RunQuery struct {
 	PageToken string // of the page before; "": the first
 }
 
-// Run is a row of flow_runs with what it has of its process, RunStep where a step of it stands.
-type (
-	Run     = dbsqlc.ReadRunsRow
-	RunStep = dbsqlc.ReadStatusesRow
-)
+// Run is a row of flow_runs with what it has of its process.
+type Run = dbsqlc.ReadRunsRow
+
+// RunStep is where a step of a run stands.
+type RunStep = dbsqlc.ReadStatusesRow
 
 // RunPage is a part of a list of runs. It may hold fewer than asked for, or none, and still have a next one.
 type RunPage struct {

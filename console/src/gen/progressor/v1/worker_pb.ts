@@ -1062,7 +1062,7 @@ export const UniqueSchema: GenMessage<Unique> = /*@__PURE__*/
 
 /**
  * A job that several workers run side by side, each at most once (a broadcast, or a quorum). Each run is a member
- * process of the job ("ID/1", "ID/2", …) with a lease of its own.
+ * process of the job ("~job/~/ID/N") with a lease of its own.
  *
  * @generated from message progressor.v1.WorkerGroup
  */

@@ -389,7 +389,7 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 		}
 		other := start(t, n.db.Config().ConnString()) // it has met no template
 		for _, node := range []*node{n, other} {
-			r, err := node.Flows.Get(t.Context(), "ns", "r", 0)
+			r, err := node.Get(t.Context(), "ns", "r", 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,6 +65,10 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			return nil, nil
 		}
 		wait := e.pulls.join(p.WorkerID, lines)
+		if e.workers.lastOrder(p.WorkerID) != storage.WorkerGoesOn { // it was told since, and nobody has found the poll to wake it
+			e.pulls.leave(wait)
+			continue
+		}
 		leases, err := e.lease(ctx, p, lines)
 		if err != nil || len(leases) > 0 || p.Wait <= 0 {
 			e.pulls.leave(wait)

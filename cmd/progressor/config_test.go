@@ -182,7 +182,7 @@ func TestDocumentedConfiguration(t *testing.T) {
 		block, _, _ = strings.Cut(block, "```")
 		text += block
 	}
-	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces, 2 crons, 0 templates\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces, 2 crons, 1 template\n" {
 		t.Errorf("output = %q", out)
 	}
 }

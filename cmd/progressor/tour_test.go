@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "write what the commands of README.md and docs/ print into these pages")
 
 // The pages whose commands are run as a reader runs them, one after the other in one shell, each page on an engine of its own.
-var touredPages = []string{"README.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md"}
+var touredPages = []string{"README.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md", "docs/workers.md"}
 
 // tourWait bounds one page.
 const tourWait = 4 * time.Minute

@@ -1,0 +1,115 @@
+package main
+
+const (
+	jobDecide  = "engine/jobs/decide.go"
+	jobGroup   = "engine/jobs/group.go"
+	jobLines   = "engine/jobs/lines.go"
+	pollGroups = "storage/internal/dbsqlc/poll_groups.sql.go"
+	jobGroups  = "storage/internal/dbsqlc/groups.sql.go"
+	jobLeases  = "storage/internal/dbsqlc/leases.sql.go"
+	jobsSQL    = "storage/internal/dbsqlc/jobs.sql.go"
+)
+
+// jobMutants are those of jobs, workers, constraints and groups.
+var jobMutants = []mutant{
+	{
+		name: "job-one-retry-more", breaks: "a job is tried again max_retry times",
+		file: jobDecide, old: "used <= options.GetMaxRetry()", planted: "used <= options.GetMaxRetry()+1",
+		packages: "./engine/jobs", run: "Fail|Retr|Backoff|Quorum",
+	},
+	{
+		name: "job-takeovers-for-ever", breaks: "past max_takeovers a lost lease is a failed attempt",
+		file: jobDecide, old: "case e.Lost && row.Takeovers < takeovers:", planted: "case e.Lost && row.Takeovers < takeovers+9:",
+		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
+	},
+	{
+		name: "job-takeover-uses-up-a-retry", breaks: "a lost worker uses up no retry",
+		file: jobDecide, old: "		if !f.Takeover {\n			used++", planted: "		if f.Takeover || !f.Takeover {\n			used++",
+		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
+	},
+	{
+		name: "lease-beats-for-anybody", breaks: "a heartbeat without the salt of the lease extends nothing",
+		file: jobLeases, old: " AND l.salt = t.salt\n", planted: "\n",
+		packages: "./storage ./engine/jobs ./engine/rpc", run: "Beat|Lease|Worker|Token",
+	},
+	{
+		name: "lease-past-its-deadline", breaks: "an attempt that passes its timeout has failed, however well its worker beats",
+		file: zombies, old: "l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()\n", planted: "l.expires_time < statement_timestamp()\n",
+		packages: "./engine/jobs", run: "Timeout|Pull|Lease|Worker",
+	},
+	{
+		name: "lease-first-beat-late", breaks: "a lease that never beats runs out after two intervals",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "least(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3))", planted: "greatest(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3))",
+		packages: "./storage ./engine/jobs", run: "Beat|Lease|Worker|Lost|Pull",
+	},
+	{
+		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not tried again",
+		file: jobsSQL, old: "   WHERE p.cancel_deadline IS NOT NULL),\nds AS", planted: "   WHERE p.cancel_deadline IS NOT NULL AND p.cancel_deadline < 'epoch'),\nds AS",
+		packages: "./storage ./engine/jobs", run: "Cancel|OfAJob",
+	},
+	{
+		name: "job-result-twice", breaks: "a kept result is handed out once",
+		file: jobsSQL, old: "UPDATE jobs j SET result = NULL, updated_time = statement_timestamp()", planted: "UPDATE jobs j SET updated_time = statement_timestamp()",
+		packages: "./engine/jobs", run: "Result|Pull|Job|Broadcast",
+	},
+	{
+		name: "unique-key-twice", breaks: "at most one job with a unique key is not at its end",
+		file: "storage/internal/dbsqlc/enqueue.sql.go", old: "twin_task_id IS NULL AND holder IS NULL AND NOT again", planted: "twin_task_id IS NULL AND NOT again",
+		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
+	},
+	{
+		name: "constraint-one-more", breaks: "at no moment do more than max_running jobs of a key run",
+		file: jobLines, old: "r.MaxRunning-s.Held)", planted: "r.MaxRunning+1-s.Held)",
+		packages: "./engine/jobs", run: "Limit|Constraint|MaxRunning|Line",
+	},
+	{
+		name: "constraint-one-key-of-two", breaks: "a job has all keys that it needs, or none",
+		file: jobLines, old: "		if p.lines[name].room == 0 {", planted: "		if p.lines[name].room == 0 && name == lines[0] {",
+		packages: "./engine/jobs", run: "Limit|Constraint|Keys|Line",
+	},
+	{
+		name: "constraint-kept-after-the-end", breaks: "the end of a job frees its keys",
+		file: jobDecide, old: "				c.Ends = append(c.Ends, jobs.Freed{})\n", planted: "				_ = jobs.Freed{}\n",
+		packages: "./engine/jobs", run: "Limit|Constraint|Line",
+	},
+	{
+		name: "constraint-of-another-version", breaks: "a job runs only with the keys of the constraints as they are when it is claimed",
+		file: "engine/jobs/admit.go", old: "	return j.ConstraintsVersion == j.ConstraintsNow\n", planted: "	return j.ConstraintsVersion <= j.ConstraintsNow\n",
+		packages: "./engine/jobs", run: "Constraint|Change|Limit|Admit",
+	},
+	{
+		name: "group-second-place", breaks: "no worker gets a second place of a job",
+		file: pollGroups, old: "UPDATE job_groups g SET takers = g.takers || $1::text", planted: "UPDATE job_groups g SET takers = g.takers || ''::text",
+		packages: "./storage ./engine/jobs", run: "ManyPolls|Group|Broadcast|Quorum",
+	},
+	{
+		name: "group-anybody", breaks: "only the workers that a job names get a place of it",
+		file: pollGroups, old: "AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))", planted: "",
+		packages: "./engine/jobs", run: "Group|Broadcast|Quorum|Released",
+	},
+	{
+		name: "group-row-unlocked", breaks: "two polls of one worker at the same moment get one place of a job",
+		file: pollGroups, old: "FOR NO KEY UPDATE OF s, p, g SKIP LOCKED", planted: "FOR NO KEY UPDATE OF s, p SKIP LOCKED",
+		packages: "./storage", run: "ManyPolls|GroupAnew",
+	},
+	{
+		name: "group-leaver-keeps-out", breaks: "a worker that is lost may take a place again",
+		file: jobGroups, old: "SELECT i.worker_id FROM i WHERE i.leaves AND", planted: "SELECT i.worker_id FROM i WHERE false AND i.leaves AND",
+		packages: "./storage ./engine/jobs", run: "Seats|Group|Lost|Released",
+	},
+	{
+		name: "group-one-failure-more", breaks: "a job fails when more than max_failures workers have",
+		file: jobGroup, old: "t.failed > int(rules.MaxFailures)", planted: "t.failed > int(rules.MaxFailures)+1",
+		packages: "./engine/jobs", run: "Group|Quorum|Lost",
+	},
+	{
+		name: "group-success-asked-late", breaks: "who succeeds first wins over a cancel",
+		file: jobGroup, old: "	case missing <= 0:\n", planted: "	case missing <= 0 && !g.Cancelling:\n",
+		packages: "./engine/jobs", run: "Group",
+	},
+	{
+		name: "group-members-run-on", breaks: "members that still run when their job has its end are asked to end",
+		file: jobGroup, old: "	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}\n", planted: "	step := jobs.GroupStep{Takers: t.takers}\n",
+		packages: "./engine/jobs", run: "Group|Lost",
+	},
+}

@@ -107,6 +107,9 @@ func TestQuorum(t *testing.T) {
 	o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}
 	n.enqueue(t, "pull", "two", o)
 	n.members(t, "two", 2)
+	if leases := n.look(t, "w4"); len(leases) != 0 {
+		t.Fatalf("a worker that is not named got %v", leases)
+	}
 	l := n.one(t, "w1")
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)

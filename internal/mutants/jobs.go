@@ -30,17 +30,17 @@ var jobMutants = []mutant{
 	{
 		name: "lease-beats-for-anybody", breaks: "a heartbeat without the salt of the lease extends nothing",
 		file: jobLeases, old: " AND l.salt = t.salt\n", planted: "\n",
-		packages: "./storage ./engine/jobs ./engine/rpc", run: "Beat|Lease|Worker|Token",
+		packages: "./engine/jobs", run: "Lease",
 	},
 	{
 		name: "lease-past-its-deadline", breaks: "an attempt that passes its timeout has failed, however well its worker beats",
 		file: zombies, old: "l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()\n", planted: "l.expires_time < statement_timestamp()\n",
-		packages: "./engine/jobs", run: "Timeout|Pull|Lease|Worker",
+		packages: "./engine/jobs", run: "Timeout",
 	},
 	{
 		name: "lease-first-beat-late", breaks: "a lease that never beats runs out after two intervals",
 		file: "storage/internal/dbsqlc/poll.sql.go", old: "least(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3))", planted: "greatest(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3))",
-		packages: "./storage ./engine/jobs", run: "Beat|Lease|Worker|Lost|Pull",
+		packages: "./engine/jobs", run: "Lease",
 	},
 	{
 		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not tried again",
@@ -65,12 +65,12 @@ var jobMutants = []mutant{
 	{
 		name: "constraint-one-key-of-two", breaks: "a job has all keys that it needs, or none",
 		file: jobLines, old: "		if p.lines[name].room == 0 {", planted: "		if p.lines[name].room == 0 && name == lines[0] {",
-		packages: "./engine/jobs", run: "Limit|Constraint|Keys|Line",
+		packages: "./engine/jobs", run: "NeedsAllItsKeys",
 	},
 	{
 		name: "constraint-kept-after-the-end", breaks: "the end of a job frees its keys",
 		file: jobDecide, old: "				c.Ends = append(c.Ends, jobs.Freed{})\n", planted: "				_ = jobs.Freed{}\n",
-		packages: "./engine/jobs", run: "Limit|Constraint|Line",
+		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{
 		name: "constraint-of-another-version", breaks: "a job runs only with the keys of the constraints as they are when it is claimed",

@@ -192,9 +192,9 @@ func TestWorkersRunJobs(t *testing.T) {
 		t.Errorf("args: %v", f)
 	}
 	h.job("none", succeeded)
-	if len(one.ended)+len(two.ended) != 202+len(broken) {
-		t.Errorf("%d and %d attempts", len(one.ended), len(two.ended))
-	}
+	enginetest.Eventually(t, patience, "each worker has heard of the end of each of its attempts", func() bool { // it hears of it after those who ask
+		return len(one.ended)+len(two.ended) == 202+len(broken)
+	})
 }
 
 // A handler tells how far it is; one that is cancelled stops, with the reason in its hands.

@@ -273,6 +273,6 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		ns.places.force()
 		ns.metrics.adopted.Inc()
 		e.log.Info("task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		go e.run(ns, c, ns.places.release)
+		e.runners.run(func() { e.run(ns, c, ns.places.release) })
 	}
 }

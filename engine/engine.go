@@ -35,6 +35,7 @@ type Engine struct {
 	leased    leased
 	workers   *workers
 	messages  *deliverer
+	runners   *runners
 
 	inFlight atomic.Int64
 	draining atomic.Bool
@@ -58,6 +59,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{},
 		leased: leased{byToken: map[int64]*storage.Lease{}}}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
+	e.runners = newRunners(e.doing.Done())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	e.trend = newTrend(e)

@@ -133,7 +133,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 		if !r.accepted {
 			wt = e.waiters.register(ref, false)
 		}
-		go e.run(r.ns, p.Claim, r.ns.places.release)
+		e.runners.run(func() { e.run(r.ns, p.Claim, r.ns.places.release) })
 		if r.accepted {
 			return ans, nil
 		}

@@ -114,7 +114,7 @@ func makeCrons(ctx context.Context, s *site, prefix string, n int, f cronFires) 
 }
 
 // cronsPoll is how often an engine that works on crons is looked at: each look counts what waits.
-const cronsPoll = 100 * time.Millisecond
+const cronsPoll = 250 * time.Millisecond
 
 // awaitEnd returns when all fire times have passed and nothing runs or waits any more: crons that are over have no timer.
 func (f cronFires) awaitEnd(ctx context.Context, conn *pgx.Conn, ahead time.Duration) error {

@@ -20,7 +20,7 @@ type acknowledged map[process.TaskType]int64
 
 const (
 	countFinished = `SELECT count(*) FROM tasks WHERE task_type = $1::text::task_type AND status = 'FINISHED'`
-	countStanding = `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)`
+	countStanding = `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM messages)`
 	// A process numbers its tasks in the order in which they were accepted, and handles them in that order.
 	countDisorder = `
 SELECT count(*) FROM (
@@ -56,7 +56,7 @@ func verifyOn(ctx context.Context, conn *pgx.Conn, row *Row, done acknowledged) 
 			return err
 		}
 	}
-	if err := count(0, "tasks that run or wait although all is done", countStanding); err != nil {
+	if err := count(0, "tasks and messages that run or wait although all is done", countStanding); err != nil {
 		return err
 	}
 	if err := count(0, "tasks that were handled before an earlier one of their process", countDisorder); err != nil {

@@ -16,6 +16,11 @@ const pages: Record<string, Page> = {
   processes: { title: "Processes", key: "p", needs: true, nav: true, show: lazy(() => import("./pages/processes").then((m) => ({ default: m.Processes }))) },
   process: { title: "Process", needs: true, nav: false, show: lazy(() => import("./pages/process").then((m) => ({ default: m.ProcessPage }))) },
   bulks: { title: "Bulks", needs: true, nav: false, show: lazy(() => import("./pages/bulk").then((m) => ({ default: m.Bulks }))) },
+  flows: { title: "Flows", key: "f", needs: true, nav: true, show: lazy(() => import("./pages/runs").then((m) => ({ default: m.Runs }))) },
+  run: { title: "Run", needs: true, nav: false, show: lazy(() => import("./pages/run").then((m) => ({ default: m.RunPage }))) },
+  templates: { title: "Templates", key: "m", needs: true, nav: false, show: lazy(() => import("./pages/templates").then((m) => ({ default: m.Templates }))) },
+  template: { title: "Template", needs: true, nav: false, show: lazy(() => import("./pages/templates").then((m) => ({ default: m.TemplatePage }))) },
+  waits: { title: "Inbox", key: "i", needs: true, nav: false, show: lazy(() => import("./pages/waits").then((m) => ({ default: m.Waits }))) },
   jobs: { title: "Jobs", key: "j", needs: true, nav: true, show: lazy(() => import("./pages/jobs").then((m) => ({ default: m.Jobs }))) },
   job: { title: "Job", needs: true, nav: false, show: lazy(() => import("./pages/jobs").then((m) => ({ default: m.JobPage }))) },
   constraints: { title: "Constraints", needs: true, nav: false, show: lazy(() => import("./pages/constraints").then((m) => ({ default: m.Constraints }))) },
@@ -132,7 +137,7 @@ function Shell() {
   const open = (id: string) => go("process", { ns: ns || all[0], id });
   const commands: Command[] = [
     ...Object.entries(pages)
-      .filter(([, p]) => p.nav)
+      .filter(([, p]) => p.nav || p.key)
       .map(([to, p]) => ({ name: p.title, group: "page", keys: p.key && `g ${p.key}`, run: () => go(to, { ns }) })),
     ...(pages.processes ? [...givenViews, ...views].map((v) => ({ name: `Processes: ${v.name}`, group: "view", run: () => go("processes", { ns: ns || all[0], filter: v.filter, order: v.order }) })) : []),
     ...all.map((n) => ({ name: n, group: "namespace", run: () => change({ ns: n }) })),
@@ -219,7 +224,7 @@ function Shell() {
 }
 
 // Pages that stand below another one in the navigation.
-const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", job: "jobs", constraints: "jobs" };
+const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", job: "jobs", constraints: "jobs", run: "flows", templates: "flows", template: "flows", waits: "flows" };
 
 export function App() {
   return (

@@ -2,6 +2,7 @@
 import { ProcessStatus, TaskStatus, TaskType } from "./gen/progressor/v1/process_pb";
 import { JobState } from "./gen/progressor/v1/worker_pb";
 import { Decision, FireStatus } from "./gen/progressor/v1/cron_pb";
+import { RunStatus, StepStatus } from "./gen/progressor/v1/flow_pb";
 
 export type Tone = "wait" | "run" | "good" | "bad" | "hold" | "gone" | "plain";
 type Shape = "ring" | "dot" | "check" | "cross" | "bars" | "slash" | "clock";
@@ -61,11 +62,35 @@ const fireLook: Record<string, Look> = {
   SKIPPED: { name: "Skipped", tone: "plain", shape: "ring" },
 };
 
+export const runLook: Record<string, Look> = {
+  PENDING: { name: "Pending", tone: "hold", shape: "clock" },
+  QUEUED: { name: "Queued", tone: "wait", shape: "ring" },
+  RUNNING: { name: "Running", tone: "run", shape: "dot" },
+  WAITING_WORKER: { name: "Waiting", tone: "wait", shape: "clock" },
+  CANCEL_REQUESTED: { name: "Cancel requested", tone: "hold", shape: "slash" },
+  COMPENSATING: { name: "Compensating", tone: "hold", shape: "dot" },
+  SUCCEEDED: { name: "Succeeded", tone: "good", shape: "check" },
+  FAILED: { name: "Failed", tone: "bad", shape: "cross" },
+  CANCELLED: { name: "Cancelled", tone: "gone", shape: "slash" },
+  EXPIRED: { name: "Expired", tone: "bad", shape: "clock" },
+};
+
+export const stepLook: Record<string, Look> = {
+  PENDING: { name: "Pending", tone: "wait", shape: "ring" },
+  RUNNING: { name: "Running", tone: "run", shape: "dot" },
+  SUCCEEDED: { name: "Succeeded", tone: "good", shape: "check" },
+  FAILED: { name: "Failed", tone: "bad", shape: "cross" },
+  SKIPPED: { name: "Skipped", tone: "gone", shape: "bars" },
+  CANCELLED: { name: "Cancelled", tone: "gone", shape: "slash" },
+};
+
 const unknown: Look = { name: "?", tone: "plain", shape: "ring" };
 export const lookOfProcess = (s: ProcessStatus): Look => processLook[ProcessStatus[s] ?? ""] ?? unknown;
 export const lookOfTask = (s: TaskStatus): Look => taskLook[TaskStatus[s] ?? ""] ?? unknown;
 export const lookOfJob = (s: JobState): Look => jobLook[JobState[s] ?? ""] ?? unknown;
 export const lookOfFire = (s: FireStatus): Look => fireLook[FireStatus[s] ?? ""] ?? unknown;
+export const lookOfRun = (s: RunStatus): Look => runLook[RunStatus[s] ?? ""] ?? unknown;
+export const lookOfStep = (s: StepStatus): Look => stepLook[StepStatus[s] ?? ""] ?? unknown;
 export const taskTypeName = (t: TaskType): string => TaskType[t] ?? "?";
 export const decisionName = (d: Decision): string => (Decision[d] ?? "?").toLowerCase().replaceAll("_", " ");
 

@@ -1,6 +1,6 @@
 // The small parts that all pages are made of.
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
-import { readOnly, trouble } from "./api";
+import { readOnly, refresh, trouble } from "./api";
 import { ago, exact, span, zone } from "./format";
 
 // One clock for all times on the page.
@@ -170,6 +170,7 @@ export function Confirm({ title, says, verb, bad, typed, disabled, run, done, on
     setError(undefined);
     try {
       await run();
+      refresh();
       if (done) tell(done);
       onClose();
     } catch (failure) {

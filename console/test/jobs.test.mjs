@@ -51,6 +51,10 @@ spec("A job that failed is understood and retried, and then cancelled", async (p
   await dialog.getByRole("button", { name: "Cancel the job" }).click();
   await eventually("it is cancelled", async () => (await jobOf("bad")).state === "JOB_STATE_CANCELLED");
   await page.getByText("Cancelled").first().waitFor();
+  const events = page.getByRole("region", { name: "events" });
+  await events.getByRole("row", { name: /Cancelled/ }).first().waitFor();
+  await events.getByRole("row", { name: /retried/ }).waitFor();
+  await events.getByRole("row", { name: /Failed.*worker-a.*550 no such user/ }).waitFor();
 });
 
 spec("A job is enqueued, and its timeline opened", async (page, go) => {

@@ -32,7 +32,7 @@ const (
 )
 
 // sharedCost is how many statements a read costs; 1 unless it is here.
-var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2}
+var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2, "ListSteps": 2, "GetTemplate": 2}
 
 // shared lets reads of many viewers cost as much as those of one. A client that asks with `Cache-Control: max-age=SECONDS` takes an
 // answer that is as old as that; who asks without it has its own. With `max-stale` it only looks again, and takes an older one (to a

@@ -12,6 +12,7 @@ import { change, go, href, useParam } from "../router";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
 import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Scroll, useToast, When } from "../ui";
 import { plainValue, valueOf } from "../value";
+import { Events } from "./events";
 
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
 const size = 50;
@@ -364,6 +365,9 @@ export function JobPage({ ns }: { ns: string }) {
           </Scroll>
         </Card>
       )}
+      <Card title="Events">
+        <Events ns={ns} id={j.jobId} live={!ended(j)} />
+      </Card>
       {action === "retry" && <Confirm title={`Retry ${j.jobId}?`} says="It runs again from its first attempt, with all its attempts, args and options." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done="It runs again." onClose={() => setAction(undefined)} />}
       {action === "cancel" && (
         <Confirm title={`Cancel ${j.jobId}?`} says="A job that waits is CANCELLED at once. One that runs is told so with its worker's next heartbeat, and is taken away when its grace is over." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done="It is cancelled, or will be." onClose={() => setAction(undefined)}>

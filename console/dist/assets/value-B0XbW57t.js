@@ -1,1 +1,0 @@
-import{Gt as e,Ut as t,Wt as n}from"./index-CR5FBgqP.js";var r=t=>t===void 0||t.kind.case===void 0?null:n(e,t),i=n=>t(e,n);export{i as n,r as t};

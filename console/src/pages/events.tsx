@@ -1,0 +1,67 @@
+// The record of a job or a run: one line for each change of a status, and for what else was done.
+import { jobEvents, useRead } from "../api";
+import { quoted } from "../flow";
+import { exact, millis } from "../format";
+import type { JobEvent } from "../gen/progressor/v1/flow_pb";
+import { Pager } from "../paging";
+import { useParam } from "../router";
+import { jobLook, Mark, runLook, stepLook, type Look } from "../status";
+import { Empty, ErrorBox, Loading, Scroll, When } from "../ui";
+
+const size = 50;
+
+function Became({ e }: { e: JobEvent }) {
+  const looks = e.stepId ? stepLook : { ...jobLook, ...runLook, ACTIVE: { name: "Active", tone: "run", shape: "ring" } as Look };
+  const look: Look = looks[e.to.toUpperCase()] ?? { name: e.to, tone: "plain", shape: "ring" };
+  return (
+    <span className={`status tone-${look.tone}`}>
+      <Mark look={look} />
+      {look.name}
+    </span>
+  );
+}
+
+/** Lists the events of a job or a run, the newest first. live: it is not at its end. */
+export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?: boolean; live: boolean }) {
+  const after = useParam("events");
+  const { data, error, isPending } = useRead(["events", ns, id, after, live], (o) => jobEvents.listJobEvents({ namespace: ns, filter: `job_id = ${quoted(id)}`, pageSize: size, pageToken: after }, o), { every: after ? 0 : live ? 3000 : 15000, age: live ? 3 : 1, keep: true });
+  if (isPending) return <Loading rows={3} />;
+  if (error) return <ErrorBox error={error} />;
+  if (!data?.events.length) return <Empty title="Nothing is noted">The namespace keeps no events of jobs, or they are past their time.</Empty>;
+  return (
+    <>
+      <Scroll label="events">
+        <table className="stack">
+          <thead>
+            <tr>
+              <th>When</th>
+              <th>What</th>
+              {steps && <th>Step</th>}
+              <th className="number">Attempt</th>
+              <th>Who</th>
+              <th>Message</th>
+            </tr>
+          </thead>
+          <tbody>
+            {data.events.map((e) => (
+              <tr key={String(e.eventId)}>
+                <td title={exact(millis(e.createdTime) ?? 0)}>
+                  <When at={millis(e.createdTime)} />
+                </td>
+                <td>{e.to ? <Became e={e} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && <span className="dim">{e.type.replaceAll("_", " ")}</span>}</td>
+                {steps && <td>{e.stepId ? <code>{e.stepId}{e.index !== undefined && ` ${e.index}`}</code> : <span className="dim">the run</span>}</td>}
+                <td className="number">{e.attempt || ""}</td>
+                <td>{e.actor || e.workerId}</td>
+                <td className="what">
+                  {e.message}
+                  {e.metadata && Object.keys(e.metadata).length > 0 && <code className="dim"> {JSON.stringify(e.metadata)}</code>}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <Pager name="events" after={after} next={data.nextPageToken} />
+    </>
+  );
+}

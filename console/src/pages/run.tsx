@@ -1,0 +1,193 @@
+import { lazy, Suspense, useMemo, useState } from "react";
+import { flows, readOnly, useRead } from "../api";
+import { afterOf, kindWords, quoted, runEnded, whyRun } from "../flow";
+import { exact, millis, plural, span } from "../format";
+import { RunStatus, StepStatus, WaitAction_Kind, type OpenWait, type Run, type Step, type Template } from "../gen/progressor/v1/flow_pb";
+import { useCommands } from "../palette";
+import { bytesOf, Payload } from "../payload";
+import { change, href, useParam } from "../router";
+import { lookOfRun, lookOfStep, Status } from "../status";
+import { Act, Bar, Card, ErrorBox, Fields, Loading, Tabs, useNow, When } from "../ui";
+import { plainValue } from "../value";
+import { Events } from "./events";
+import { RunDialog, type RunAction } from "./runactions";
+import { StepPanel, Steps } from "./steps";
+import { AnswerDialog, keyOfWait, stepName } from "./waits";
+
+const Graph = lazy(() => import("../graph"));
+
+/** What may be done to a run, the likeliest first. */
+function offered(r: Run, t?: Template): { action: RunAction; name: string; kind?: "main" | "bad" }[] {
+  const list: { action: RunAction; name: string; kind?: "main" | "bad" }[] = [];
+  if ([RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED].includes(r.status)) list.push({ action: "retry", name: "Retry…", kind: "main" });
+  if (t && t.repeatable !== false && t.enabled !== false) list.push({ action: "repeat", name: "Repeat…" });
+  if (!runEnded(r) && r.status !== RunStatus.CANCEL_REQUESTED && r.status !== RunStatus.COMPENSATING && t?.cancelPolicy?.supported !== false) list.push({ action: "cancel", name: "Cancel…", kind: "bad" });
+  return list;
+}
+
+function drawnOf(ns: string, r: Run, t: Template | undefined, chosen: string, keep: Record<string, string | undefined>) {
+  const templates = new Map(t?.steps.map((s) => [s.stepId, s]));
+  return r.steps.map((s: Step) => {
+    const own = templates.get(s.stepId);
+    return {
+      id: s.stepId,
+      name: s.name || s.stepId,
+      kind: own ? kindWords(own) : "",
+      note: s.failure ? `${s.failure.reason}: ${s.failure.message}` : s.progress?.summary || s.reason,
+      look: lookOfStep(s.status),
+      undone: s.compensationStatus === undefined ? undefined : lookOfStep(s.compensationStatus),
+      since: s.status === StepStatus.PENDING ? undefined : millis(s.runningTime),
+      until: millis(s.finishedTime),
+      attempt: s.attempt,
+      part: s.status === StepStatus.RUNNING && s.progress ? s.progress.percent / 100 : undefined,
+      items: Object.keys(s.itemsByStatus).length ? s.itemsByStatus : undefined,
+      each: Boolean(own?.forEach),
+      chosen: s.stepId === chosen,
+      to: href("run", { ns, id: r.runId, ...keep, step: s.stepId === chosen ? undefined : s.stepId }),
+    };
+  });
+}
+
+function Waiting({ waits, answer }: { waits: OpenWait[]; answer: (w: OpenWait) => void }) {
+  return (
+    <>
+      {waits.map((w) => (
+        <div key={keyOfWait(w)} className="notice hold waiting">
+          <div>
+            <strong>{w.title || stepName(w)}</strong>
+            <p className="dim">
+              {w.kind === WaitAction_Kind.HUMAN ? `waits for ${w.assignees.join(", ") || "a person"}` : "waits for an answer from outside"}
+              {w.dueTime && (
+                <>
+                  , due <When at={millis(w.dueTime)} />
+                </>
+              )}
+            </p>
+          </div>
+          <Act kind="main" aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => answer(w)}>
+            Answer…
+          </Act>
+        </div>
+      ))}
+    </>
+  );
+}
+
+function Took({ r }: { r: Run }) {
+  const now = useNow();
+  const began = millis(r.runningTime);
+  if (began === undefined) return <>not yet</>;
+  return <span title={`since ${exact(began)}`}>{span(Math.max(0, (millis(r.finishedTime) ?? now) - began))}</span>;
+}
+
+function About({ r }: { r: Run }) {
+  const ns = r.namespace;
+  const list: [string, React.ReactNode][] = [
+    ["attempt", `${r.attempt} of ${r.maxAttempts}`],
+    ["took", <Took key="t" r={r} />],
+    ["for", [r.scope, r.scopeId].filter(Boolean).join(" ") || "–"],
+    ["ended", <When key="e" at={millis(r.finishedTime)} none="not yet" />],
+  ];
+  if (r.runTime) list.push(["not before", <When key="n" at={millis(r.runTime)} />]);
+  if (r.cronId) list.push(["started by cron", <a key="c" href={href("cron", { ns, id: r.cronId })}>{r.cronId}</a>]);
+  if (r.parentRunId) list.push(["started by run", <a key="p" href={href("run", { ns, id: r.parentRunId })}>{r.parentRunId}</a>]);
+  if (r.repeatOfRunId) list.push(["repeats", <a key="r" href={href("run", { ns, id: r.repeatOfRunId })}>{r.repeatOfRunId}</a>]);
+  if (r.cancelRequestedTime) list.push(["cancel asked", <When key="a" at={millis(r.cancelRequestedTime)} />]);
+  for (const [k, v] of Object.entries(r.metadata ?? {})) list.push([k, typeof v === "string" ? v : JSON.stringify(v)]);
+  return <Fields list={list} />;
+}
+
+export function RunPage({ ns }: { ns: string }) {
+  const id = useParam("id");
+  const step = useParam("step");
+  const tab = useParam("tab") || "steps";
+  const answering = useParam("answer");
+  const [action, setAction] = useState<{ action: RunAction; step?: Step }>();
+  const { data, error } = useRead(["run", ns, id], (o) => flows.getRun({ namespace: ns, runId: id }, o), { every: 3000, age: 2 });
+  const r = data?.run;
+  const live = r !== undefined && !runEnded(r);
+  const template = useRead(["template", ns, r?.templateType, r?.templateVersion], (o) => flows.getTemplate({ namespace: ns, type: r?.templateType, version: r?.templateVersion }, o), { every: 30000, enabled: r !== undefined });
+  // The version may be one of a template that was deleted and put anew: then its steps are others.
+  const known = template.data?.template;
+  const t = known && r?.steps.every((s) => known.steps.some((k) => k.stepId === s.stepId)) ? known : undefined;
+  const waiting = r?.status === RunStatus.WAITING_WORKER || r?.steps.some((s) => s.status === StepStatus.RUNNING && t?.steps.find((k) => k.stepId === s.stepId)?.action.case === "wait");
+  const waits = useRead(["waits", ns, "of", id], (o) => flows.listOpenWaits({ namespace: ns, filter: `run_id = ${quoted(id)}`, pageSize: 20 }, o), { every: 3000, enabled: live && Boolean(waiting) });
+  const open = live && waiting ? (waits.data?.waits ?? []) : [];
+  const drawn = useMemo(() => (r ? drawnOf(ns, r, t, step, { tab: tab === "steps" ? undefined : tab }) : []), [r, t, ns, step, tab]);
+  const after = useMemo(() => (t ? afterOf(t) : new Map<string, string[]>()), [t]);
+  const actions = r && !readOnly ? offered(r, t) : [];
+  const answer = (w: OpenWait) => change({ answer: keyOfWait(w) });
+  useCommands([
+    ...actions.map((a) => ({ name: a.name.replace("…", " the run"), group: "run", run: () => setAction({ action: a.action }) })),
+    ...(readOnly ? [] : open.map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", run: () => answer(w) }))),
+  ]);
+  if (!r) return error ? <ErrorBox error={error} what={id} /> : <Loading />;
+  const chosen = r.steps.find((s) => s.stepId === step);
+  const why = whyRun(r);
+  const answered = open.find((w) => keyOfWait(w) === answering);
+  const ofStep = (s: Step) => t?.steps.find((k) => k.stepId === s.stepId);
+  return (
+    <>
+      <div className="head">
+        <h1>
+          {r.runId}
+          <span className="under">
+            <Status look={lookOfRun(r.status)} /> <a href={href("template", { ns, type: r.templateType, version: String(r.templateVersion) })}>{r.templateType}</a> <span className="dim">version {r.templateVersion}, started</span> <When at={millis(r.createdTime)} />
+          </span>
+        </h1>
+        <div className="actions">
+          <a className="button quiet" href={href("process", { ns, id: `~flow/${r.runId}` })}>
+            Timeline
+          </a>
+          {actions.map((a) => (
+            <Act key={a.action} kind={a.kind} onClick={() => setAction({ action: a.action })}>
+              {a.name}
+            </Act>
+          ))}
+        </div>
+      </div>
+      {why && why !== r.progress?.summary && <div className={"notice " + (r.failure && runEnded(r) ? "bad" : "hold")}>{why}</div>}
+      <Waiting waits={open} answer={answer} />
+      <Card>
+        <div className="progress">
+          <span>{Math.round(r.progress?.percent ?? 0)} %</span>
+          <Bar part={(r.progress?.percent ?? 0) / 100} label="progress of the run" tone={r.failure ? "bad" : r.status === RunStatus.SUCCEEDED ? "good" : "run"} />
+          <span className="dim">{r.progress?.summary}</span>
+        </div>
+        {drawn.length > 0 && (
+          <Suspense fallback={<Loading rows={4} />}>{(template.data || template.error) && <Graph steps={drawn} after={after} label={`the steps of ${r.runId}`} />}</Suspense>
+        )}
+        {(template.error || (known && !t)) && <p className="dim">Its template is gone: what comes after what is not known any more.</p>}
+      </Card>
+      {chosen && <StepPanel key={chosen.stepId} run={r} s={chosen} t={ofStep(chosen)} skip={(s) => setAction({ action: "skip", step: s })} />}
+      <Tabs
+        tabs={[
+          ["steps", plural(r.steps.length, "step")],
+          ["data", "Payload and result"],
+          ["events", "Events"],
+        ]}
+        now={tab}
+        onChange={(name) => change({ tab: name === "steps" ? undefined : name, events: undefined }, "replace")}
+      />
+      {tab === "steps" && <Steps run={r} after={after} ofStep={ofStep} chosen={step} />}
+      {tab === "data" && (
+        <>
+          <Card>
+            <About r={r} />
+          </Card>
+          <div className="two">
+            <Card title="Payload">{r.payload ? <Payload bytes={bytesOf(JSON.stringify(plainValue(r.payload)))} name="payload" /> : <p className="dim">none</p>}</Card>
+            <Card title="Result">{r.result ? <Payload bytes={bytesOf(JSON.stringify(plainValue(r.result)))} name="result" /> : <p className="dim">{live ? "not yet" : "none"}</p>}</Card>
+          </div>
+        </>
+      )}
+      {tab === "events" && (
+        <Card>
+          <Events ns={ns} id={r.runId} steps live={live} />
+        </Card>
+      )}
+      {action && <RunDialog r={r} t={t} action={action.action} step={action.step} onClose={() => setAction(undefined)} />}
+      {answered && !readOnly && <AnswerDialog w={answered} onClose={() => change({ answer: undefined }, "replace")} />}
+    </>
+  );
+}

@@ -1,0 +1,126 @@
+// What can be done to a run, or to a step of it: each says what it will do, and asks.
+import type { JsonValue } from "@bufbuild/protobuf";
+import { useRef, useState } from "react";
+import { flows } from "../api";
+import { newKey } from "../flow";
+import { durationMillis, span } from "../format";
+import { CancelPolicy_Mode, RunStatus, type Run, type Step, type Template } from "../gen/progressor/v1/flow_pb";
+import { go } from "../router";
+import { JsonForm, startOf, type Filled, type Schema } from "../schema";
+import { Confirm, Field } from "../ui";
+import { valueOf } from "../value";
+
+export type RunAction = "cancel" | "retry" | "repeat" | "skip";
+
+interface Props {
+  r: Run;
+  t?: Template;
+  onClose: () => void;
+}
+
+function Cancel({ r, t, onClose }: Props) {
+  const [reason, setReason] = useState("");
+  const grace = span(durationMillis(t?.cancelPolicy?.grace) ?? 30_000);
+  const atOnce = r.status === RunStatus.PENDING || r.status === RunStatus.QUEUED;
+  const immediate = t?.cancelPolicy?.mode === CancelPolicy_Mode.IMMEDIATE;
+  const undone = t?.steps.some((s) => s.compensation);
+  return (
+    <Confirm
+      title={`Cancel ${r.runId}?`}
+      says={
+        <>
+          {atOnce
+            ? "No worker has it in hand: it ends at once."
+            : immediate
+              ? "What runs is taken away from its workers at once."
+              : `Nothing new begins. Steps that run are told so with their next heartbeat, and have ${grace}; a step that is not cancelable ends first.`}{" "}
+          {undone && "Then what was done is undone, the last first."} It can be retried.
+        </>
+      }
+      verb="Cancel the run"
+      bad
+      run={() => flows.cancelRun({ namespace: r.namespace, runId: r.runId, reason })}
+      done={`${r.runId} is cancelled, or will be.`}
+      onClose={onClose}
+    >
+      <Field label="Reason" hint="Whoever looks at it sees it.">
+        <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+      </Field>
+    </Confirm>
+  );
+}
+
+function Retry({ r, onClose }: Props) {
+  const [newest, setNewest] = useState(false);
+  return (
+    <Confirm
+      title={`Retry ${r.runId}?`}
+      says="It is taken up again at the steps that did not succeed, or were undone, with a new count of attempts and a new timeout. What succeeded keeps its result. Mend first what broke it."
+      verb="Retry"
+      run={() => flows.retryRun({ namespace: r.namespace, runId: r.runId, newestVersion: newest })}
+      done={`${r.runId} goes on.`}
+      onClose={onClose}
+    >
+      <label className="check">
+        <input type="checkbox" checked={newest} onChange={(e) => setNewest(e.target.checked)} />
+        Go on with the newest version of the template (it runs version {r.templateVersion})
+      </label>
+    </Confirm>
+  );
+}
+
+function Repeat({ r, onClose }: Props) {
+  const key = useRef(newKey());
+  return (
+    <Confirm
+      title={`Repeat ${r.runId}?`}
+      says="Starts a new run from its beginning, with the same payload, scope and metadata, by the newest version of the template. This one stays as it is."
+      verb="Start the new run"
+      run={async () => {
+        const { run } = await flows.repeatRun({ namespace: r.namespace, runId: r.runId, idempotencyKey: key.current });
+        go("run", { ns: r.namespace, id: run?.runId });
+      }}
+      done="A new run is started."
+      onClose={onClose}
+    />
+  );
+}
+
+function Skip({ r, t, step, onClose }: Props & { step: Step }) {
+  const own = t?.steps.find((s) => s.stepId === step.stepId);
+  const schema = own?.action.case === "wait" ? (own.action.value.resultSchema as Schema | undefined) : undefined;
+  const [begin] = useState(() => startOf(schema));
+  const [result, setResult] = useState<Filled>(begin);
+  const [reason, setReason] = useState("");
+  const name = step.index === undefined ? step.stepId : `item ${step.index} of ${step.stepId}`;
+  return (
+    <Confirm
+      title={`Skip ${name}?`}
+      says="The step ends with this result in place of its own; those that depend on it go on as if it had succeeded. What does it now is asked to end."
+      verb="Skip it"
+      bad
+      disabled={Boolean(result.wrong)}
+      run={() => flows.skipStep({ namespace: r.namespace, runId: r.runId, stepId: step.stepId, index: step.index, reason, result: result.json === undefined ? undefined : valueOf(result.json as JsonValue) })}
+      done={`${name} is skipped.`}
+      onClose={onClose}
+    >
+      <Field label="Reason" hint="Whoever looks at it sees it.">
+        <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+      </Field>
+      <JsonForm schema={schema} label="Result" value={begin.json} onChange={setResult} />
+    </Confirm>
+  );
+}
+
+export function RunDialog({ action, step, ...rest }: Props & { action: RunAction; step?: Step }) {
+  switch (action) {
+    case "cancel":
+      return <Cancel {...rest} />;
+    case "retry":
+      return <Retry {...rest} />;
+    case "repeat":
+      return <Repeat {...rest} />;
+    case "skip":
+      return step ? <Skip {...rest} step={step} /> : null;
+  }
+}

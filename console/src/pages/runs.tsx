@@ -1,0 +1,203 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { useEffect, useMemo, useState } from "react";
+import { flows, readOnly, trouble, useRead } from "../api";
+import { FilterBar, type FieldHelp } from "../filter";
+import { runEnded, whyRun } from "../flow";
+import { millis, plural, span } from "../format";
+import { type Run } from "../gen/progressor/v1/flow_pb";
+import { useCommands } from "../palette";
+import { fill, Pager } from "../paging";
+import { change, go, href, useParam } from "../router";
+import { lookOfRun, Mark, runLook, Status } from "../status";
+import { Act, Bar, Button, Card, Empty, ErrorBox, Line, Loading, Scroll, typing, useKey, useNow, When } from "../ui";
+import { plainValue } from "../value";
+import { StartRun } from "./startrun";
+
+const ordered = ["=", "!=", "<", "<=", ">", ">="];
+const size = 50;
+const orders: [string, string][] = [
+  ["", "newest first"],
+  ["created_time", "oldest first"],
+  ["updated_time desc", "last changed first"],
+];
+
+function fieldsOf(rows: Run[], types: string[]): FieldHelp[] {
+  const keys = (of: (r: Run) => unknown) => [...new Set(rows.flatMap((r) => Object.keys((of(r) as object | null) ?? {})))].slice(0, 20);
+  const some = (of: (r: Run) => string) => [...new Set(rows.map(of).filter(Boolean))].slice(0, 20);
+  return [
+    { name: "status", hint: "where it stands", operators: ["=", "!="], values: Object.keys(runLook) },
+    { name: "template_type", hint: "what it executes; * at the end", operators: ["=", "!="], values: types },
+    { name: "phase", hint: "the step that it is at", operators: ["=", "!="], values: some((r) => r.phase) },
+    { name: "scope", hint: "whom it is for", operators: ["=", "!="], values: some((r) => r.scope) },
+    { name: "scope_id", hint: "which one of these", operators: ["=", "!="], values: some((r) => r.scopeId) },
+    { name: "cron_id", hint: "which cron started it", operators: ["=", "!="], values: some((r) => r.cronId) },
+    { name: "created_time", hint: "when it was started", operators: ordered, time: true },
+    ...keys((r) => (r.payload?.kind.case === "structValue" ? plainValue(r.payload) : {})).map((k) => ({ name: `payload.${k}`, hint: "of its payload", operators: [...ordered, ":"] })),
+    ...keys((r) => r.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
+    { name: "metadata.", hint: "", operators: [...ordered, ":"] },
+  ];
+}
+
+/** Where one gets from any list of flows to the others. */
+export function FlowTabs({ ns, at }: { ns: string; at: "flows" | "templates" | "waits" }) {
+  const { data } = useRead(["waits", ns, "", ""], (o) => flows.listOpenWaits({ namespace: ns, pageSize: 50 }, o));
+  const open = data?.waits.length ?? 0;
+  const all: [typeof at, string][] = [
+    ["flows", "Runs"],
+    ["templates", "Templates"],
+    ["waits", "Inbox"],
+  ];
+  return (
+    <div className="tabs" role="navigation" aria-label="of flows">
+      {all.map(([page, name]) => (
+        <a key={page} href={href(page, { ns })} aria-current={page === at ? "page" : undefined}>
+          {name} {page === "waits" && open > 0 && <span className="badge">{open}{data?.nextPageToken ? "+" : ""}</span>}
+        </a>
+      ))}
+    </div>
+  );
+}
+
+function Took({ r }: { r: Run }) {
+  const now = useNow();
+  const began = millis(r.runningTime);
+  if (began === undefined) return <span className="dim">–</span>;
+  const ended = millis(r.finishedTime);
+  const text = span(Math.max(0, (ended ?? now) - began));
+  return <>{ended === undefined ? text.replace(/\.\d+/, "") : text}</>;
+}
+
+function Row({ r, at }: { r: Run; at: boolean }) {
+  const why = whyRun(r);
+  const whom = [r.scope, r.scopeId].filter(Boolean).join(" ");
+  return (
+    <tr className={at ? "at" : ""}>
+      <td>
+        <Status look={lookOfRun(r.status)} />
+      </td>
+      <td className="wrap id">
+        <a href={href("run", { ns: r.namespace, id: r.runId })}>{r.runId}</a>
+      </td>
+      <td>
+        <a href={href("template", { ns: r.namespace, type: r.templateType, version: String(r.templateVersion) })}>{r.templateType}</a> <span className="dim">v{r.templateVersion}</span>
+      </td>
+      <td>
+        {runEnded(r) ? null : (
+          <span className="usage">
+            <Bar part={(r.progress?.percent ?? 0) / 100} label={`${Math.round(r.progress?.percent ?? 0)} percent`} /> <span className="dim">{r.phase}</span>
+          </span>
+        )}
+      </td>
+      <td className="grow">{why ? <Line text={why} /> : whom && <span className="dim"><Line text={whom} /></span>}</td>
+      <td className="number">
+        <Took r={r} />
+      </td>
+      <td>
+        <When at={millis(r.createdTime)} />
+      </td>
+    </tr>
+  );
+}
+
+export function Runs({ ns }: { ns: string }) {
+  const filter = useParam("filter");
+  const after = useParam("after");
+  const order = useParam("order");
+  const [at, setAt] = useState(-1);
+  const [starting, setStarting] = useState(false);
+  const templates = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 30000 });
+  const { data, error, isPending } = useRead(
+    ["runs", ns, filter, order, after],
+    (o) => fill(after, size, async (pageToken) => {
+      const page = await flows.listRuns({ namespace: ns, filter, orderBy: order, pageSize: size, pageToken }, o);
+      return { rows: page.runs, next: page.nextPageToken };
+    }),
+    { every: after ? 0 : 5000, keep: true },
+  );
+  const rows = useMemo(() => data?.rows ?? [], [data]);
+  useEffect(() => setAt(-1), [filter, order, after]);
+  const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
+  useKey((e) => {
+    if (typing(e) || e.ctrlKey || e.metaKey) return;
+    if (e.key === "j" || e.key === "k") {
+      const to = Math.max(0, Math.min(rows.length - 1, at + (e.key === "j" ? 1 : -1)));
+      setAt(to);
+      document.querySelectorAll("tbody tr")[to]?.scrollIntoView({ block: "nearest" });
+    } else if (e.key === "Enter" && rows[at] && (e.target as HTMLElement).tagName !== "A") go("run", { ns, id: rows[at].runId });
+  });
+  useCommands(readOnly ? [] : [{ name: "Start a run", group: "flows", run: () => setStarting(true) }]);
+  return (
+    <>
+      <div className="head">
+        <h1>Flows</h1>
+        <div className="actions">
+          <Act onClick={() => setStarting(true)}>Start a run…</Act>
+        </div>
+      </div>
+      <FlowTabs ns={ns} at="flows" />
+      <div className="chips" role="group" aria-label="by status">
+        {Object.entries(runLook).map(([name, look]) => {
+          const own = `status = ${name}`;
+          return (
+            <button key={name} type="button" className="chip" aria-pressed={filter === own} onClick={() => change({ filter: filter === own ? undefined : own, after: undefined })}>
+              <Mark look={look} /> {look.name}
+            </button>
+          );
+        })}
+      </div>
+      <div className="bararea">
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, templates.data?.templates.map((t) => t.type) ?? [])} wrong={wrong} placeholder="status = FAILED AND template_type = order   ( / )" />
+        <select aria-label="order" value={order} onChange={(e) => change({ order: e.target.value, after: undefined })}>
+          {orders.map(([o, name]) => (
+            <option key={o} value={o}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </div>
+      {!wrong && <ErrorBox error={error} />}
+      {isPending && <Loading />}
+      {data && rows.length === 0 && !wrong && (
+        <Empty title={data.next ? "None so far" : filter ? "No run matches" : "There is no run yet"}>
+          {data.next ? (
+            <Button onClick={() => change({ after: data.next })}>Look further</Button>
+          ) : filter ? (
+            <Button onClick={() => change({ filter: undefined })}>Show all</Button>
+          ) : templates.data?.templates.length === 0 ? (
+            <>
+              A run executes a template: work of several steps, written down once. Put one by <code>progressor template put {ns} -f FILE</code>.
+            </>
+          ) : (
+            <>Start one here, by <code>progressor run start</code>, by a cron, or by the API.</>
+          )}
+        </Empty>
+      )}
+      {rows.length > 0 && (
+        <Card>
+          <Scroll label={plural(rows.length, "run")}>
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>Status</th>
+                  <th>Run</th>
+                  <th>Template</th>
+                  <th>At</th>
+                  <th>Why, or for whom</th>
+                  <th className="number">Took</th>
+                  <th>Started</th>
+                </tr>
+              </thead>
+              <tbody>
+                {rows.map((r, n) => (
+                  <Row key={r.runId} r={r} at={n === at} />
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      <Pager after={after} next={data?.next ?? ""} />
+      {starting && <StartRun ns={ns} onClose={() => setStarting(false)} />}
+    </>
+  );
+}

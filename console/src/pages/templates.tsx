@@ -1,0 +1,245 @@
+import { lazy, Suspense, useMemo, useState } from "react";
+import { flows, readOnly, useRead } from "../api";
+import { afterOf, kindWords, quoted } from "../flow";
+import { durationMillis, millis, plural, span } from "../format";
+import { CancelPolicy_Mode, JoinRule, ScopePolicy, StepOrder, type StepTemplate, type Template } from "../gen/progressor/v1/flow_pb";
+import { useCommands } from "../palette";
+import { Pager } from "../paging";
+import { bytesOf, Payload } from "../payload";
+import { change, go, href, useParam } from "../router";
+import { Status } from "../status";
+import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Scroll, When } from "../ui";
+import { plainValue } from "../value";
+import { FlowTabs } from "./runs";
+import { StartRun } from "./startrun";
+
+const Graph = lazy(() => import("../graph"));
+const on = { name: "Enabled", tone: "good", shape: "check" } as const;
+const off = { name: "Disabled", tone: "hold", shape: "bars" } as const;
+
+export function Templates({ ns }: { ns: string }) {
+  const after = useParam("after");
+  const [starting, setStarting] = useState<string>();
+  const { data, error, isPending } = useRead(["templates", ns, after], (o) => flows.listTemplates({ namespace: ns, pageSize: 100, pageToken: after }, o), { every: 15000, keep: true });
+  useCommands(data?.templates.slice(0, 30).map((t) => ({ name: `Template ${t.type}`, group: "flows", run: () => go("template", { ns, type: t.type }) })) ?? []);
+  return (
+    <>
+      <div className="head">
+        <h1>Flows</h1>
+      </div>
+      <FlowTabs ns={ns} at="templates" />
+      <ErrorBox error={error} />
+      {isPending && <Loading />}
+      {data?.templates.length === 0 && (
+        <Empty title="There is no template yet">
+          A template says once what has to be done, in which order, and what is undone where it fails. Put one by <code>progressor template put {ns} -f FILE</code>.
+        </Empty>
+      )}
+      {(data?.templates.length ?? 0) > 0 && (
+        <Card>
+          <Scroll label="templates">
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>State</th>
+                  <th>Template</th>
+                  <th className="number">Version</th>
+                  <th>What it is</th>
+                  <th className="number">Steps</th>
+                  <th>Changed</th>
+                  <th />
+                </tr>
+              </thead>
+              <tbody>
+                {data?.templates.map((t) => (
+                  <tr key={t.type}>
+                    <td>
+                      <Status look={t.enabled === false ? off : on} />
+                    </td>
+                    <td className="wrap id">
+                      <a href={href("template", { ns, type: t.type })}>{t.type}</a>
+                    </td>
+                    <td className="number">{t.version}</td>
+                    <td className="wrap grow">{t.name || <span className="dim">{t.description}</span>}</td>
+                    <td className="number">{t.steps.length}</td>
+                    <td>
+                      <When at={millis(t.updatedTime)} />
+                    </td>
+                    <td>
+                      <Act disabled={t.enabled === false} aria-label={`Start a run of ${t.type}`} onClick={() => setStarting(t.type)}>
+                        Start…
+                      </Act>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      <Pager after={after} next={data?.nextPageToken ?? ""} />
+      {starting !== undefined && <StartRun ns={ns} type={starting} onClose={() => setStarting(undefined)} />}
+    </>
+  );
+}
+
+const joins: Record<number, string> = {
+  [JoinRule.NONE_FAILED]: "when all have ended, and none failed",
+  [JoinRule.ALL_SUCCEEDED]: "when all have succeeded",
+  [JoinRule.ANY_SUCCEEDED]: "at the first success",
+  [JoinRule.ALL_ENDED]: "when all have ended, whatever became of them",
+};
+const scopes: Record<number, string> = {
+  [ScopePolicy.REJECT_SAME_SCOPE]: "refused while there is one",
+  [ScopePolicy.QUEUE_SAME_SCOPE]: "waits for the one before",
+  [ScopePolicy.CANCEL_SAME_SCOPE]: "cancels the one before",
+  [ScopePolicy.RETURN_SAME_SCOPE]: "answered with the one that is there",
+};
+const json = (v: unknown) => bytesOf(JSON.stringify(v));
+
+function StepCard({ t, s }: { t: Template; s: StepTemplate }) {
+  const before = afterOf(t).get(s.stepId) ?? [];
+  const a = s.action;
+  const list: [string, React.ReactNode][] = [
+    ["done by", kindWords(s)],
+    ["begins", before.length ? `after ${before.join(", ")}` : "at once"],
+    ...(before.length > 1 ? [["joins", joins[s.joinRule] ?? joins[JoinRule.NONE_FAILED]] as [string, React.ReactNode]] : []),
+    ...(s.condition ? [["only if", <code key="c">{s.condition}</code>] as [string, React.ReactNode]] : []),
+    ...(s.forEach ? [["for each of", <code key="e">{s.forEach.items}</code>] as [string, React.ReactNode], ["at a time", s.forEach.maxRunning ? String(s.forEach.maxRunning) : "all"] as [string, React.ReactNode]] : []),
+    ...(a.case === "wait"
+      ? ([
+          ["asks", a.value.title || "–"],
+          ["whom", a.value.assignees.join(", ") || "anyone"],
+          ["due", a.value.due ? `in ${span(durationMillis(a.value.due) ?? 0)}` : "no limit"],
+        ] as [string, React.ReactNode][])
+      : []),
+    ...(a.case === "job" ? [["retries", String(a.value.options?.maxRetry ?? 0)] as [string, React.ReactNode]] : []),
+    ...(s.timeout ? [["timeout of an attempt", span(durationMillis(s.timeout) ?? 0)] as [string, React.ReactNode]] : []),
+    ["undone by", s.compensation ? `job ${s.compensation.name || s.stepId}` : "nothing"],
+    ["a failure of it", s.ignoreFailure ? "does not fail the run" : "fails the run"],
+    ["a cancel", s.cancelable === false ? "waits for its end" : "stops it"],
+  ];
+  return (
+    <Card title={<>Step <code>{s.stepId}</code> {s.name}</>} extra={<a href={href("template", { ns: t.namespace, type: t.type, version: String(t.version) })}>close</a>}>
+      <Fields list={list} />
+      {s.input && (
+        <>
+          <h3>Input</h3>
+          <Payload bytes={json(plainValue(s.input))} name="input" />
+        </>
+      )}
+      {a.case === "wait" && a.value.resultSchema && (
+        <>
+          <h3>Schema of the answer</h3>
+          <Payload bytes={json(a.value.resultSchema)} name="schema of the answer" />
+        </>
+      )}
+    </Card>
+  );
+}
+
+export function TemplatePage({ ns }: { ns: string }) {
+  const type = useParam("type");
+  const version = Number(useParam("version")) || 0;
+  const step = useParam("step");
+  const [action, setAction] = useState<"start" | "enable" | "disable" | "delete">();
+  const { data, error } = useRead(["template", ns, type, version], (o) => flows.getTemplate({ namespace: ns, type, version }, o), { every: 15000 });
+  const t = data?.template;
+  const drawn = useMemo(
+    () => t?.steps.map((s) => ({ id: s.stepId, name: s.name || s.stepId, kind: kindWords(s), each: Boolean(s.forEach), note: s.condition ? `if ${s.condition}` : "", chosen: s.stepId === step, to: href("template", { ns, type, version: version ? String(version) : undefined, step: s.stepId === step ? undefined : s.stepId }) })) ?? [],
+    [t, step, ns, type, version],
+  );
+  const after = useMemo(() => (t ? afterOf(t) : new Map<string, string[]>()), [t]);
+  const enabled = t?.enabled !== false;
+  useCommands(
+    readOnly || !t
+      ? []
+      : [
+          ...(enabled ? [{ name: "Start a run", group: "template", run: () => setAction("start") }] : []),
+          { name: enabled ? "Disable" : "Enable", group: "template", run: () => setAction(enabled ? "disable" : "enable") },
+          { name: "Delete", group: "template", run: () => setAction("delete") },
+        ],
+  );
+  if (!t) return error ? <ErrorBox error={error} what={type} /> : <Loading />;
+  const chosen = t.steps.find((s) => s.stepId === step);
+  const newest = Math.max(...data.versions);
+  const key = { namespace: ns, type };
+  const close = () => setAction(undefined);
+  return (
+    <>
+      <div className="head">
+        <h1>
+          {t.type}
+          <span className="under">
+            <Status look={enabled ? on : off} /> {t.name} <span className="dim">changed</span> <When at={millis(t.updatedTime)} />
+          </span>
+        </h1>
+        <div className="actions">
+          <select aria-label="version" value={t.version} onChange={(e) => change({ version: Number(e.target.value) === newest ? undefined : e.target.value, step: undefined })}>
+            {data.versions.toSorted((a, b) => b - a).map((v) => (
+              <option key={v} value={v}>
+                version {v}
+                {v === newest ? ", the newest" : ""}
+              </option>
+            ))}
+          </select>
+          <a className="button quiet" href={href("flows", { ns, filter: `template_type = ${quoted(t.type)}` })}>
+            Runs
+          </a>
+          <Act kind="main" disabled={!enabled} onClick={() => setAction("start")}>
+            Start…
+          </Act>
+          <Act onClick={() => setAction(enabled ? "disable" : "enable")}>{enabled ? "Disable…" : "Enable…"}</Act>
+          <Act kind="bad" onClick={() => setAction("delete")}>
+            Delete…
+          </Act>
+        </div>
+      </div>
+      {!enabled && <div className="notice hold">New runs are refused, those of crons too. What runs goes on.</div>}
+      {t.version !== newest && <div className="notice">This is version {t.version}. New runs take {newest}, unless they ask for this one.</div>}
+      {t.description && <p>{t.description}</p>}
+      <Card title={plural(t.steps.length, "step")} extra={<span className="dim">{t.stepOrder === StepOrder.GRAPH ? "as they depend on each other" : "one after the other"}</span>}>
+        <Suspense fallback={<Loading rows={4} />}>
+          <Graph steps={drawn} after={after} label={`the steps of ${t.type}`} />
+        </Suspense>
+      </Card>
+      {chosen && <StepCard t={t} s={chosen} />}
+      <Card title="How its runs go">
+        <Fields
+          list={[
+            ["the same run is", t.dedupeKeys.length ? t.dedupeKeys.join(", ") : "scope, scope_id"],
+            ["a second one is", scopes[t.concurrencyPolicy] ?? "started beside it"],
+            ["again after success", t.repeatable === false ? "no: answered with that run" : "yes"],
+            ["attempts of a run", String(Math.max(1, t.retryPolicy?.maxAttempts ?? 1))],
+            ["timeout of a run", t.timeout && durationMillis(t.timeout) ? span(durationMillis(t.timeout) ?? 0) : "none"],
+            ["a cancel", t.cancelPolicy?.supported === false ? "is refused" : t.cancelPolicy?.mode === CancelPolicy_Mode.IMMEDIATE ? "takes leases away at once" : `gives steps ${span(durationMillis(t.cancelPolicy?.grace) ?? 30_000)}`],
+            ["crons", t.schedulable === false ? "may not start it" : "may start it"],
+            ["first version", <When key="c" at={millis(t.createdTime)} />],
+          ]}
+        />
+      </Card>
+      <div className="two">
+        <Card title="Schema of the payload">{t.payloadSchema ? <Payload bytes={json(t.payloadSchema)} name="schema" /> : <p className="dim">none: any payload is taken</p>}</Card>
+        <Card title="Result of a run">{t.result ? <Payload bytes={json(plainValue(t.result))} name="result" /> : <p className="dim">that of the last step that succeeded</p>}</Card>
+      </div>
+      {action === "start" && <StartRun ns={ns} type={t.type} onClose={close} />}
+      {action === "enable" && <Confirm title={`Enable ${t.type}?`} says="New runs are taken again, those of crons too." verb="Enable" run={() => flows.enableTemplate(key)} done={`${t.type} is enabled.`} onClose={close} />}
+      {action === "disable" && <Confirm title={`Disable ${t.type}?`} says="New runs are refused; fires of crons that would start one fail. Runs that are not at their end go on." verb="Disable" bad run={() => flows.disableTemplate(key)} done={`${t.type} is disabled.`} onClose={close} />}
+      {action === "delete" && (
+        <Confirm
+          title={`Delete ${t.type}?`}
+          says="All its versions are gone. It is refused while a run of it is not at its end; runs that have ended stay, without their graph."
+          verb="Delete"
+          bad
+          typed={t.type}
+          run={async () => {
+            await flows.deleteTemplate(key);
+            go("templates", { ns });
+          }}
+          done={`${t.type} is deleted.`}
+          onClose={close}
+        />
+      )}
+    </>
+  );
+}

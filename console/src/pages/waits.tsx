@@ -1,0 +1,229 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { JsonValue } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
+import { useMemo, useState } from "react";
+import { flows, readOnly, refresh, trouble, useRead } from "../api";
+import { FilterBar, type FieldHelp } from "../filter";
+import { millis, plural } from "../format";
+import { WaitAction_Kind, type OpenWait } from "../gen/progressor/v1/flow_pb";
+import { FailureSchema } from "../gen/progressor/v1/process_pb";
+import { useCommands } from "../palette";
+import { fill, Pager } from "../paging";
+import { bytesOf, Payload } from "../payload";
+import { change, href, useParam } from "../router";
+import { JsonForm, startOf, type Filled, type Schema } from "../schema";
+import { Mark, Status } from "../status";
+import { Act, Button, Card, Dialog, Empty, ErrorBox, Field, Loading, Scroll, useToast, When } from "../ui";
+import { plainValue, valueOf } from "../value";
+import { FlowTabs } from "./runs";
+
+const size = 50;
+export const stepName = (w: { stepId: string; index?: number }) => (w.index === undefined ? w.stepId : `${w.stepId} ${w.index}`);
+export const keyOfWait = (w: OpenWait) => `${w.runId}/${w.stepId}/${w.index ?? ""}`;
+
+type Outcome = "result" | "failure" | "cancelled";
+
+/** Answers a wait: with what its schema asks for, or by saying that it failed. */
+export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void }) {
+  const schema = w.resultSchema as Schema | undefined;
+  const begin = useMemo(() => startOf(schema), [schema]);
+  const [outcome, setOutcome] = useState<Outcome>(w.cancelRequested ? "cancelled" : "result");
+  const [result, setResult] = useState<Filled>(begin);
+  const [failure, setFailure] = useState({ reason: "", message: "" });
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const tell = useToast();
+  const outside = w.kind !== WaitAction_Kind.HUMAN;
+  const send = async (e: React.FormEvent) => {
+    e.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    try {
+      await flows.completeStep({
+        namespace: w.namespace,
+        runId: w.runId,
+        stepId: w.stepId,
+        index: w.index,
+        token: w.token,
+        workerId: "console",
+        outcome:
+          outcome === "result"
+            ? { case: "result", value: valueOf((result.json ?? null) as JsonValue) }
+            : outcome === "failure"
+              ? { case: "failure", value: create(FailureSchema, { reason: failure.reason.trim(), message: failure.message.trim() }) }
+              : { case: "cancelled", value: {} },
+      });
+      refresh();
+      tell(`${stepName(w)} of ${w.runId} is answered.`);
+      onClose();
+    } catch (caught) {
+      setError(caught);
+      setBusy(false);
+    }
+  };
+  const says: Record<Outcome, string> = {
+    result: "Ends the step with this result; the steps that depend on it go on.",
+    failure: "Fails the step. The run is tried again, undone or failed, as its template says.",
+    cancelled: "Acknowledges that the run is to end: nothing of the step was done.",
+  };
+  return (
+    <Dialog title={w.title || `Answer ${stepName(w)}`} onClose={onClose}>
+      <form onSubmit={(e) => void send(e)}>
+        <p className="says">
+          {says[outcome]} {outside && outcome === "result" && "It is meant to be answered from outside: whoever does so later is refused."}
+        </p>
+        <div className="chips" role="group" aria-label="the answer">
+          {(
+            [
+              ["result", "It is done"],
+              ["failure", "It failed"],
+              ["cancelled", "It is cancelled"],
+            ] as [Outcome, string][]
+          )
+            .filter(([o]) => (w.cancelRequested ? o === "cancelled" : o !== "cancelled"))
+            .map(([o, name]) => (
+              <button key={o} type="button" className="chip" aria-pressed={o === outcome} onClick={() => setOutcome(o)}>
+                {name}
+              </button>
+            ))}
+        </div>
+        {w.input && (
+          <details>
+            <summary>What is asked</summary>
+            <Payload bytes={bytesOf(JSON.stringify(plainValue(w.input)))} name="input" />
+          </details>
+        )}
+        {outcome === "result" && <JsonForm schema={schema} label="Result" value={begin.json} onChange={setResult} />}
+        {outcome === "failure" && (
+          <>
+            <Field label="Reason" hint="A word that programs understand, such as rejected.">
+              <input value={failure.reason} onChange={(e) => setFailure({ ...failure, reason: e.target.value })} autoComplete="off" />
+            </Field>
+            <Field label="Message">
+              <input value={failure.message} onChange={(e) => setFailure({ ...failure, message: e.target.value })} autoComplete="off" />
+            </Field>
+          </>
+        )}
+        <ErrorBox error={error} />
+        <footer>
+          <Button onClick={onClose}>Not now</Button>
+          <button type="submit" className={"button " + (outcome === "failure" ? "bad" : "main")} disabled={busy || (outcome === "result" && Boolean(result.wrong)) || (outcome === "failure" && !failure.reason.trim())}>
+            {busy ? "…" : outcome === "failure" ? "Fail the step" : outcome === "cancelled" ? "Acknowledge" : "Answer"}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function fieldsOf(rows: OpenWait[]): FieldHelp[] {
+  return [
+    { name: "kind", hint: "who answers", operators: ["="], values: ["HUMAN", "EXTERNAL"] },
+    { name: "assignees", hint: "one of them", operators: [":"], values: [...new Set(rows.flatMap((w) => w.assignees))] },
+    { name: "template_type", hint: "of its run; * at the end", operators: ["="] },
+    { name: "run_id", hint: "its run; * at the end", operators: ["=", "!="], values: rows.slice(0, 8).map((w) => w.runId) },
+    { name: "due_time", hint: "until when", operators: ["<", "<=", ">", ">="], time: true },
+  ];
+}
+
+export function Waits({ ns }: { ns: string }) {
+  const filter = useParam("filter");
+  const after = useParam("after");
+  const open = useParam("answer");
+  const { data, error, isPending } = useRead(
+    ["inbox", ns, filter, after],
+    (o) => fill(after, size, async (pageToken) => {
+      const page = await flows.listOpenWaits({ namespace: ns, filter, pageSize: size, pageToken }, o);
+      return { rows: page.waits, next: page.nextPageToken };
+    }),
+    { keep: true },
+  );
+  const rows = data?.rows ?? [];
+  const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
+  const answered = rows.find((w) => keyOfWait(w) === open);
+  useCommands(readOnly ? [] : rows.slice(0, 20).map((w) => ({ name: `Answer ${w.title || stepName(w)} (${w.runId})`, group: "inbox", run: () => change({ answer: keyOfWait(w) }) })));
+  return (
+    <>
+      <div className="head">
+        <h1>Flows</h1>
+      </div>
+      <FlowTabs ns={ns} at="waits" />
+      <div className="chips" role="group" aria-label="by who answers">
+        {(
+          [
+            ["HUMAN", "A person"],
+            ["EXTERNAL", "From outside"],
+          ] as const
+        ).map(([kind, name]) => {
+          const own = `kind = ${kind}`;
+          return (
+            <button key={kind} type="button" className="chip" aria-pressed={filter === own} onClick={() => change({ filter: filter === own ? undefined : own, after: undefined })}>
+              {name}
+            </button>
+          );
+        })}
+      </div>
+      <div className="bararea">
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows)} wrong={wrong} placeholder="assignees:sales AND kind = HUMAN   ( / )" />
+      </div>
+      {!wrong && <ErrorBox error={error} />}
+      {isPending && <Loading />}
+      {data && rows.length === 0 && !wrong && (
+        <Empty title={filter ? "No wait matches" : "Nobody is waited for"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : "Steps that wait for a person, or for something outside, stand here until they are answered."}</Empty>
+      )}
+      {rows.length > 0 && (
+        <Card>
+          <Scroll label={plural(rows.length, "wait")}>
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th>Who</th>
+                  <th>What</th>
+                  <th>Run</th>
+                  <th>For</th>
+                  <th>Due</th>
+                  <th>Waits since</th>
+                  <th />
+                </tr>
+              </thead>
+              <tbody>
+                {rows.map((w) => (
+                  <tr key={keyOfWait(w)}>
+                    <td>
+                      <Status look={w.kind === WaitAction_Kind.HUMAN ? { name: "A person", tone: "wait", shape: "clock" } : { name: "Outside", tone: "wait", shape: "ring" }} />
+                    </td>
+                    <td className="wrap">
+                      {w.title || stepName(w)}{" "}
+                      {w.cancelRequested && (
+                        <span className="tone-hold">
+                          <Mark look={{ name: "", tone: "hold", shape: "slash" }} /> the run is to end
+                        </span>
+                      )}
+                    </td>
+                    <td className="wrap">
+                      <a href={href("run", { ns, id: w.runId, step: w.stepId })}>{w.runId}</a> <span className="dim">{stepName(w)}</span>
+                    </td>
+                    <td className="wrap">{w.assignees.join(", ") || <span className="dim">anyone</span>}</td>
+                    <td>
+                      <When at={millis(w.dueTime)} none="no limit" />
+                    </td>
+                    <td>
+                      <When at={millis(w.createdTime)} />
+                    </td>
+                    <td>
+                      <Act aria-label={`Answer ${w.title || stepName(w)}`} onClick={() => change({ answer: keyOfWait(w) })}>
+                        Answer…
+                      </Act>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
+        </Card>
+      )}
+      <Pager after={after} next={data?.next ?? ""} />
+      {answered && !readOnly && <AnswerDialog key={keyOfWait(answered)} w={answered} onClose={() => change({ answer: undefined }, "replace")} />}
+    </>
+  );
+}

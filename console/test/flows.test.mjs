@@ -1,0 +1,240 @@
+// Flows, as a person uses them: templates, runs as graphs, answers to waits.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { after, before } from "node:test";
+import { promisify } from "node:util";
+import { eventually } from "./seed.mjs";
+import { program, specs, startBrowser, startEngine } from "./world.mjs";
+
+const examples = new URL("../../examples/flows/", import.meta.url).pathname;
+let engine, browser;
+const spec = specs(() => ({ engine, browser }));
+const parcels = [{ sku: "tea", count: 1 }, { sku: "cake", count: 2 }];
+const start = (runId, payload, type = "multi_step_pipeline") => engine.post("FlowService/StartRun", { namespace: "orders", runId, type, scope: "customer", scopeId: "ada", payload });
+const order = (runId, total) => start(runId, { order: runId, total, parcels });
+const run = async (runId) => (await engine.post("FlowService/GetRun", { namespace: "orders", runId })).run;
+const is = (runId, status) => eventually(`${runId} is ${status}`, async () => (await run(runId)).status === `RUN_STATUS_${status}`);
+
+// What a worker has in hand, by the job.
+const held = new Map();
+
+/** Does jobs of a run as a worker, one step after the other, as `answers` says by its name; others stay in its hand. */
+async function work(runId, answers) {
+  for (const [name, answer] of Object.entries(answers)) {
+    await eventually(`${name} of ${runId} is done`, async () => {
+      const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["orders"], workerId: "host-1", maxLeases: 10, wait: held.size ? "0.2s" : "1s", leaseDuration: "600s" });
+      for (const l of leases) held.set(l.job.jobId, l.leaseToken);
+      for (const [jobId, leaseToken] of held) {
+        if (jobId.replace(/\.\d+$/, "") !== `~job/${runId}/${name}`) continue;
+        if (answer.progress) await engine.post("WorkerService/Heartbeat", { workerId: "host-1", beats: [{ leaseToken, progress: answer.progress }] });
+        else await engine.post("WorkerService/Complete", { leaseToken, ...(answer.failure ? { response: { failure: answer.failure } } : { jobResult: { result: { did: name } } }) });
+        if (!answer.progress) held.delete(jobId);
+      }
+      const s = (await run(runId)).steps.find((s) => s.stepId === name);
+      return answer.progress ? s.progress?.percent === answer.progress.percent : s.status === `STEP_STATUS_${answer.failure ? "FAILED" : "SUCCEEDED"}`;
+    });
+  }
+}
+
+before(async () => {
+  engine = await startEngine();
+  browser = await startBrowser();
+  await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "orders", processor: { pull: {} } } });
+  for (const name of ["multi_step_pipeline", "demo_long_task", "external_worker_task"]) await promisify(execFile)(program, ["template", "put", "orders", "-f", `${examples}${name}.yaml`, "--address", engine.url]);
+  await order("dear", 2000);
+  await work("dear", { check: {}, reserve: {} });
+});
+after(async () => {
+  await browser?.close();
+  await engine?.stop();
+});
+
+spec("The list of runs shows where each stands, is filtered, and walked by keys", async (page, go) => {
+  await start("other", { target: "x" }, "demo_long_task");
+  await go("#/flows?ns=orders");
+  await page.getByRole("row", { name: /dear.*multi_step_pipeline.*approve/ }).getByText("Waiting").waitFor();
+  await page.getByRole("row", { name: /other.*demo_long_task.*prepare/ }).waitFor();
+  await page.getByRole("button", { name: "Waiting" }).click();
+  await page.getByRole("link", { name: "other" }).waitFor({ state: "detached" });
+  assert.match(page.url(), /filter=status/);
+  const filter = page.getByRole("combobox", { name: "filter" });
+  await filter.fill("phase = ");
+  await filter.press("Enter");
+  await page.getByRole("alert").waitFor();
+  await filter.fill('template_type = "multi*" AND payload.total > 1000');
+  await filter.press("Enter");
+  await page.getByRole("link", { name: "dear" }).waitFor();
+  await filter.blur();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "dear" }).waitFor();
+});
+
+spec("A run is started by the form that is drawn from the schema of its template", async (page, go) => {
+  await go("#/template?ns=orders&type=multi_step_pipeline");
+  const graph = page.getByRole("group", { name: "the steps of multi_step_pipeline" });
+  await graph.getByRole("link", { name: /approve/ }).click();
+  await page.getByRole("heading", { name: "Step approve" }).waitFor();
+  await page.getByText("Approve order ${payload.order} of ${payload.total}").waitFor();
+  await page.getByRole("button", { name: "Start…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("order", { exact: true }).fill("by-form");
+  await dialog.getByLabel("total").fill("many");
+  await dialog.getByText("want a number").waitFor();
+  await dialog.getByLabel("total").fill("-1");
+  await dialog.getByLabel("sku").fill("tea");
+  await dialog.getByRole("button", { name: "Check" }).click();
+  await dialog.getByRole("alert").getByText(/payload\.(total|parcels)/).waitFor();
+  await dialog.getByLabel("total").fill("50");
+  await dialog.getByLabel("count").fill("2");
+  await dialog.getByRole("button", { name: "Add to parcels" }).click();
+  await dialog.getByLabel("sku").nth(1).fill("mug");
+  await dialog.getByLabel("count").nth(1).fill("1");
+  await dialog.getByRole("button", { name: "remove parcels 1" }).click();
+  await dialog.getByRole("button", { name: "Check" }).click();
+  await dialog.getByText("The payload fits").waitFor();
+  await dialog.getByRole("button", { name: "JSON" }).click();
+  assert.deepEqual(JSON.parse(await dialog.getByRole("textbox", { name: "Payload" }).inputValue()), { order: "by-form", total: 50, parcels: [{ sku: "mug", count: 1 }] });
+  await dialog.getByText("Its id, for whom, and when").click();
+  await dialog.getByLabel("Id", { exact: true }).fill("by-form");
+  await dialog.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("heading", { name: "by-form" }).waitFor();
+  assert.equal((await run("by-form")).payload.parcels[0].sku, "mug");
+});
+
+spec("A run is followed live in its graph, with the items of a step", async (page, go) => {
+  await order("live", 50);
+  await go("#/run?ns=orders&id=live");
+  const graph = page.getByRole("group", { name: "the steps of live" });
+  await graph.getByRole("link", { name: /^check.*Pending/ }).waitFor();
+  await work("live", { check: {}, reserve: {} });
+  await graph.getByRole("link", { name: /^reserve.*Succeeded/ }).waitFor();
+  await graph.getByRole("link", { name: /^approve.*Skipped/ }).waitFor();
+  await work("live", { charge: { progress: { percent: 40, summary: "asks the bank" } } });
+  await graph.getByRole("progressbar", { name: "progress of charge" }).waitFor();
+  await page.getByText("asks the bank").first().waitFor();
+  await graph.getByRole("link", { name: /^charge/ }).click();
+  assert.match(page.url(), /step=charge/);
+  await page.getByRole("heading", { name: /^charge/ }).waitFor();
+  await page.getByRole("button", { name: "Skip…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("go on as if it had succeeded").waitFor();
+  await dialog.getByLabel("Reason").fill("paid in cash");
+  await dialog.getByLabel("Result").fill('{"paid": true}');
+  await dialog.getByRole("button", { name: "Skip it" }).click();
+  await page.getByText("charge is skipped.").waitFor();
+  await graph.getByRole("link", { name: /^charge.*Skipped/ }).waitFor();
+  await work("live", { ship: {}, notify: {} });
+  await graph.getByRole("link", { name: /^ship.*2 of 2.*Succeeded/ }).click();
+  const items = page.getByRole("region", { name: "items" });
+  await items.getByRole("row", { name: /0 Succeeded.*tea.*did/ }).waitFor();
+  await items.getByRole("link", { name: "host-1" }).first().waitFor();
+  await page.getByRole("tab", { name: "Payload and result" }).click();
+  await page.getByRole("heading", { name: "Result", level: 2 }).waitFor();
+  await page.getByRole("tab", { name: "Events" }).click();
+  await page.getByRole("row", { name: /skipped by hand.*charge/ }).getByText("paid in cash").waitFor();
+});
+
+spec("Somebody finds in the inbox what waits for them, and answers it by a form", async (page, go) => {
+  await order("ask", 3000);
+  await work("ask", { check: {}, reserve: {} });
+  await go("#/overview?ns=orders");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "command" }).fill("inbox");
+  await page.keyboard.press("Enter");
+  await page.getByRole("combobox", { name: "filter" }).fill("assignees:sales AND run_id = ask");
+  await page.keyboard.press("Enter");
+  await page.getByRole("row", { name: /dear/ }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Answer Approve order ask of 3000" }).click();
+  assert.match(page.url(), /answer=ask/);
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Answer" }).click();
+  await dialog.getByRole("alert").getByText(/approved/).waitFor();
+  await dialog.getByLabel("approved").check();
+  await dialog.getByLabel("note").fill("as always");
+  await dialog.getByRole("button", { name: "Answer" }).click();
+  await page.getByText("approve of ask is answered.").waitFor();
+  await page.getByText("No wait matches").waitFor();
+  assert.deepEqual((await run("ask")).steps.find((s) => s.stepId === "approve").result, { approved: true, note: "as always" });
+});
+
+spec("A wait for something outside is failed from the page of its run", async (page, go) => {
+  await start("outside", { document: "d", language: "en" }, "external_worker_task");
+  await work("outside", { submit: {} });
+  await go("#/run?ns=orders&id=outside");
+  await page.getByRole("button", { name: "Answer Translate d" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("meant to be answered from outside").waitFor();
+  await dialog.getByRole("button", { name: "It failed" }).click();
+  await dialog.getByLabel("Reason").fill("no_translator");
+  await dialog.getByLabel("Message").fill("they are on holiday");
+  await dialog.getByRole("button", { name: "Fail the step" }).click();
+  await page.getByText("no_translator: they are on holiday").first().waitFor();
+  await is("outside", "FAILED");
+});
+
+spec("A run that failed is understood, with what was undone; retried, cancelled and repeated", async (page, go) => {
+  await order("bad", 60);
+  await work("bad", { check: {}, reserve: {}, charge: { failure: { reason: "no_money", message: "the card is empty", nonRetryable: true } } });
+  await eventually("what was done is undone", async () => {
+    const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["orders"], workerId: "host-1", maxLeases: 10, wait: "1s", leaseDuration: "600s" });
+    for (const l of leases) held.set(l.job.jobId, l.leaseToken);
+    for (const [jobId, leaseToken] of held) {
+      if (!jobId.startsWith("~job/bad/")) continue;
+      await engine.post("WorkerService/Complete", { leaseToken, jobResult: { result: null } });
+      held.delete(jobId);
+    }
+    return (await run("bad")).status === "RUN_STATUS_FAILED";
+  });
+  await go("#/run?ns=orders&id=bad");
+  await page.getByText("no_money: the card is empty").first().waitFor();
+  await page.getByRole("group", { name: "the steps of bad" }).getByRole("link", { name: /^reserve.*undone/ }).waitFor();
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Retry…" }).click();
+  await dialog.getByText("Mend first what broke it").waitFor();
+  await dialog.getByRole("button", { name: "Retry" }).click();
+  await page.getByText("bad goes on.").waitFor();
+  await page.getByRole("button", { name: "Cancel…" }).click();
+  await dialog.getByLabel("Reason").fill("enough");
+  await dialog.getByRole("button", { name: "Cancel the run" }).click();
+  await is("bad", "CANCELLED");
+  await page.getByText("enough").first().waitFor();
+  await page.getByRole("button", { name: "Repeat…" }).click();
+  await dialog.getByRole("button", { name: "Start the new run" }).click();
+  await page.waitForURL((url) => !url.hash.includes("id=bad"));
+  await page.getByRole("tab", { name: "Payload and result" }).click();
+  await page.getByRole("link", { name: "bad" }).waitFor();
+});
+
+spec("A template is disabled, enabled, and shown in another version", async (page, go) => {
+  const put = (title) => engine.post("FlowService/PutTemplate", { template: { namespace: "orders", type: "sign", name: title, steps: [{ stepId: "sign", wait: { kind: "KIND_HUMAN", title } }] } });
+  await put("Sign here");
+  await put("Sign there");
+  await go("#/templates?ns=orders");
+  await page.getByRole("link", { name: "sign", exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  await page.getByRole("button", { name: "Disable…" }).click();
+  await dialog.getByRole("button", { name: "Disable" }).click();
+  await page.getByText("New runs are refused, those of crons too.").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Start…" }).isDisabled(), true);
+  await page.getByRole("button", { name: "Enable…" }).click();
+  await dialog.getByRole("button", { name: "Enable" }).click();
+  await page.getByRole("combobox", { name: "version" }).selectOption("1");
+  await page.getByText("This is version 1. New runs take 2").waitFor();
+  await page.getByText("Sign here").first().waitFor();
+  await page.getByRole("button", { name: "Delete…" }).click();
+  await dialog.getByLabel(/Type/).fill("sign");
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("sign is deleted.").waitFor();
+  await page.getByRole("link", { name: "demo_long_task" }).waitFor();
+});
+
+spec("The pages of flows fit on a phone, in the dark", async (page, go) => {
+  for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders"]) {
+    await go(hash);
+    await page.locator("main .card").first().waitFor();
+    if (/\/(run|template)\?/.test(hash)) await page.getByRole("link", { name: /^charge/ }).first().waitFor();
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, hash);
+  }
+}, { viewport: { width: 390, height: 844 }, colorScheme: "dark" });

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -28,31 +30,17 @@ A filter is as that of list, over actor, method and subject (= and !=) and time 
 }
 
 func (c *auditCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListAuditResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListAuditResponse, error) {
+		return c.client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
 			Namespace: c.NS, Filter: both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
 		})
-		all.Entries = append(all.Entries, page.GetEntries()...)
-		return page.GetNextPageToken(), err
+	}, func(all *progressorv1.ListAuditResponse) error {
+		var rows []table.Row
+		for _, e := range all.GetEntries() {
+			rows = append(rows, table.Row{
+				showTime(e.GetTime()), e.GetMethod(), e.GetNamespace(), oneLine(e.GetSubject()), oneLine(e.GetActor()), oneLine(e.GetSource()), showStruct(e.GetDetails(), cellLimit),
+			})
+		}
+		return printRows(a.Stdout, table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, e := range all.GetEntries() {
-		rows = append(rows, table.Row{
-			showTime(e.GetTime()), e.GetMethod(), e.GetNamespace(), oneLine(e.GetSubject()), oneLine(e.GetActor()), oneLine(e.GetSource()), showStruct(e.GetDetails(), cellLimit),
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }

@@ -267,31 +267,17 @@ func (bulkListCmd) Help() string {
 }
 
 func (c *bulkListCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListBulksResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Bulk.ListBulks(ctx, &progressorv1.ListBulksRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		all.Bulks = append(all.Bulks, page.GetBulks()...)
-		return page.GetNextPageToken(), err
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
+		return c.client().Bulk.ListBulks(ctx, &progressorv1.ListBulksRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+	}, func(all *progressorv1.ListBulksResponse) error {
+		var rows []table.Row
+		for _, b := range all.GetBulks() {
+			rows = append(rows, table.Row{
+				b.GetNamespace(), b.GetBulkId(), bulkAction(b.GetVerb()), shortEnum(b.GetStatus()), showTime(b.GetCreatedTime()), expected(b),
+				thousands(b.GetDone()), thousands(b.GetSkipped()), thousands(b.GetFailed()), oneLine(b.GetFilter()), oneLine(b.GetReason()),
+			})
+		}
+		header := table.Row{"namespace", "bulk", "action", "status", "started", "expected", "done", "skipped", "failed", "filter", "reason"}
+		return printRows(a.Stdout, header, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, b := range all.GetBulks() {
-		rows = append(rows, table.Row{
-			b.GetNamespace(), b.GetBulkId(), bulkAction(b.GetVerb()), shortEnum(b.GetStatus()), showTime(b.GetCreatedTime()), expected(b),
-			thousands(b.GetDone()), thousands(b.GetSkipped()), thousands(b.GetFailed()), oneLine(b.GetFilter()), oneLine(b.GetReason()),
-		})
-	}
-	header := table.Row{"namespace", "bulk", "action", "status", "started", "expected", "done", "skipped", "failed", "filter", "reason"}
-	if err := printRows(a.Stdout, header, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }

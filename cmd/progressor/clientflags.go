@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -101,15 +102,38 @@ type pageFlags struct {
 	All       bool   `help:"All pages."`
 }
 
-// pages has one page read, or with --all that and every one behind it, and gives the token of the next; "": there is none.
-func (f pageFlags) pages(read func(token string) (next string, err error)) (string, error) {
-	for token := f.PageToken; ; {
-		next, err := read(token)
-		if err != nil || !f.All || next == "" {
-			return next, err
-		}
-		token = next
+// page is an answer with a part of a list.
+type page interface {
+	proto.Message
+	GetNextPageToken() string
+}
+
+// printPages has one page read, or with --all that and every one behind it, and prints them as one: as JSON, or by show, for people.
+func printPages[P page](
+	a *app, output outputFlag, flags pageFlags, read func(ctx context.Context, token string) (P, error), show func(all P) error,
+) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	all, err := read(ctx, flags.PageToken)
+	if err != nil {
+		return err
 	}
+	for flags.All && all.GetNextPageToken() != "" {
+		next, err := read(ctx, all.GetNextPageToken())
+		if err != nil {
+			return err
+		}
+		m := all.ProtoReflect()
+		m.Clear(m.Descriptor().Fields().ByName("next_page_token")) // the last page has none
+		proto.Merge(all, next)
+	}
+	if output.json() {
+		return printMessage(a.Stdout, all)
+	}
+	if err := show(all); err != nil {
+		return err
+	}
+	return printMore(a, all.GetNextPageToken())
 }
 
 // printMore tells people how to get the next page.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,37 +78,23 @@ in words.
 }
 
 func (c *cronListCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListCronsResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListCronsResponse, error) {
+		return c.client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
 			Namespace: c.NS, Filter: both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
 		})
-		all.Crons = append(all.Crons, page.GetCrons()...)
-		return page.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, cr := range all.GetCrons() {
-		next := ""
-		if times := cr.GetNextFireTimes(); len(times) > 0 && !cr.GetPaused() {
-			next = showTime(times[0])
+	}, func(all *progressorv1.ListCronsResponse) error {
+		var rows []table.Row
+		for _, cr := range all.GetCrons() {
+			next := ""
+			if times := cr.GetNextFireTimes(); len(times) > 0 && !cr.GetPaused() {
+				next = showTime(times[0])
+			}
+			rows = append(rows, table.Row{
+				oneLine(cr.GetCronId()), cronState(cr), showTime(cr.GetLastFireTime()), next, len(cr.GetRunningProcessIds()), oneLine(cronWords(cr.GetSpec())),
+			})
 		}
-		rows = append(rows, table.Row{
-			oneLine(cr.GetCronId()), cronState(cr), showTime(cr.GetLastFireTime()), next, len(cr.GetRunningProcessIds()), oneLine(cronWords(cr.GetSpec())),
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
+		return printRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"}, rows)
+	})
 }
 
 // cronState is active, paused or over.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -23,27 +24,13 @@ run ended. MANUAL fires were triggered or backfilled. A row of old missed fire t
 }
 
 func (c *cronFiresCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListFiresResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Cron.ListFires(ctx, &progressorv1.ListFiresRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListFiresResponse, error) {
+		return c.client().Cron.ListFires(ctx, &progressorv1.ListFiresRequest{
 			Namespace: c.NS, CronId: c.ID, PageSize: c.PageSize, PageToken: token,
 		})
-		all.Fires = append(all.Fires, page.GetFires()...)
-		return page.GetNextPageToken(), err
+	}, func(all *progressorv1.ListFiresResponse) error {
+		return printFires(a, all.GetFires())
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	if err := printFires(a, all.GetFires()); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 func printFires(a *app, fires []*progressorv1.Fire) error {

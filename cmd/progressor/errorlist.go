@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -23,29 +25,15 @@ filter of a group finds its processes.
 }
 
 func (c *errorsCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListErrorsResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Insight.ListErrors(ctx, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		all.Groups = append(all.Groups, page.GetGroups()...)
-		return page.GetNextPageToken(), err
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListErrorsResponse, error) {
+		return c.client().Insight.ListErrors(ctx, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+	}, func(all *progressorv1.ListErrorsResponse) error {
+		var rows []table.Row
+		for _, g := range all.GetGroups() {
+			rows = append(rows, table.Row{
+				g.GetCount(), oneLine(g.GetReason()), showTime(g.GetFirstTime()), showTime(g.GetLastTime()), oneLine(g.GetMessage()), oneLine(g.GetFilter()),
+			})
+		}
+		return printRows(a.Stdout, table.Row{"count", "reason", "first", "last", "newest message", "filter"}, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, g := range all.GetGroups() {
-		rows = append(rows, table.Row{
-			g.GetCount(), oneLine(g.GetReason()), showTime(g.GetFirstTime()), showTime(g.GetLastTime()), oneLine(g.GetMessage()), oneLine(g.GetFilter()),
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"count", "reason", "first", "last", "newest message", "filter"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }

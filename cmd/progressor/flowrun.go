@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -140,34 +141,20 @@ func (c *flowListCmd) Run(a *app) error {
 		filter = both(filter, "scope_id = "+quoteFilter(c.ScopeID))
 	}
 	filter = both(filter, c.Match)
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListRunsResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Flow.ListRuns(ctx, &progressorv1.ListRunsRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListRunsResponse, error) {
+		return c.client().Flow.ListRuns(ctx, &progressorv1.ListRunsRequest{
 			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
 		})
-		all.Runs = append(all.Runs, page.GetRuns()...)
-		return page.GetNextPageToken(), err
+	}, func(all *progressorv1.ListRunsResponse) error {
+		var rows []table.Row
+		for _, r := range all.GetRuns() {
+			rows = append(rows, table.Row{
+				oneLine(r.GetRunId()), r.GetTemplateType(), shortEnum(r.GetStatus()), r.GetPhase(), fmt.Sprintf("%.0f %%", r.GetProgress().GetPercent()), showTime(r.GetCreatedTime()),
+				took(r.GetRunningTime(), r.GetFinishedTime()), oneLine(runNote(r)),
+			})
+		}
+		return printRows(a.Stdout, table.Row{"run", "template", "status", "phase", "progress", "created", "took", "note"}, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, r := range all.GetRuns() {
-		rows = append(rows, table.Row{
-			oneLine(r.GetRunId()), r.GetTemplateType(), shortEnum(r.GetStatus()), r.GetPhase(), fmt.Sprintf("%.0f %%", r.GetProgress().GetPercent()), showTime(r.GetCreatedTime()),
-			took(r.GetRunningTime(), r.GetFinishedTime()), oneLine(runNote(r)),
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"run", "template", "status", "phase", "progress", "created", "took", "note"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 // runNote is the one thing that is to be said of a run in a list.

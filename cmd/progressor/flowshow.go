@@ -117,34 +117,24 @@ who holds it, how long it took, and what came of it.
 }
 
 func (c *flowStepsCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListStepsResponse{}
-	more, err := c.pages(func(token string) (string, error) {
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListStepsResponse, error) {
 		page, err := c.client().Flow.ListSteps(ctx, &progressorv1.ListStepsRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, PageSize: c.PageSize, PageToken: token})
-		all.Steps = append(all.Steps, page.GetSteps()...)
-		return page.GetNextPageToken(), err
-	})
-	if err != nil {
-		return ofRun(c.flowArgs, err)
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, s := range all.GetSteps() {
-		name := s.GetStepId()
-		if s.Index != nil {
-			name += fmt.Sprintf("[%d]", s.GetIndex())
+		if err != nil {
+			return nil, ofRun(c.flowArgs, err)
 		}
-		rows = append(rows, table.Row{
-			name, shortEnum(s.GetStatus()), s.GetAttempt(), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
-			showValue(s.GetInput(), traceLimit), showValue(s.GetResult(), traceLimit), oneLine(stepNote(s)),
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
+		return page, nil
+	}, func(all *progressorv1.ListStepsResponse) error {
+		var rows []table.Row
+		for _, s := range all.GetSteps() {
+			name := s.GetStepId()
+			if s.Index != nil {
+				name += fmt.Sprintf("[%d]", s.GetIndex())
+			}
+			rows = append(rows, table.Row{
+				name, shortEnum(s.GetStatus()), s.GetAttempt(), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
+				showValue(s.GetInput(), traceLimit), showValue(s.GetResult(), traceLimit), oneLine(stepNote(s)),
+			})
+		}
+		return printRows(a.Stdout, table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows)
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -45,43 +46,29 @@ func (c *flowWaitsCmd) Run(a *app) error {
 		filter = both(filter, "assignees:"+quoteFilter(c.Assignee))
 	}
 	filter = both(filter, c.Match)
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListOpenWaitsResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Flow.ListOpenWaits(ctx, &progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter, PageSize: c.PageSize, PageToken: token})
-		all.Waits = append(all.Waits, page.GetWaits()...)
-		return page.GetNextPageToken(), err
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListOpenWaitsResponse, error) {
+		return c.client().Flow.ListOpenWaits(ctx, &progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter, PageSize: c.PageSize, PageToken: token})
+	}, func(all *progressorv1.ListOpenWaitsResponse) error {
+		var rows []table.Row
+		for _, w := range all.GetWaits() {
+			step := w.GetStepId()
+			if w.Index != nil {
+				step += fmt.Sprintf("[%d]", w.GetIndex())
+			}
+			note := ""
+			if w.GetCancelRequested() {
+				note = "the run is to end"
+			}
+			token := ""
+			if w.GetKind() == progressorv1.WaitAction_KIND_EXTERNAL {
+				token = w.GetToken()
+			}
+			rows = append(rows, table.Row{
+				oneLine(w.GetRunId()), step, shortEnum(w.GetKind()), showTime(w.GetDueTime()), oneLine(strings.Join(w.GetAssignees(), ", ")), oneLine(w.GetTitle()), token, note,
+			})
+		}
+		return printRows(a.Stdout, table.Row{"run", "step", "kind", "due", "assignees", "title", "token", "note"}, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, w := range all.GetWaits() {
-		step := w.GetStepId()
-		if w.Index != nil {
-			step += fmt.Sprintf("[%d]", w.GetIndex())
-		}
-		note := ""
-		if w.GetCancelRequested() {
-			note = "the run is to end"
-		}
-		token := ""
-		if w.GetKind() == progressorv1.WaitAction_KIND_EXTERNAL {
-			token = w.GetToken()
-		}
-		rows = append(rows, table.Row{
-			oneLine(w.GetRunId()), step, shortEnum(w.GetKind()), showTime(w.GetDueTime()), oneLine(strings.Join(w.GetAssignees(), ", ")), oneLine(w.GetTitle()), token, note,
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"run", "step", "kind", "due", "assignees", "title", "token", "note"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 // waitArgs name a step of a run, or an item of it.

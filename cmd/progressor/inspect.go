@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -144,35 +145,21 @@ func (c *listCmd) Run(a *app) error {
 		filter = "status = " + shortEnum(status)
 	}
 	filter = both(both(filter, c.Match), c.Filter)
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListProcessesResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListProcessesResponse, error) {
+		return c.client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
 			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
 		})
-		all.Processes = append(all.Processes, page.GetProcesses()...)
-		return page.GetNextPageToken(), err
+	}, func(all *progressorv1.ListProcessesResponse) error {
+		var rows []table.Row
+		for _, p := range all.GetProcesses() {
+			rows = append(rows, table.Row{
+				oneLine(p.GetProcessId()), shortEnum(p.GetStatus()), showTime(p.GetStatusChangedTime()), showTime(p.GetCreatedTime()),
+				p.GetLastEventId(), showStruct(p.GetMetadata(), cellLimit), oneLine(p.GetDetail()),
+			})
+		}
+		header := table.Row{"process", "status", "since", "created", "events", "metadata", "detail"}
+		return printRows(a.Stdout, header, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, p := range all.GetProcesses() {
-		rows = append(rows, table.Row{
-			oneLine(p.GetProcessId()), shortEnum(p.GetStatus()), showTime(p.GetStatusChangedTime()), showTime(p.GetCreatedTime()),
-			p.GetLastEventId(), showStruct(p.GetMetadata(), cellLimit), oneLine(p.GetDetail()),
-		})
-	}
-	header := table.Row{"process", "status", "since", "created", "events", "metadata", "detail"}
-	if err := printRows(a.Stdout, header, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 // both is a filter that holds where two do; "" holds everywhere. One by itself stays as it was written: the engine says by character
@@ -199,32 +186,18 @@ out, and the events that it produced.
 }
 
 func (c *traceCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.TraceProcessResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.TraceProcessResponse, error) {
+		return c.client().Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{
 			Namespace: c.NS, ProcessId: c.ID, PageSize: c.PageSize, PageToken: token,
 		})
-		all.Tasks = append(all.Tasks, page.GetTasks()...)
-		return page.GetNextPageToken(), err
+	}, func(all *progressorv1.TraceProcessResponse) error {
+		var rows []table.Row
+		for _, t := range all.GetTasks() {
+			rows = append(rows, traceRow(t))
+		}
+		header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
+		return printRows(a.Stdout, header, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, t := range all.GetTasks() {
-		rows = append(rows, traceRow(t))
-	}
-	header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
-	if err := printRows(a.Stdout, header, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 func traceRow(t *progressorv1.Task) table.Row {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -97,34 +98,20 @@ func (c *jobListCmd) Run(a *app) error {
 		filter = both(filter, "name = "+quoteFilter(c.Name))
 	}
 	filter = both(both(filter, c.Filter), c.Match)
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListJobsResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Job.ListJobs(ctx, &progressorv1.ListJobsRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListJobsResponse, error) {
+		return c.client().Job.ListJobs(ctx, &progressorv1.ListJobsRequest{
 			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
 		})
-		all.Jobs = append(all.Jobs, page.GetJobs()...)
-		return page.GetNextPageToken(), err
+	}, func(all *progressorv1.ListJobsResponse) error {
+		var rows []table.Row
+		for _, j := range all.GetJobs() {
+			rows = append(rows, table.Row{
+				oneLine(j.GetJobId()), oneLine(j.GetName()), shortEnum(j.GetState()), j.GetOptions().GetPriority(), j.GetAttempt(), showTime(j.GetCreatedTime()),
+				oneLine(j.GetWorkerId()), oneLine(jobNote(j)),
+			})
+		}
+		return printRows(a.Stdout, table.Row{"job", "name", "state", "priority", "attempt", "created", "worker", "note"}, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, j := range all.GetJobs() {
-		rows = append(rows, table.Row{
-			oneLine(j.GetJobId()), oneLine(j.GetName()), shortEnum(j.GetState()), j.GetOptions().GetPriority(), j.GetAttempt(), showTime(j.GetCreatedTime()),
-			oneLine(j.GetWorkerId()), oneLine(jobNote(j)),
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"job", "name", "state", "priority", "attempt", "created", "worker", "note"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 // quoteFilter writes a text as a filter takes it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,34 +43,20 @@ func (c *jobEventsCmd) Run(a *app) error {
 	if c.Cursor != "" {
 		return usageError(errors.New("--cursor goes with --watch"))
 	}
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListJobEventsResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListJobEventsResponse, error) {
+		return c.client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
 			Namespace: c.NS, Filter: c.Match, PageSize: c.PageSize, PageToken: token,
 		})
-		all.Events = append(all.Events, page.GetEvents()...)
-		return page.GetNextPageToken(), err
+	}, func(all *progressorv1.ListJobEventsResponse) error {
+		var rows []table.Row
+		for _, e := range all.GetEvents() {
+			rows = append(rows, table.Row{
+				showTime(e.GetCreatedTime()), eventSubject(e), e.GetType(), e.GetFrom(), e.GetTo(), showID(int64(e.GetAttempt())), oneLine(e.GetWorkerId()), oneLine(e.GetActor()),
+				eventNote(e),
+			})
+		}
+		return printRows(a.Stdout, table.Row{"time", "job", "type", "from", "to", "attempt", "worker", "actor", "note"}, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, e := range all.GetEvents() {
-		rows = append(rows, table.Row{
-			showTime(e.GetCreatedTime()), eventSubject(e), e.GetType(), e.GetFrom(), e.GetTo(), showID(int64(e.GetAttempt())), oneLine(e.GetWorkerId()), oneLine(e.GetActor()),
-			eventNote(e),
-		})
-	}
-	if err := printRows(a.Stdout, table.Row{"time", "job", "type", "from", "to", "attempt", "worker", "actor", "note"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 func (c *jobEventsCmd) watch(a *app) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -210,29 +211,15 @@ func (templateListCmd) Help() string {
 }
 
 func (c *templateListCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListTemplatesResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Flow.ListTemplates(ctx, &progressorv1.ListTemplatesRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		all.Templates = append(all.Templates, page.GetTemplates()...)
-		return page.GetNextPageToken(), err
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListTemplatesResponse, error) {
+		return c.client().Flow.ListTemplates(ctx, &progressorv1.ListTemplatesRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+	}, func(all *progressorv1.ListTemplatesResponse) error {
+		var rows []table.Row
+		for _, t := range all.GetTemplates() {
+			rows = append(rows, table.Row{t.GetType(), t.GetVersion(), templateState(t), len(t.GetSteps()), showTime(t.GetUpdatedTime()), oneLine(t.GetName())})
+		}
+		return printRows(a.Stdout, table.Row{"template", "version", "state", "steps", "updated", "name"}, rows)
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	var rows []table.Row
-	for _, t := range all.GetTemplates() {
-		rows = append(rows, table.Row{t.GetType(), t.GetVersion(), templateState(t), len(t.GetSteps()), showTime(t.GetUpdatedTime()), oneLine(t.GetName())})
-	}
-	if err := printRows(a.Stdout, table.Row{"template", "version", "state", "steps", "updated", "name"}, rows); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 type templateEnableCmd struct {

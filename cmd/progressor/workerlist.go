@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -28,25 +29,11 @@ of last (it is noted every five seconds), and what it was told.
 }
 
 func (c *workerListCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all := &progressorv1.ListWorkersResponse{}
-	more, err := c.pages(func(token string) (string, error) {
-		page, err := c.client().Worker.ListWorkers(ctx, &progressorv1.ListWorkersRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-		all.Workers = append(all.Workers, page.GetWorkers()...)
-		return page.GetNextPageToken(), err
+	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListWorkersResponse, error) {
+		return c.client().Worker.ListWorkers(ctx, &progressorv1.ListWorkersRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+	}, func(all *progressorv1.ListWorkersResponse) error {
+		return printWorkers(a, all.GetWorkers())
 	})
-	if err != nil {
-		return err
-	}
-	all.NextPageToken = more
-	if c.json() {
-		return printMessage(a.Stdout, all)
-	}
-	if err := printWorkers(a, all.GetWorkers()); err != nil {
-		return err
-	}
-	return printMore(a, more)
 }
 
 func printWorkers(a *app, workers []*progressorv1.Worker) error {

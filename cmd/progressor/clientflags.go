@@ -163,16 +163,4 @@ func timeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
-// processStatus reads a status that may be short, in any case; 0 for "".
-func processStatus(value string) (progressorv1.ProcessStatus, error) {
-	if value == "" {
-		return 0, nil
-	}
-	name, err := enumName(progressorv1.ProcessStatus(0).Descriptor(), value)
-	if err != nil {
-		return 0, usageError(fmt.Errorf("--status: %w", err))
-	}
-	return progressorv1.ProcessStatus(progressorv1.ProcessStatus_value[name]), nil
-}
-
 var errBothKeys = errors.New("want one of --task and --idempotency-key")

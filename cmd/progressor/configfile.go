@@ -11,7 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -26,17 +25,7 @@ type configFile struct {
 // fileNamespace is a namespace of the configuration file.
 type fileNamespace struct {
 	*progressorv1.Namespace
-	path string // such as namespaces[1]
-	node *yaml.Node
-}
-
-// wrong says where in the file an error is.
-func (n fileNamespace) wrong(err error) error {
-	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
-		path := strings.TrimPrefix(invalid.Field, "namespace.")
-		return fmt.Errorf("line %d: %s.%s: %s", lineOf(n.node, path), n.path, path, invalid.Message)
-	}
-	return fmt.Errorf("line %d: %s: %w", n.node.Line, n.path, err)
+	inFile
 }
 
 // parseConfigFile reads YAML. A key that is not among keys is refused by its name: a typing error must not become a
@@ -54,11 +43,14 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 		key, value := root.Content[i], root.Content[i+1]
 		switch key.Value {
 		case "namespaces":
-			file.namespaces, err = parseNamespaces(value)
+			file.namespaces, err = parseList(value, key.Value,
+				func(ns *progressorv1.Namespace, at inFile) fileNamespace { return fileNamespace{ns, at} }, "namespace")
 		case "crons":
-			file.crons, err = parseCrons(value)
+			file.crons, err = parseList(value, key.Value,
+				func(c *progressorv1.Cron, at inFile) fileCron { return fileCron{c, at} }, "namespace", "cron_id")
 		case "templates":
-			file.templates, err = parseTemplates(value)
+			file.templates, err = parseList(value, key.Value,
+				func(t *progressorv1.Template, at inFile) fileTemplate { return fileTemplate{t, at} }, "namespace", "type")
 		default:
 			err = file.add(key, value, fileKey(key.Value), keys)
 		}
@@ -117,33 +109,6 @@ func siblings(keys map[string]bool, key string) []string {
 		names = append(names, "namespaces", "crons", "templates")
 	}
 	return names
-}
-
-func parseNamespaces(list *yaml.Node) ([]fileNamespace, error) {
-	if list.Kind == yaml.ScalarNode && list.Tag == "!!null" {
-		return nil, nil
-	}
-	if list.Kind != yaml.SequenceNode {
-		return nil, fmt.Errorf("line %d: namespaces: want a list", list.Line)
-	}
-	var all []fileNamespace
-	seen := map[string]bool{}
-	for i, node := range list.Content {
-		ns := &progressorv1.Namespace{}
-		path := fmt.Sprintf("namespaces[%d]", i)
-		if err := messageFromYAML(node, ns, path); err != nil {
-			return nil, err
-		}
-		switch {
-		case ns.GetNamespace() == "":
-			return nil, fmt.Errorf("line %d: %s.namespace is missing", node.Line, path)
-		case seen[ns.GetNamespace()]:
-			return nil, fmt.Errorf("line %d: namespace %s is there twice", node.Line, ns.GetNamespace())
-		}
-		seen[ns.GetNamespace()] = true
-		all = append(all, fileNamespace{ns, path, node})
-	}
-	return all, nil
 }
 
 // parseYAML reads the only document of a text; nil where there is none.

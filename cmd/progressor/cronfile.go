@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/engine/crons"
@@ -17,44 +14,13 @@ import (
 // fileCron is a cron of the configuration file.
 type fileCron struct {
 	*progressorv1.Cron
-	path string // such as crons[1]
-	node *yaml.Node
-}
-
-// parseCrons reads the list crons.
-func parseCrons(list *yaml.Node) ([]fileCron, error) {
-	if list.Kind == yaml.ScalarNode && list.Tag == "!!null" {
-		return nil, nil
-	}
-	if list.Kind != yaml.SequenceNode {
-		return nil, fmt.Errorf("line %d: crons: want a list", list.Line)
-	}
-	var all []fileCron
-	seen := map[[2]string]bool{}
-	for i, node := range list.Content {
-		c := fileCron{Cron: &progressorv1.Cron{}, path: fmt.Sprintf("crons[%d]", i), node: node}
-		if err := messageFromYAML(node, c.Cron, c.path); err != nil {
-			return nil, err
-		}
-		name := [2]string{c.GetNamespace(), c.GetCronId()}
-		switch {
-		case c.GetNamespace() == "":
-			return nil, fmt.Errorf("line %d: %s.namespace is missing", c.node.Line, c.path)
-		case c.GetCronId() == "":
-			return nil, fmt.Errorf("line %d: %s.cron_id is missing", c.node.Line, c.path)
-		case seen[name]:
-			return nil, fmt.Errorf("line %d: %s: cron %s of namespace %s is there twice", c.node.Line, c.path, c.GetCronId(), c.GetNamespace())
-		}
-		seen[name] = true
-		all = append(all, c)
-	}
-	return all, nil
+	inFile
 }
 
 // check refuses what the engine would refuse.
 func (c fileCron) check() error {
 	if err := checkCron(c.Cron); err != nil {
-		return c.wrong(err)
+		return c.wrong("cron", err)
 	}
 	return nil
 }
@@ -82,7 +48,7 @@ func (c fileCron) put(ctx context.Context, all *crons.Crons) error {
 		case try < putTries && (errors.Is(err, process.ErrCronExists) || errors.Is(err, process.ErrStaleEtag)):
 			continue
 		}
-		return c.wrong(err)
+		return c.wrong("cron", err)
 	}
 }
 
@@ -90,16 +56,6 @@ func (c fileCron) put(ctx context.Context, all *crons.Crons) error {
 func (c fileCron) same(there *progressorv1.Cron) bool {
 	return proto.Equal(c.GetSpec(), there.GetSpec()) && proto.Equal(c.GetPolicy(), there.GetPolicy()) &&
 		proto.Equal(c.GetTarget(), there.GetTarget()) && proto.Equal(c.GetMetadata(), there.GetMetadata())
-}
-
-// wrong says where in the file an error is.
-func (c fileCron) wrong(err error) error {
-	var invalid *process.InvalidError
-	if errors.As(err, &invalid) {
-		path := strings.TrimPrefix(invalid.Field, "cron.")
-		return fmt.Errorf("line %d: %s.%s: %s", lineOf(c.node, path), c.path, path, invalid.Message)
-	}
-	return fmt.Errorf("line %d: %s: %w", c.node.Line, c.path, err)
 }
 
 // redactCron hides what may be secret in a target.

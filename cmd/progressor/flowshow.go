@@ -126,15 +126,19 @@ func (c *flowStepsCmd) Run(a *app) error {
 	}, func(all *progressorv1.ListStepsResponse) error {
 		var rows []table.Row
 		for _, s := range all.GetSteps() {
-			name := s.GetStepId()
-			if s.Index != nil {
-				name += fmt.Sprintf("[%d]", s.GetIndex())
-			}
 			rows = append(rows, table.Row{
-				name, shortEnum(s.GetStatus()), s.GetAttempt(), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
+				stepName(s.GetStepId(), s.Index), shortEnum(s.GetStatus()), s.GetAttempt(), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
 				showValue(s.GetInput(), traceLimit), showValue(s.GetResult(), traceLimit), oneLine(stepNote(s)),
 			})
 		}
 		return printRows(a.Stdout, table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows)
 	})
+}
+
+// stepName names a step, or an item of one that is run for each.
+func stepName(id string, index *int32) string {
+	if index == nil {
+		return id
+	}
+	return fmt.Sprintf("%s[%d]", id, *index)
 }

@@ -51,10 +51,6 @@ func (c *flowWaitsCmd) Run(a *app) error {
 	}, func(all *progressorv1.ListOpenWaitsResponse) error {
 		var rows []table.Row
 		for _, w := range all.GetWaits() {
-			step := w.GetStepId()
-			if w.Index != nil {
-				step += fmt.Sprintf("[%d]", w.GetIndex())
-			}
 			note := ""
 			if w.GetCancelRequested() {
 				note = "the run is to end"
@@ -64,7 +60,7 @@ func (c *flowWaitsCmd) Run(a *app) error {
 				token = w.GetToken()
 			}
 			rows = append(rows, table.Row{
-				oneLine(w.GetRunId()), step, shortEnum(w.GetKind()), showTime(w.GetDueTime()), oneLine(strings.Join(w.GetAssignees(), ", ")), oneLine(w.GetTitle()), token, note,
+				oneLine(w.GetRunId()), stepName(w.GetStepId(), w.Index), shortEnum(w.GetKind()), showTime(w.GetDueTime()), oneLine(strings.Join(w.GetAssignees(), ", ")), oneLine(w.GetTitle()), token, note,
 			})
 		}
 		return printRows(a.Stdout, table.Row{"run", "step", "kind", "due", "assignees", "title", "token", "note"}, rows)

@@ -136,13 +136,9 @@ anything. AND, OR and NOT are written in capitals; OR binds closer than AND.
 }
 
 func (c *listCmd) Run(a *app) error {
-	status, err := processStatus(c.Status)
-	if err != nil {
-		return err
-	}
 	filter := ""
-	if status != 0 {
-		filter = "status = " + shortEnum(status)
+	if err := setEnum("--status", c.Status, func(s progressorv1.ProcessStatus) { filter = "status = " + shortEnum(s) }); err != nil {
+		return err
 	}
 	filter = both(both(filter, c.Match), c.Filter)
 	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListProcessesResponse, error) {

@@ -81,10 +81,7 @@ func eventSubject(e *progressorv1.JobEvent) string {
 	if e.GetStepId() != "" {
 		text += "/" + e.GetStepId()
 	}
-	if e.Index != nil {
-		text += fmt.Sprintf("[%d]", e.GetIndex())
-	}
-	return oneLine(text)
+	return oneLine(stepName(text, e.Index))
 }
 
 // eventNote is what else an event tells.

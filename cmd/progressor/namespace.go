@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -91,47 +91,24 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 	if err := c.applyProcessor(ns); err != nil {
 		return err
 	}
-	if c.HistoryMode != "" {
-		name, err := enumName(ns.GetHistoryMode().Descriptor(), c.HistoryMode)
-		if err != nil {
-			return fmt.Errorf("--history-mode: %w", err)
-		}
-		ns.HistoryMode = progressorv1.HistoryMode(progressorv1.HistoryMode_value[name])
+	err := cmp.Or(
+		setEnum("--history-mode", c.HistoryMode, func(m progressorv1.HistoryMode) { ns.HistoryMode = m }),
+		setEnum("--job-events", c.JobEvents, func(e progressorv1.JobEvents) { ns.JobEvents = e }),
+		setEnum("--zombie-policy", c.ZombiePolicy, func(p progressorv1.ZombiePolicy) { ns.ZombiePolicy = p }),
+	)
+	if err != nil {
+		return err
 	}
-	if c.JobEvents != "" {
-		name, err := enumName(ns.GetJobEvents().Descriptor(), c.JobEvents)
-		if err != nil {
-			return fmt.Errorf("--job-events: %w", err)
-		}
-		ns.JobEvents = progressorv1.JobEvents(progressorv1.JobEvents_value[name])
-	}
-	if c.ZombiePolicy != "" {
-		name, err := enumName(ns.GetZombiePolicy().Descriptor(), c.ZombiePolicy)
-		if err != nil {
-			return fmt.Errorf("--zombie-policy: %w", err)
-		}
-		ns.ZombiePolicy = progressorv1.ZombiePolicy(progressorv1.ZombiePolicy_value[name])
-	}
-	if c.StepTimeout != nil {
-		ns.StepTimeout = durationpb.New(*c.StepTimeout)
-	}
-	if c.Retention != nil {
-		ns.Retention = durationpb.New(*c.Retention)
-	}
-	if c.MaxRunning != nil {
-		ns.MaxRunning = *c.MaxRunning
-	}
-	if c.MaxWaiting != nil {
-		ns.MaxWaiting = *c.MaxWaiting
-	}
+	setDuration(&ns.StepTimeout, c.StepTimeout)
+	setDuration(&ns.Retention, c.Retention)
+	set(&ns.MaxRunning, c.MaxRunning)
+	set(&ns.MaxWaiting, c.MaxWaiting)
 	if (c.MaxAttempts != nil || c.RetryAfter != nil) && ns.RetryPolicy == nil {
 		ns.RetryPolicy = &progressorv1.RetryPolicy{}
 	}
-	if c.MaxAttempts != nil {
-		ns.RetryPolicy.MaxAttempts = *c.MaxAttempts
-	}
-	if c.RetryAfter != nil {
-		ns.RetryPolicy.InitialInterval = durationpb.New(*c.RetryAfter)
+	if ns.RetryPolicy != nil {
+		set(&ns.RetryPolicy.MaxAttempts, c.MaxAttempts)
+		setDuration(&ns.RetryPolicy.InitialInterval, c.RetryAfter)
 	}
 	return nil
 }
@@ -143,19 +120,12 @@ func (c *namespacePutCmd) applyProcessor(ns *progressorv1.Namespace) error {
 	switch {
 	case c.ConnectURL != "":
 		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL, Headers: c.Header}
-		if c.Encoding != "" {
-			name, err := enumName(p.GetEncoding().Descriptor(), c.Encoding)
-			if err != nil {
-				return fmt.Errorf("--encoding: %w", err)
-			}
-			p.Encoding = progressorv1.ConnectProcessor_Encoding(progressorv1.ConnectProcessor_Encoding_value[name])
-		}
-		if c.Protocol != "" {
-			name, err := enumName(p.GetProtocol().Descriptor(), c.Protocol)
-			if err != nil {
-				return fmt.Errorf("--protocol: %w", err)
-			}
-			p.Protocol = progressorv1.ConnectProcessor_Protocol(progressorv1.ConnectProcessor_Protocol_value[name])
+		err := cmp.Or(
+			setEnum("--encoding", c.Encoding, func(e progressorv1.ConnectProcessor_Encoding) { p.Encoding = e }),
+			setEnum("--protocol", c.Protocol, func(v progressorv1.ConnectProcessor_Protocol) { p.Protocol = v }),
+		)
+		if err != nil {
+			return err
 		}
 		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: p}}
 	case c.Builtin != "":

@@ -58,13 +58,11 @@ func (c *putCmd) Run(a *app) error {
 
 // apply puts the flags into the request.
 func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
-	status, err := processStatus(c.Status)
-	switch {
-	case err != nil:
+	err := setEnum("--status", c.Status, func(s progressorv1.ProcessStatus) { req.Status = s })
+	if err != nil {
 		return err
-	case status != 0:
-		req.Status = status
-	case req.GetStatus() == 0:
+	}
+	if req.GetStatus() == 0 {
 		req.Status = progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
 	}
 	if c.Detail != "" {

@@ -95,7 +95,7 @@ func (s *settings) check() error {
 			err = node.CheckProcessor(ns.Namespace)
 		}
 		if err != nil {
-			return fmt.Errorf("configuration file %s: %w", s.path, ns.wrong(err))
+			return fmt.Errorf("configuration file %s: %w", s.path, ns.wrong("namespace", err))
 		}
 	}
 	for _, c := range s.crons {

@@ -84,7 +84,7 @@ func timer(t *progressorv1.SetTimer) storage.SetTimer {
 }
 
 // CleanFailure is a failure as it is stored and handed out. A processor's text may hold NUL, which PostgreSQL does not take: it
-// becomes U+FFFD. A nil failure is an empty one.
+// becomes U+FFFD. What the engine alone says is left out. A nil failure is an empty one.
 func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	if f == nil {
 		return &progressorv1.Failure{}
@@ -92,6 +92,7 @@ func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	clean := proto.CloneOf(f)
 	clean.Reason, clean.Message = Plain(f.GetReason()), Plain(f.GetMessage())
 	cleanValue(clean.GetDetails())
+	clean.Attempt, clean.WorkerId, clean.FailedTime, clean.Takeover = 0, "", nil, false
 	return clean
 }
 

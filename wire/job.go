@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -97,6 +98,8 @@ func failures(text []byte) ([]*progressorv1.Failure, error) {
 		if err != nil {
 			return nil, err
 		}
+		failure = cmp.Or(failure, &progressorv1.Failure{})
+		failure.Attempt, failure.WorkerId, failure.FailedTime, failure.Takeover = f.Attempt, f.WorkerID, timestamppb.New(f.Time), f.Takeover
 		list = append(list, failure)
 	}
 	return list, err

@@ -298,11 +298,16 @@ func printJob(a *app, j *progressorv1.Job) error {
 	if err != nil || len(j.GetFailures()) == 0 {
 		return err
 	}
-	fmt.Fprintln(a.Stdout, "\nfailures")
+	var rows []table.Row
 	for _, f := range j.GetFailures() {
-		fmt.Fprintln(a.Stdout, oneLine(showFailure(f)))
+		why := showFailure(f)
+		if f.GetTakeover() {
+			why += " (no retry was used up)"
+		}
+		rows = append(rows, table.Row{showID(int64(f.GetAttempt())), showTime(f.GetFailedTime()), oneLine(f.GetWorkerId()), oneLine(why)})
 	}
-	return nil
+	fmt.Fprintln(a.Stdout)
+	return printRows(a.Stdout, table.Row{"attempt", "failed", "worker", "failure"}, rows)
 }
 
 // printWorkerRuns shows who runs a job that several workers run.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -231,7 +232,10 @@ func TestJobWait(t *testing.T) {
 	}
 	failed := &progressorv1.Job{
 		Namespace: "mail", JobId: "m-1", State: progressorv1.JobState_JOB_STATE_FAILED, Attempt: 2,
-		Failures: []*progressorv1.Failure{{Reason: "exit_3", Message: "no such mailbox"}},
+		Failures: []*progressorv1.Failure{
+			{Reason: "lease_lost", Message: "silent", Attempt: 1, WorkerId: "w\n1", FailedTime: timestamppb.New(time.Unix(1_800_000_000, 0)), Takeover: true},
+			{Reason: "exit_3", Message: "no such mailbox", Attempt: 2, WorkerId: "w2", FailedTime: timestamppb.New(time.Unix(1_800_000_001, 0))},
+		},
 	}
 	succeeded := &progressorv1.Job{Namespace: "mail", JobId: "m-1", State: progressorv1.JobState_JOB_STATE_SUCCEEDED, Attempt: 1}
 	f := &fakeQueue{jobs: []*progressorv1.Job{running, failed}}
@@ -242,7 +246,8 @@ func TestJobWait(t *testing.T) {
 		!strings.Contains(r.stderr, "the job has failed: exit_3: no such mailbox. Next: progressor job retry mail m-1") {
 		t.Errorf("%+v", r)
 	}
-	wantLines(t, r.stdout, "state FAILED", "exit_3: no such mailbox")
+	wantLines(t, r.stdout, "state FAILED", "ATTEMPT FAILED WORKER FAILURE", `1 2027-01-15T08:00:00.000Z w\n1 lease_lost: silent (no retry was used up)`,
+		"2 2027-01-15T08:00:01.000Z w2 exit_3: no such mailbox")
 	f.jobs, p.terminal = []*progressorv1.Job{running, succeeded}, false
 	if r := p.run(t, "job", "get", "mail", "m-1", "--wait", "-o", "json"); r.code != exitOK || r.stderr != "" || !strings.Contains(r.stdout, "JOB_STATE_SUCCEEDED") {
 		t.Errorf("%+v", r)

@@ -1007,11 +1007,16 @@ func (x *Task) GetEvents() []*Event {
 // A processor that could not do its work. The task is retried or ends in error, and the process with it.
 // The engine's own reasons: timeout, unavailable, bad_response, panic, zombie, lease_lost, cancel_grace_expired.
 type Failure struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name: matched against non_retryable_errors
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	NonRetryable  bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
-	Details       *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // anything that the processor or worker wants to tell its caller
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Reason       string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name: matched against non_retryable_errors
+	Message      string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	NonRetryable bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
+	Details      *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // anything that the processor or worker wants to tell its caller
+	// Of the failed attempts of a job alone. The engine fills them in, and leaves out what a processor or worker says there.
+	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // that ran it; empty: no worker did
+	FailedTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=failed_time,json=failedTime,proto3" json:"failed_time,omitempty"`
+	Takeover      bool                   `protobuf:"varint,8,opt,name=takeover,proto3" json:"takeover,omitempty"` // its worker was lost, and no retry was used up
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1072,6 +1077,34 @@ func (x *Failure) GetDetails() *structpb.Value {
 		return x.Details
 	}
 	return nil
+}
+
+func (x *Failure) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Failure) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Failure) GetFailedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailedTime
+	}
+	return nil
+}
+
+func (x *Failure) GetTakeover() bool {
+	if x != nil {
+		return x.Takeover
+	}
+	return false
 }
 
 // A processor that did its work and says no. The process is unharmed and nothing is stored but the answer.
@@ -3141,12 +3174,17 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"timer_name\x18\x11 \x01(\tR\ttimerName\x12\x1a\n" +
 	"\bpriority\x18\x12 \x01(\x05R\bpriority\x12,\n" +
-	"\x06events\x18\x13 \x03(\v2\x14.progressor.v1.EventR\x06events\"\x92\x01\n" +
+	"\x06events\x18\x13 \x03(\v2\x14.progressor.v1.EventR\x06events\"\xa2\x02\n" +
 	"\aFailure\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
 	"\rnon_retryable\x18\x03 \x01(\bR\fnonRetryable\x120\n" +
-	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\adetails\"b\n" +
+	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\adetails\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x1b\n" +
+	"\tworker_id\x18\x06 \x01(\tR\bworkerId\x12;\n" +
+	"\vfailed_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"failedTime\x12\x1a\n" +
+	"\btakeover\x18\b \x01(\bR\btakeover\"b\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
@@ -3485,72 +3523,73 @@ var file_progressor_v1_process_proto_depIdxs = []int32{
 	12, // 21: progressor.v1.Task.rejection:type_name -> progressor.v1.Rejection
 	7,  // 22: progressor.v1.Task.events:type_name -> progressor.v1.Event
 	45, // 23: progressor.v1.Failure.details:type_name -> google.protobuf.Value
-	42, // 24: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
-	9,  // 25: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 26: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
-	44, // 27: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
-	43, // 28: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 29: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 30: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
-	44, // 31: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
-	40, // 32: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
-	41, // 33: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
-	3,  // 34: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
-	44, // 35: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
-	44, // 36: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	10, // 37: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
-	9,  // 38: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
-	44, // 39: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
-	6,  // 40: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 41: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
-	10, // 42: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
-	7,  // 43: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
-	6,  // 44: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
-	0,  // 45: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
-	42, // 46: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
-	7,  // 47: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
-	8,  // 48: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
-	6,  // 49: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
-	44, // 50: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
-	6,  // 51: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 52: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 53: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
-	5,  // 54: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
-	0,  // 55: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
-	11, // 56: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
-	12, // 57: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
-	9,  // 58: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
-	13, // 59: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
-	15, // 60: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
-	17, // 61: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
-	19, // 62: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
-	21, // 63: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
-	23, // 64: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
-	25, // 65: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
-	27, // 66: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
-	29, // 67: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
-	31, // 68: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
-	33, // 69: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
-	35, // 70: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
-	37, // 71: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
-	14, // 72: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
-	16, // 73: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
-	18, // 74: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
-	20, // 75: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
-	22, // 76: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
-	24, // 77: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
-	26, // 78: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
-	28, // 79: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
-	30, // 80: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
-	32, // 81: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
-	34, // 82: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
-	36, // 83: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
-	38, // 84: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
-	72, // [72:85] is the sub-list for method output_type
-	59, // [59:72] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	43, // 24: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
+	42, // 25: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
+	9,  // 26: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 27: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
+	44, // 28: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
+	43, // 29: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 30: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 31: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
+	44, // 32: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
+	40, // 33: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
+	41, // 34: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
+	3,  // 35: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
+	44, // 36: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
+	44, // 37: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	10, // 38: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
+	9,  // 39: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
+	44, // 40: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
+	6,  // 41: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 42: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
+	10, // 43: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
+	7,  // 44: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
+	6,  // 45: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
+	0,  // 46: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
+	42, // 47: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
+	7,  // 48: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
+	8,  // 49: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
+	6,  // 50: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
+	44, // 51: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
+	6,  // 52: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 53: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 54: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
+	5,  // 55: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
+	0,  // 56: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
+	11, // 57: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
+	12, // 58: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
+	9,  // 59: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
+	13, // 60: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
+	15, // 61: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
+	17, // 62: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
+	19, // 63: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
+	21, // 64: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
+	23, // 65: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
+	25, // 66: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
+	27, // 67: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
+	29, // 68: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
+	31, // 69: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
+	33, // 70: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
+	35, // 71: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
+	37, // 72: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
+	14, // 73: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
+	16, // 74: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
+	18, // 75: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
+	20, // 76: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
+	22, // 77: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
+	24, // 78: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
+	26, // 79: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
+	28, // 80: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
+	30, // 81: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
+	32, // 82: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
+	34, // 83: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
+	36, // 84: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
+	38, // 85: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
+	73, // [73:86] is the sub-list for method output_type
+	60, // [60:73] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_process_proto_init() }

@@ -211,7 +211,11 @@ func showTarget(t *progressorv1.CronTarget) string {
 		}
 		return text
 	case *progressorv1.CronTarget_EnqueueJob:
-		return "enqueue the job " + t.EnqueueJob.GetName() + in(t.EnqueueJob.GetNamespace())
+		text := "enqueue the job " + t.EnqueueJob.GetName() + in(t.EnqueueJob.GetNamespace())
+		if t.EnqueueJob.GetArgs() != nil {
+			text += " with " + showValue(t.EnqueueJob.GetArgs(), cellLimit)
+		}
+		return text
 	case *progressorv1.CronTarget_NotifyProcess:
 		return "notify the process " + t.NotifyProcess.GetProcessId() + in(t.NotifyProcess.GetNamespace()) + with(t.NotifyProcess.GetArgs())
 	case *progressorv1.CronTarget_Http:

@@ -137,6 +137,13 @@ func TestCronCreate(t *testing.T) {
 	wantRequest(t, f.last.(*progressorv1.CreateCronRequest).GetCron().GetTarget(), &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{
 		Type: "scheduled_report", Version: 3, Scope: "system", ScopeId: "daily", PayloadTemplate: payload, Metadata: attributes("k", "v"),
 	}}})
+	out = p.ok(t, "cron", "create", "demo", "digest", "@daily", "--job", "digest", "--target-namespace", "mail", "--args", `{"list": "customers"}`,
+		"--job-options", `{"max_retry": 3, "timeout": "10m"}`)
+	wantLines(t, out, `target enqueue the job digest in mail with {"list":"customers"}`)
+	wantRequest(t, f.last.(*progressorv1.CreateCronRequest).GetCron().GetTarget(), &progressorv1.CronTarget{Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{
+		Namespace: "mail", Name: "digest", Args: structpb.NewStructValue(attributes("list", "customers")),
+		Options: &progressorv1.JobOptions{MaxRetry: 3, Timeout: durationpb.New(10 * time.Minute)},
+	}}})
 }
 
 func TestCronFile(t *testing.T) {
@@ -193,6 +200,9 @@ func TestCronRefusals(t *testing.T) {
 		"create|demo|x|@daily|--args|a": "goes with --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "goes with --start-process", "backfill|demo|x|--from|1h": "is before --from",
 		"create|demo|x|@daily|--start-run|Big": "--start-run: ", "create|demo|x|@daily|--start-run|r|--payload|{\"a\": \"${fire}\"}": "--payload: a: ",
 		"create|demo|x|@daily|--start-run|r|--args|a": "has a --payload", "create|demo|x|@daily|--notify|p|--scope|a": "go with --start-run",
+		"create|demo|x|@daily|--job|a|--args|{": "--args: want JSON", "create|demo|x|@daily|--job|a|--args-base64|YQ==": "--args-base64: the args of a job are JSON",
+		"create|demo|x|@daily|--job|a|--job-options|{max_retries: 1}": "--job-options: line 1: max_retries: unknown field", "create|demo|x|@daily|--notify|p|--job-options|{}": "--job-options goes with --job",
+		"create|demo|x|@daily|--job|a|--job-options|{run_time: '2030-01-01T00:00:00Z'}": "--job-options: run_time: ", "create|demo|x|@daily|--job|a|--http|http://a": "--http",
 		"trigger|demo|x|--overlap|often": "--overlap: unknown", "preview": "want a cron", "preview|demo": "want a cron", "preview|demo|x|-e|@daily": "want one of",
 		"preview|demo|x|--timezone|UTC": "want one of", "preview|-e|@daily|--limit|0": "--limit", "preview|-e|@dayly": "EXPRESSION 1: ",
 		"preview|-e|* * * * * *|--to|9000h": "--to: there are more than 3,000,000", "preview|-e|@daily|--to|-1h": "--to: want a time after",

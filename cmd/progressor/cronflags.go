@@ -113,13 +113,14 @@ type targetFlags struct {
 	StartProcess    bool              `xor:"target" help:"A run is a new process; COMPLETED is a success."`
 	Notify          string            `xor:"target" placeholder:"PROCESS" help:"A run is a notification to this process; it ends with its task."`
 	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"A run is a request to this URL."`
-	TargetNamespace *string           `placeholder:"NS" help:"Where the process is, with --start-process and --notify. Default: the cron's namespace."`
+	TargetNamespace *string           `placeholder:"NS" help:"Where the process or the job is, with --start-process, --job and --notify. Default: the cron's namespace."`
 	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process, with --start-process, beside those that say which fire it is."`
 	RunEnd          string            `placeholder:"process|init" help:"When the run ends, with --start-process: with the process, or with its INIT task. Default: process."`
 	Method          *string           `placeholder:"METHOD" help:"With --http. Default: POST."`
 	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header, with --http; may be given several times."`
 	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success, with --http. Default: 200 to 299."`
 	startRunFlags
+	jobTargetFlags
 	payloadFlags
 }
 
@@ -134,11 +135,13 @@ func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 		t.Target = &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: f.HTTP}}
 	case f.StartRun != "":
 		t.Target = &progressorv1.CronTarget_StartRun{StartRun: &progressorv1.StartRunTarget{Type: f.StartRun}}
+	case f.Job != "":
+		t.Target = &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{Name: f.Job}}
 	}
-	if err := f.startRunFlags.apply(a, t.GetStartRun()); err != nil {
+	start, notify, http, job := t.GetStartProcess(), t.GetNotifyProcess(), t.GetHttp(), t.GetEnqueueJob()
+	if err := cmp.Or(f.startRunFlags.apply(a, t.GetStartRun()), f.jobTargetFlags.apply(a, job, f.payloadFlags)); err != nil {
 		return err
 	}
-	start, notify, http := t.GetStartProcess(), t.GetNotifyProcess(), t.GetHttp()
 	switch {
 	case http == nil && (f.Method != nil || len(f.Header) > 0 || len(f.SuccessCode) > 0):
 		return usageError(errors.New("--method, --header and --success-code go with --http"))
@@ -146,10 +149,14 @@ func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 		return usageError(errors.New("--run-end goes with --start-process"))
 	case start == nil && f.ProcessMetadata != "":
 		return usageError(errors.New("--process-metadata goes with --start-process"))
-	case start == nil && notify == nil && f.TargetNamespace != nil:
-		return usageError(errors.New("--target-namespace goes with --start-process and --notify"))
-	case start == nil && notify == nil && http == nil && f.given():
-		return usageError(errors.New("--args goes with --start-process, --notify and --http; a run of --start-run has a --payload"))
+	case start == nil && notify == nil && job == nil && f.TargetNamespace != nil:
+		return usageError(errors.New("--target-namespace goes with --start-process, --job and --notify"))
+	case start == nil && notify == nil && http == nil && job == nil && f.given():
+		return usageError(errors.New("--args goes with --start-process, --job, --notify and --http; a run of --start-run has a --payload"))
+	}
+	if job != nil {
+		set(&job.Namespace, f.TargetNamespace)
+		return nil
 	}
 	args, err := f.args(a)
 	if err != nil {

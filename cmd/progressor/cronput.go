@@ -92,7 +92,7 @@ func (f *cronFieldFlags) apply(a *app, c *progressorv1.Cron, expressions []strin
 	case len(expressions) > 1 && !slices.ContainsFunc(expressions, func(e string) bool { return strings.ContainsAny(e, " @") }):
 		return usageError(fmt.Errorf("EXPRESSION: the fields of one stand in one argument: quote them, as in '%s'", strings.Join(expressions, " ")))
 	case c.GetTarget().GetTarget() == nil:
-		return usageError(errors.New("want one of --start-process, --start-run, --notify and --http, or a target in --file"))
+		return usageError(errors.New("want one of --start-process, --start-run, --job, --notify and --http, or a target in --file"))
 	}
 	if err := checkCron(c); err != nil {
 		return flagError(err)
@@ -111,19 +111,15 @@ type cronCreateCmd struct {
 }
 
 func (cronCreateCmd) Help() string {
-	return `Create makes a cron. What it starts at a fire time, its run, is a process, a run of a flow, a notification or a request.
+	return `Create makes a cron. What it starts at a fire time, its run, is a process, a run of a flow, a job, a notification or a request.
 
     progressor cron create demo nightly '0 3 * * *' --timezone Europe/Berlin --start-process --args '{"order":"A-7"}' --overlap skip
     progressor cron create demo poll '*/5 * * * * *' --http http://127.0.0.1:9000/poll --overlap cancel_prev --failure retry --timeout 8s
     progressor cron create demo payday '0 9 LW * *' '0 9 15W * *' --notify payroll --exclude '* * 24-26 12 *'
     progressor cron create flows daily_report '0 6 * * *' --start-run scheduled_report --scope system --scope-id daily_report \
         --payload '{"from": "${fire_time - duration(\"24h\")}", "to": "${fire_time}"}'
-    progressor cron create demo nightly -f nightly.yaml
-
-A file can also have a run be a job:
-
-    spec: {expressions: ['0 7 * * MON-FRI']}
-    target: {enqueue_job: {namespace: mail, name: digest, args: {list: customers}, options: {max_retry: 3}}}`
+    progressor cron create demo digest '0 7 * * MON-FRI' --job digest --target-namespace mail --args '{"list": "customers"}' --job-options '{"max_retry": 3}'
+    progressor cron create demo nightly -f nightly.yaml`
 }
 
 func (c *cronCreateCmd) Run(a *app) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -38,6 +39,41 @@ func (f *startRunFlags) apply(a *app, t *progressorv1.StartRunTarget) (err error
 		t.Metadata, err = a.attributes("--run-metadata", f.RunMetadata)
 	}
 	return err
+}
+
+// jobTargetFlags say of which name a run is, where it is a job, and with what options.
+type jobTargetFlags struct {
+	Job        string `xor:"target" placeholder:"NAME" help:"A run is a job of this name, with --args as its args; SUCCEEDED is a success."`
+	JobOptions string `placeholder:"JSON|@FILE" help:"Options of the job, with --job, such as '{\"max_retry\": 3}': those of docs/jobs.md but run_time."`
+}
+
+// apply puts the flags into a target, where it is a job.
+func (f *jobTargetFlags) apply(a *app, t *progressorv1.EnqueueJobTarget, args payloadFlags) (err error) {
+	if t == nil {
+		if f.JobOptions != "" {
+			return usageError(errors.New("--job-options goes with --job"))
+		}
+		return nil
+	}
+	if args.ArgsBase64 != nil {
+		return usageError(errors.New("--args-base64: the args of a job are JSON: want --args"))
+	}
+	if args.Args != nil {
+		if t.Args, err = a.jsonValue("--args", *args.Args); err != nil {
+			return err
+		}
+	}
+	if f.JobOptions != "" {
+		text, err := a.textOrFile("--job-options", f.JobOptions)
+		if err != nil {
+			return err
+		}
+		t.Options = &progressorv1.JobOptions{}
+		if err := messageFromText(text, t.GetOptions()); err != nil {
+			return usageError(fmt.Errorf("--job-options: %w", err))
+		}
+	}
+	return nil
 }
 
 // showStartRun tells of which template a run is, and with what it starts.

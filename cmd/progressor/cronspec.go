@@ -50,12 +50,13 @@ var cronFlags = map[string]string{
 	"policy.overlap_action": "--overlap", "policy.failure_action": "--failure", "policy.concurrency_policy": "--concurrency",
 	"policy.misfire_policy": "--misfire", "policy.retry_backoff.initial": "--retry-backoff", "policy.retry_backoff.max": "--retry-backoff-max",
 	"policy.retry_backoff.factor": "--retry-backoff-factor", "pause_note": "--note", "cron_id": "ID", "namespace": "NS",
-	"target": "one of --start-process, --start-run, --notify and --http", "target.start_process.namespace": "--target-namespace",
+	"target": "one of --start-process, --start-run, --job, --notify and --http", "target.start_process.namespace": "--target-namespace",
 	"target.notify_process.namespace": "--target-namespace", "target.notify_process.process_id": "--notify", "target.http.url": "--http",
 	"target.http.method": "--method", "target.http.headers": "--header", "target.http.success_codes": "--success-code",
 	"target.start_process.args": "--args", "target.notify_process.args": "--args", "target.http.body": "--args",
 	"target.start_process.metadata": "--process-metadata", "target.start_process.run_end": "--run-end",
 	"target.start_run.type": "--start-run", "target.start_run.version": "--template-version", "target.start_run.payload_template": "--payload",
+	"target.enqueue_job.name": "--job", "target.enqueue_job.namespace": "--target-namespace", "target.enqueue_job.args": "--args",
 	"target.start_run.scope": "--scope", "target.start_run.scope_id": "--scope-id", "target.start_run.metadata": "--run-metadata",
 }
 
@@ -77,6 +78,8 @@ func flagError(err error) error {
 	case known:
 	case strings.HasPrefix(path, "target.start_run.payload_template"):
 		flag = "--payload: " + strings.TrimPrefix(strings.TrimPrefix(path, "target.start_run.payload_template"), ".")
+	case strings.HasPrefix(path, "target.enqueue_job.options."):
+		flag = "--job-options: " + strings.TrimPrefix(path, "target.enqueue_job.options.")
 	case strings.HasPrefix(field, "spec."), strings.HasPrefix(field, "policy."):
 		_, name, _ := strings.Cut(field, ".")
 		flag = "--" + strings.ReplaceAll(name, "_", "-")

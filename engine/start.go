@@ -27,6 +27,7 @@ type StartParams struct {
 	Kind           string        // "": a plain process
 	Note           *storage.Note // the order of an operator by which it comes; nil: none
 	Own            bool          // as of CallParams
+	Asked          []byte        // what a request with the same key has to be like; nil: Args
 }
 
 // Start makes a process and runs its INIT task.
@@ -47,7 +48,11 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		HistoryRange: rng, Priority: p.Priority, StepTimeout: ns.stepTimeout,
 	}
 	if p.IdempotencyKey != "" {
-		r.call.Fingerprint = process.Fingerprint(r.method, []byte(p.Key.ProcessID), p.Args)
+		asked := p.Args
+		if p.Asked != nil {
+			asked = p.Asked
+		}
+		r.call.Fingerprint = process.Fingerprint(r.method, []byte(p.Key.ProcessID), asked)
 	}
 	switch {
 	case p.Key.ProcessID != "":

@@ -38,6 +38,9 @@ const (
 	DeedReset   Deed = "reset"  // a step that has ended is PENDING again
 )
 
+// ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
+const ReasonStopped = "the run stopped"
+
 // Effect is something that follows from a decision.
 type Effect struct {
 	Deed   Deed
@@ -57,6 +60,7 @@ type Outcome struct {
 	Undo        bool   // it is the compensation of the step
 	Letter      Letter // Succeeded, Failed or Cancelled; of what is skipped at its due time: Skipped
 	Lost        bool   // its worker was lost, with no takeover left
+	Reason      string // of an item that the run itself ends
 }
 
 // startsAtOnce is how many steps one result begins: a result says at most so much to other processes.
@@ -206,7 +210,7 @@ func (d *Decision) ended(o Outcome) {
 	default:
 		each.Succeeded++
 	}
-	d.effect(Effect{Deed: DeedEnd, Step: o.Step, Index: o.Index, Letter: o.Letter})
+	d.effect(Effect{Deed: DeedEnd, Step: o.Step, Index: o.Index, Letter: o.Letter, Reason: o.Reason})
 	if each.Failed > d.Plan.Steps[o.Step].MaxFailures && !each.Stopped {
 		each.Stopped = true
 		s.Lost = s.Lost || o.Lost
@@ -268,14 +272,14 @@ func (d *Decision) Abort() error {
 		case Open:
 			d.effect(Effect{Deed: DeedAsk, Step: step, Index: NoIndex})
 			if d.State.Each[step] != nil {
-				d.askItems(step)
+				d.dropItems(step, ReasonStopped)
 			}
 		case Pending:
 		default:
 			continue
 		}
 		d.letters[step] = byte(Cancelled)
-		d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: "the run was cancelled"})
+		d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: ReasonStopped})
 	}
 	if d.err == nil {
 		d.finish(ByCancel)
@@ -289,7 +293,7 @@ func (d *Decision) Skip(step, index int) error {
 	if d.Letter(step) == Open {
 		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
 		if index == NoIndex && d.Plan.Steps[step].Each {
-			d.askItems(step)
+			d.dropItems(step, "its step was skipped by hand")
 		}
 	}
 	d.State.Dues = slices.DeleteFunc(d.State.Dues, func(due Due) bool { return due.Step == step && (index == NoIndex || due.Index == index) })
@@ -375,7 +379,7 @@ func (d *Decision) stop(cause Cause) {
 		case Pending:
 			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
 				d.letters[step] = byte(Cancelled)
-				d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: "the run " + string(s.Cause)})
+				d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: ReasonStopped})
 				d.follow(step)
 			} else if final {
 				d.check = append(d.check, step)
@@ -388,9 +392,9 @@ func (d *Decision) stop(cause Cause) {
 	}
 	if d.Plan.Grace > 0 && s.Grace.IsZero() && s.Cause == ByCancel {
 		s.Grace = d.Now.Add(d.Plan.Grace)
-		d.endWaits(func(p *PlanStep) bool { return p.Waits != Outside }, "the run was cancelled")
+		d.endWaits(func(p *PlanStep) bool { return p.Waits != Outside }, ReasonStopped)
 	} else {
-		d.endWaits(func(*PlanStep) bool { return true }, "the run "+string(s.Cause))
+		d.endWaits(func(*PlanStep) bool { return true }, ReasonStopped)
 	}
 }
 
@@ -421,6 +425,19 @@ func (d *Decision) askItems(step int) {
 	}
 	for _, index := range items {
 		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
+	}
+}
+
+// dropItems asks the items of a step that are open to end, and waits for none of them: the end of their step is theirs.
+func (d *Decision) dropItems(step int, reason string) {
+	items, err := d.openItems(step)
+	if err != nil {
+		d.err = err
+		return
+	}
+	for _, index := range items {
+		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
+		d.effect(Effect{Deed: DeedEnd, Step: step, Index: index, Letter: Cancelled, Reason: reason})
 	}
 }
 
@@ -468,7 +485,7 @@ func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 			return
 		}
 		for _, index := range items {
-			d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Cancelled})
+			d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Cancelled, Reason: reason})
 		}
 	}
 }

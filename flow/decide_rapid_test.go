@@ -230,12 +230,12 @@ func (w *world) skip() {
 		return
 	}
 	step := rapid.SampledFrom(may).Draw(w.t, "skip")
+	w.decide(func(d *flow.Decision) error { return d.Skip(step, flow.NoIndex) })
 	for k := range w.open {
 		if k[0] == step {
-			delete(w.open, k)
+			w.t.Fatalf("%d was skipped, and %v is open", step, k)
 		}
 	}
-	w.decide(func(d *flow.Decision) error { return d.Skip(step, flow.NoIndex) })
 }
 
 // decide makes a decision and takes its effects.

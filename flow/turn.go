@@ -190,7 +190,7 @@ func (d *Decision) items(step int) {
 	case each.Failed > p.MaxFailures:
 		d.end(step, Failed, "", d.State.Lost)
 	case each.Stopped:
-		d.end(step, Cancelled, "the run "+string(d.State.Cause), false)
+		d.end(step, Cancelled, ReasonStopped, false)
 	default:
 		d.end(step, Succeeded, "", false)
 	}

@@ -172,7 +172,7 @@ var scanIndexes = map[string][]string{
 	"schedule_lines":            {"TakeLines", "ListLines", "OldestAvailable"}, "schedule_line_times": {"DueInLine", "NextInLine"},
 	"constraint_holds_line": {"ReadLines"}, "constraint_buckets_pkey": {"ReadLines"}, "constraint_buckets_next": {"DueBuckets", "NextInLine"},
 	"flow_steps_pkey": {"PurgeHistory", "DeleteRemoved", "WriteSteps", "ReportSteps"}, "flow_runs_pkey": {"PurgeHistory", "UpdateRuns"},
-	"flow_scopes_pkey": {"LeaveScopes"}, "flow_scopes_holder": {"LeaveScopes"},
+	"flow_scopes_pkey": {"LeaveScopes", "PurgeHistory"}, "flow_scopes_holder": {"LeaveScopes"},
 	"schedule_members": {"GroupedNamespaces"}, "schedule_takers": {"PollGroups", "WantedTakers", "TakeGroups"}, "job_places_job": {"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces", "EndGroups"},
 	"schedule_pkey": {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
 	"requests_pkey": {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},

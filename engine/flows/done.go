@@ -89,7 +89,7 @@ func (t *task) row(p place) *flows.StepChange {
 }
 
 // apply turns effects into rows, messages and events.
-func (t *task) apply(e *flow.Effect) {
+func (t *task) apply(e *flow.Effect) error {
 	p := place{e.Step, e.Index}
 	switch e.Deed {
 	case flow.DeedBegin:
@@ -109,7 +109,7 @@ func (t *task) apply(e *flow.Effect) {
 	case flow.DeedRefused:
 		t.ends[p] = failed(reasonExpression, e.Err.Error())
 	case flow.DeedEnd:
-		t.ended(p, e)
+		return t.ended(p, e)
 	case flow.DeedAsk:
 		t.ask(p)
 	case flow.DeedUndo:
@@ -123,16 +123,24 @@ func (t *task) apply(e *flow.Effect) {
 		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
 	case flow.DeedChange:
 	}
+	return nil
 }
 
 // ended writes the end of a step or an item.
-func (t *task) ended(p place, e *flow.Effect) {
+func (t *task) ended(p place, e *flow.Effect) error {
 	row := t.row(p)
-	from := flows.StepRunning
-	if row.Status != flows.StepRunning && t.ends[p] == nil && e.Letter != flow.Succeeded {
-		from = flows.StepPending // it was skipped or cancelled before it began
+	from := flows.StepPending // it was skipped or cancelled before it began
+	if row.Begins || p.index != noIndex || flow.Letter(t.were[p.step]) == flow.Open {
+		from = flows.StepRunning
 	}
 	row.Status, row.Token, row.Reason = statusOf(e.Letter), "", e.Reason
+	if e.Reason == flow.ReasonStopped {
+		why, err := t.why()
+		if err != nil {
+			return err
+		}
+		row.Reason = why
+	}
 	if how := t.ends[p]; how != nil {
 		row.Result, row.WorkerID = how.result, how.worker
 		if how.reason != "" {
@@ -148,6 +156,7 @@ func (t *task) ended(p place, e *flow.Effect) {
 		row.Reason = "it has not ended within the grace of the cancel"
 	}
 	t.event(eventStepStatus, p, string(from), string(row.Status), message)
+	return nil
 }
 
 // ask asks what does a step, or an item, to end. A wait or a delay is ended by the run itself.
@@ -156,7 +165,7 @@ func (t *task) ask(p place) {
 	if s.ForEach() && p.index == noIndex {
 		return
 	}
-	id, reason := t.doer(p, false), "its run is to end: "+t.why()
+	id, reason := t.doer(p, false), t.asks()
 	switch s.Action {
 	case flow.ActionJob:
 		t.messages = append(t.messages, storage.Message{
@@ -172,17 +181,50 @@ func (t *task) ask(p place) {
 	}
 }
 
-// why says why the run stops, for those that are asked to end.
-func (t *task) why() string {
+// why says why the run stops, for its steps that end with that: which step failed it, who asked it to end.
+func (t *task) why() (string, error) {
 	switch t.state.Run.Cause {
 	case flow.ByCancel:
-		return orElse(t.state.Cancel, "it was cancelled")
+		if t.state.Cancel == "" {
+			return "the run was cancelled", nil
+		}
+		return "the run was cancelled: " + t.state.Cancel, nil
 	case flow.ByTime:
-		return "it passed its timeout"
-	case flow.ByFailure:
-		return "a step failed"
+		return "the run passed its timeout of " + t.template.plan.Timeout.String(), nil
 	}
-	return "the step was skipped"
+	if t.state.Run.Broken == nil {
+		return "the run failed", nil
+	}
+	failure, err := t.broke(*t.state.Run.Broken)
+	if err != nil {
+		return "", err
+	}
+	why := "step " + t.template.Steps[*t.state.Run.Broken].ID + " failed"
+	if text := []rune(orElse(failure.GetMessage(), failure.GetReason())); len(text) > maxWhy {
+		why += ": " + string(text[:maxWhy]) + "…"
+	} else if len(text) > 0 {
+		why += ": " + string(text)
+	}
+	return why, nil
+}
+
+// maxWhy is how much of a failure the steps repeat that end with it: it may be long, and they may be many.
+const maxWhy = 200
+
+// asks says why what does a step is asked to end.
+func (t *task) asks() string {
+	s := t.state.Run
+	switch {
+	case s.Cause == flow.ByCancel:
+		return "its run is to end: " + orElse(t.state.Cancel, "it was cancelled")
+	case s.Cause == flow.ByTime:
+		return "its run is to end: it passed its timeout"
+	case s.Cause == flow.ByFailure && s.Broken != nil:
+		return "its run is to end: step " + t.template.Steps[*s.Broken].ID + " failed"
+	case s.Cause == flow.ByFailure:
+		return "its run is to end: a step failed"
+	}
+	return "its run goes on without it"
 }
 
 func orElse(s, other string) string {
@@ -195,7 +237,9 @@ func orElse(s, other string) string {
 // done makes the result of the task.
 func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	for n := range t.decision.Effects {
-		t.apply(&t.decision.Effects[n])
+		if err := t.apply(&t.decision.Effects[n]); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.collect(); err != nil {
 		return nil, err
@@ -249,7 +293,7 @@ func (t *task) fresh(now *flows.Change) *freshRun {
 	if now.Status != flows.Active && now.Status != flows.Pending || len(t.order) > maxFresh {
 		return nil
 	}
-	r := &freshRun{Time: t.now, Attempt: now.Attempt, BlockedOn: now.BlockedOn}
+	r := &freshRun{Time: t.now, Version: t.state.Version, Attempt: now.Attempt, BlockedOn: now.BlockedOn}
 	for _, p := range t.order {
 		if p.index != noIndex || t.rows[p].Status != flows.StepRunning || t.template.Steps[p.step].Action != flow.ActionJob || t.template.Steps[p.step].ForEach() {
 			return nil
@@ -345,10 +389,11 @@ func (t *task) broke(step int) (*progressorv1.Failure, error) {
 	}
 	id := t.template.Steps[step].ID
 	if t.template.Steps[step].ForEach() {
-		each := t.state.Run.Each[step]
-		if each != nil {
-			return &progressorv1.Failure{Reason: "items_failed", Message: fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)}, nil
+		message := "items of step " + id + " failed" // where they are to be done again, and are counted no more
+		if each := t.state.Run.Each[step]; each != nil && each.Redo == nil {
+			message = fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)
 		}
+		return &progressorv1.Failure{Reason: "items_failed", Message: message}, nil
 	}
 	return &progressorv1.Failure{Reason: reasonCancelled, Message: "step " + id + " was cancelled"}, nil
 }

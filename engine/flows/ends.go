@@ -62,7 +62,14 @@ func (t *task) endOf(p place, undo bool) (*end, flow.Letter, error) {
 		}
 		return &end{result: resultOf(child.GetResponse())}, flow.Succeeded, nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
-		return &end{reason: cmp.Or(child.GetDetail(), "it was cancelled")}, flow.Cancelled, nil
+		reason := cmp.Or(child.GetDetail(), "it was cancelled")
+		if t.state.Run.Cause != flow.NoCause && child.GetDetail() == "" { // it was asked to end by its run
+			var err error
+			if reason, err = t.why(); err != nil {
+				return nil, 0, err
+			}
+		}
+		return &end{reason: reason}, flow.Cancelled, nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
 		failure, err := t.failureOf(child, action)
 		return &end{failure: failure}, flow.Failed, err

@@ -97,6 +97,7 @@ const (
 	methodReport   = "ReportStep"
 	methodSkip     = "SkipStep"
 	methodTurn     = "TakeTurn" // the run that had its dedupe key has ended
+	methodAskTurn  = "AskTurn"  // it was removed
 )
 
 // answered is what an order is answered with.
@@ -118,6 +119,7 @@ type answered struct {
 // freshRun is what a StartRun has made where nothing of it can be anything but a job that nobody has taken.
 type freshRun struct {
 	Time      time.Time `json:"time"`
+	Version   int32     `json:"version,omitempty"`
 	Attempt   int32     `json:"attempt,omitempty"`
 	BlockedOn string    `json:"blocked_on,omitempty"`
 	Begun     []int     `json:"begun,omitempty"` // steps
@@ -256,12 +258,17 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err != nil {
 		return nil, err
 	}
+	asked, err := o.asked(r)
+	if err != nil {
+		return nil, err
+	}
 	metadata, err := wire.JSON(r.GetMetadata())
 	if err != nil {
 		return nil, err
 	}
 	answer, err := f.engine.Start(ctx, engine.StartParams{
 		Key: keyOf(r.GetNamespace(), runID), Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Actor: by, Own: true,
+		Asked: asked,
 	})
 	if errors.Is(err, process.ErrProcessExists) {
 		return nil, fmt.Errorf("run %s/%s: %w", r.GetNamespace(), runID, process.ErrRunExists)
@@ -273,10 +280,21 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err := json.Unmarshal(answer.Response, &a); err != nil {
 		return nil, fmt.Errorf("answer of run %s: %w", runID, err)
 	}
-	if a.Outcome == outcomeStarted && a.Fresh != nil {
+	if a.Outcome == outcomeStarted && a.Fresh != nil && a.Fresh.Version == o.Version {
 		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
 	}
 	return f.started(ctx, r.GetNamespace(), runID, t, &a)
+}
+
+// asked is what a client that asks again says again: it comes by another connection, and the newest version may be another one by then.
+// nil: the request has no key.
+func (o *order) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
+	if r.GetIdempotencyKey() == "" {
+		return nil, nil
+	}
+	same := *o
+	same.Actor, same.Source, same.Version = "", "", r.GetVersion()
+	return json.Marshal(&same)
 }
 
 // fresh is a run that has just been stored, and whose steps, if any has begun, are jobs that nobody has taken: it need not be read.
@@ -422,7 +440,7 @@ func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by p
 	if reopened, err := flows.Reopen(ctx, f.store, r.GetNamespace(), r.GetRunId()); err != nil {
 		return nil, err
 	} else if !reopened {
-		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only one that is failed, cancelled or expired is taken up again", row.Status)}
+		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only one that is failed, cancelled or expired is taken up again", word(row.Status))}
 	}
 	f.engine.Retried()
 	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &order{Method: methodRetry, Newest: r.GetNewestVersion()}, by)

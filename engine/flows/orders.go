@@ -37,6 +37,8 @@ func (t *task) carryOut() error {
 		}
 		t.state.Blocked = ""
 		return t.decision.Start()
+	case methodAskTurn:
+		return t.askTurn()
 	case methodCancel:
 		return t.cancel(&o)
 	case methodRetry:
@@ -63,7 +65,7 @@ func (t *task) cancel(o *order) error {
 		if t.told() {
 			return nil
 		}
-		return processor.Reject(rejectedCancel, "it is %s", t.status())
+		return processor.Reject(rejectedCancel, "it is %s", word(t.status()))
 	case !t.template.Cancelable() && !t.told():
 		return processor.Reject(rejectedCancel, "its template does not support it")
 	}
@@ -73,11 +75,28 @@ func (t *task) cancel(o *order) error {
 	return t.decision.Cancel()
 }
 
+// askTurn has a run ask again for the dedupe key that it waits for: the run that had it was removed, and nobody has given it away.
+func (t *task) askTurn() error {
+	if t.state.Run.Mode != flow.ModeWaiting || t.state.Blocked == "" {
+		return nil
+	}
+	s := t.template.scope(t.key.Namespace, t.state.Key, t.runID)
+	s.Queues = true
+	holder, err := flows.Enter(t.ctx, t.flows.store, s)
+	if err != nil {
+		return err
+	}
+	if t.state.Blocked = holder.RunID; holder.RunID != "" {
+		return nil
+	}
+	return t.decision.Start()
+}
+
 // retry begins a run again that is at its end.
 func (t *task) retry(o *order) error {
 	s := t.state.Run
 	if s.Mode != flow.ModeEnded || s.Status == succeeded {
-		t.refuse("it is %s: only one that is failed, cancelled or expired is taken up again", t.status())
+		t.refuse("it is %s: only one that is failed, cancelled or expired is taken up again", word(t.status()))
 		return nil
 	}
 	if o.Newest {
@@ -178,8 +197,11 @@ func (t *task) skip(o *order) error {
 	}
 	s := t.state.Run
 	l := s.Letter(p.step)
-	if s.Mode == flow.ModeEnded || s.Mode == flow.ModeCompensating || l != flow.Pending && l != flow.Open {
-		return processor.Reject(rejectedStatus, "the run is %s, and step %s %s: only a step that has not ended is skipped", t.status(), o.StepID, statusOf(l))
+	switch {
+	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
+		return processor.Reject(rejectedStatus, "it is %s: nothing of it is skipped any more", word(t.status()))
+	case l != flow.Pending && l != flow.Open:
+		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended is skipped", o.StepID, statusOf(l))
 	}
 	if p.index != noIndex {
 		open, err := t.OpenItems(p.step)
@@ -277,6 +299,14 @@ func (t *task) report(o *order) error {
 	}
 	t.answer = &a
 	return nil
+}
+
+// word is the status of a run as messages say it.
+func word(s flows.Status) string {
+	if s == flows.Active || s == flows.CancelRequested {
+		return "not at its end"
+	}
+	return string(s)
 }
 
 func contains(list []int, n int) bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -175,4 +176,54 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	n.answer(t, n.lease(t, "new"), "", "")
 	n.answer(t, n.lease(t, "b"), "", "")
 	same(t, told(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED new SUCCEEDED b SUCCEEDED 2")
+}
+
+// TestStartIsAskedAgain answers a start that is asked again with the run that is there: it comes by another connection, and the template has another
+// version by then.
+func TestStartIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putScoped(t, "ALLOW", "")
+	ask := func(source, payload string) (*progressorv1.StartRunResponse, error) {
+		return n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: "scoped", IdempotencyKey: "k", Payload: value(t, payload)}, process.Actor{Source: source})
+	}
+	first, err := ask("10.0.0.7:1", `{"b": 1, "a": 2}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.putScoped(t, "ALLOW", `"description": "another",`)
+	again, err := ask("10.0.0.8:2", `{"b": 1, "a": 2}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, fmt.Sprint(again.GetStarted(), again.GetRun().GetRunId(), again.GetRun().GetTemplateVersion()), fmt.Sprint(true, first.GetRun().GetRunId(), 1))
+	if _, err := ask("10.0.0.7:1", `{"b": 3}`); !errors.Is(err, process.ErrIdempotencyMismatch) {
+		t.Fatalf("another payload: %v", err)
+	}
+}
+
+// TestWhySteps says of steps that end with their run which step failed it, and why; or who asked it to end.
+func TestWhySteps(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "why", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}, "depends_on": ["a"]},
+		{"step_id": "person", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	reasons := func(r *progressorv1.Run) (all string) {
+		for _, s := range r.GetSteps() {
+			all += s.GetReason() + "|"
+		}
+		return all
+	}
+	n.run(t, "pull", "why", "failed", "")
+	n.answer(t, n.lease(t, "a"), "", "broken")
+	same(t, reasons(n.ended(t, "pull", "failed")), "|step a failed: as told|step a failed: as told|")
+	n.run(t, "pull", "why", "stopped", "")
+	n.answer(t, n.lease(t, "a"), "", "")
+	n.cancel(t, "pull", "stopped")
+	same(t, reasons(n.ended(t, "pull", "stopped")), "|the run was cancelled: not needed|the run was cancelled: not needed|")
+	var from string
+	if err := n.db.QueryRow(context.Background(), `SELECT string_agg(from_status, ' ' ORDER BY step_id) FROM job_events WHERE job_id = 'failed' AND to_status = 'cancelled'`).Scan(&from); err != nil {
+		t.Fatal(err)
+	}
+	same(t, from, "pending running")
 }

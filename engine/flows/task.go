@@ -57,6 +57,7 @@ type task struct {
 	template *template
 	decision *flow.Decision
 	before   flows.Change // what the row of the run said
+	were     string       // the letters of the steps before the decision
 
 	created *flows.NewRun // of an INIT
 	cancels bool          // an order to end came
@@ -153,7 +154,10 @@ func (t *task) read() error {
 	return nil
 }
 
-func (t *task) decide() { t.decision = flow.Decide(t.template.plan, t.state.Run, t, t.now) }
+func (t *task) decide() {
+	t.were = t.state.Run.Steps
+	t.decision = flow.Decide(t.template.plan, t.state.Run, t, t.now)
+}
 
 // create stores a run, and begins it unless it waits for something.
 func (t *task) create() error {

@@ -239,13 +239,17 @@ func (*Report) Write(ctx context.Context, db storage.DB, all []storage.Ride) err
 
 // Get reads a run. process.ErrRunNotFound: there is none.
 func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Run, err error) {
+	missing := false
 	err = s.Read(ctx, "get run", func(ctx context.Context, tx pgx.Tx) error {
 		run, err = dbsqlc.New().GetRun(ctx, tx, dbsqlc.GetRunParams{Namespace: namespace, RunID: runID})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return process.ErrRunNotFound
+		if missing = errors.Is(err, pgx.ErrNoRows); missing {
+			return nil
 		}
 		return err
 	})
+	if missing {
+		err = process.ErrRunNotFound // not within: what a read gives is told as a fault of the database
+	}
 	return run, err
 }
 

@@ -85,9 +85,27 @@ fs AS (
       SELECT v.namespace, v.run_id, v.step_id, v.index FROM flow_steps v
        WHERE starts_with(k.process_id, '~flow/') AND v.namespace = k.namespace AND v.run_id = substr(k.process_id, 7)
        ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $3::int) x) d
-   WHERE f.namespace = ANY (ARRAY[d.namespace]) AND f.run_id = d.run_id AND f.step_id = d.step_id AND f.index = d.index RETURNING 1),
+   WHERE f.namespace = ANY (ARRAY[d.namespace]) AND f.run_id = d.run_id AND f.step_id = d.step_id AND f.index = d.index
+   RETURNING f.namespace, f.status, f.process_namespace, f.process_id),
+fc AS (
+  INSERT INTO messages (namespace, process_id, kind, created_time, reason)
+  SELECT coalesce(fs.process_namespace, fs.namespace), fs.process_id, 'cancel', statement_timestamp(), 'its run was removed' FROM fs
+   WHERE fs.status = 'running' AND fs.process_id IS NOT NULL),
 fr AS (
-  DELETE FROM flow_runs r USING k WHERE starts_with(k.process_id, '~flow/') AND r.namespace = ANY (ARRAY[k.namespace]) AND r.run_id = substr(k.process_id, 7)),
+  DELETE FROM flow_runs r USING k WHERE starts_with(k.process_id, '~flow/') AND r.namespace = ANY (ARRAY[k.namespace]) AND r.run_id = substr(k.process_id, 7)
+  RETURNING r.namespace, r.template_type, r.dedupe_key, r.run_id),
+sc AS (
+  DELETE FROM flow_scopes s USING fr WHERE s.namespace = ANY (ARRAY[fr.namespace]) AND s.template_type = fr.template_type AND s.dedupe_key = fr.dedupe_key AND s.run_id = fr.run_id
+  RETURNING s.namespace, s.template_type, s.dedupe_key, s.holds),
+st AS (
+  INSERT INTO messages (namespace, process_id, kind, created_time, args)
+  SELECT w.namespace, '~flow/' || w.run_id, 'notify', statement_timestamp(), convert_to('{"method":"AskTurn"}', 'UTF8')
+    FROM sc CROSS JOIN LATERAL (
+      SELECT s.namespace, s.run_id FROM flow_scopes s
+       WHERE sc.holds AND s.namespace = sc.namespace AND s.template_type = sc.template_type AND s.dedupe_key = sc.dedupe_key AND NOT s.holds
+         AND EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
+                        AND p.status NOT IN ('COMPLETED', 'CANCELLED'))
+       ORDER BY s.turn LIMIT 1) w),
 jb AS (
   DELETE FROM jobs j USING k WHERE j.namespace = ANY (ARRAY[k.namespace]) AND j.process_id = k.process_id RETURNING j.namespace, j.process_id, j.options),
 jp AS (
@@ -109,7 +127,8 @@ type PurgeHistoryParams struct {
 	Lim        int32
 }
 
-// PurgeHistory deletes up to lim events and tasks of each removed process, and what it has as a job or as a run. Of requests answers keeps the answers to those that have
+// PurgeHistory deletes up to lim events and tasks of each removed process, and what it has as a job or as a run. What does steps of a run that was not at its
+// end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
 // a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 // It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) (int64, error) {

@@ -1,0 +1,216 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// row says what a verb does to a run, or to a step, in one status. want: what the run is afterwards, once what follows has followed; "another: …" is
+// the run that the verb started; a word in capital letters and a colon the reason of the refusal, which leaves the run as it was.
+type row struct{ status, verb, want string }
+
+// scene brings a run to a status, in which a verb comes to it.
+type scene struct {
+	n       *node
+	id      string // of the run, and of its template; its jobs are named by it and their step
+	target  string // the step that the verb names; "": the first
+	index   *int32
+	token   string
+	starts  int               // in its scope
+	another *progressorv1.Run // that a verb started
+	request *progressorv1.StartRunRequest
+}
+
+// The verbs of runs, and those of steps.
+var (
+	runVerbs  = []string{"start", "start again", "start with its key", "start in its scope", "cancel", "retry", "retry newest", "repeat", "remove"}
+	stepVerbs = []string{"skip", "complete", "fail", "acknowledge", "report"}
+)
+
+func (s *scene) do(ctx context.Context, verb string) (err error) {
+	n, id := s.n, s.id
+	step := s.target
+	if step == "" {
+		step = "a"
+	}
+	start := func(change func(*progressorv1.StartRunRequest)) error {
+		r := proto.CloneOf(s.request)
+		change(r)
+		resp, err := n.Flows.Start(ctx, r, kim)
+		if resp.GetRun().GetRunId() != id {
+			s.another = resp.GetRun()
+		}
+		return err
+	}
+	complete := func(r *progressorv1.CompleteStepRequest) error {
+		r.Namespace, r.RunId, r.StepId, r.Index, r.Token = "pull", id, step, s.index, s.token
+		_, err := n.Complete(ctx, r, kim)
+		return err
+	}
+	switch verb {
+	case "start":
+		return start(func(r *progressorv1.StartRunRequest) { r.IdempotencyKey = "" })
+	case "start again":
+		return start(func(r *progressorv1.StartRunRequest) {})
+	case "start with its key":
+		return start(func(r *progressorv1.StartRunRequest) { r.ScopeId += " of somebody else" })
+	case "start in its scope":
+		s.starts++
+		return start(func(r *progressorv1.StartRunRequest) { r.RunId, r.IdempotencyKey = fmt.Sprint(id, "-", s.starts), "" })
+	case "cancel":
+		_, err = n.Cancel(ctx, &progressorv1.CancelRunRequest{Namespace: "pull", RunId: id, Reason: "enough"}, kim)
+	case "retry", "retry newest":
+		_, err = n.Retry(ctx, &progressorv1.RetryRunRequest{Namespace: "pull", RunId: id, NewestVersion: verb == "retry newest"}, kim)
+	case "repeat":
+		s.another, err = n.Repeat(ctx, &progressorv1.RepeatRunRequest{Namespace: "pull", RunId: id}, kim)
+	case "remove":
+		err = n.RemoveProcess(ctx, process.Key{Namespace: "pull", ProcessID: "~flow/" + id}, kim)
+	case "skip":
+		_, err = n.Skip(ctx, &progressorv1.SkipStepRequest{Namespace: "pull", RunId: id, StepId: step, Index: s.index, Reason: "by hand"}, kim)
+	case "complete":
+		return complete(result(nil))
+	case "fail":
+		return complete(&progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: "broken"}}})
+	case "acknowledge":
+		return complete(&progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}})
+	case "report":
+		_, err = n.Report(ctx, &progressorv1.ReportStepRequest{Namespace: "pull", RunId: id, StepId: step, Index: s.index, Token: s.token}, kim)
+	}
+	return err
+}
+
+// refusal is the reason of an error, as clients are told it.
+func refusal(err error) string {
+	var status *flows.StatusError
+	var scope *flows.ScopeError
+	var template *flows.TemplateError
+	var invalid *process.InvalidError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &status) && status.Cancel:
+		return "NOT_CANCELLABLE: " + status.Message
+	case errors.As(err, &status):
+		return "STATUS: " + status.Message
+	case errors.As(err, &scope):
+		return "SAME_SCOPE: " + scope.RunID
+	case errors.As(err, &template):
+		return "TEMPLATE: " + template.Message
+	case errors.As(err, &invalid):
+		return "INVALID: " + invalid.Field
+	case errors.Is(err, process.ErrRunExists):
+		return "RUN_EXISTS:"
+	case errors.Is(err, process.ErrRunNotFound), errors.Is(err, process.ErrProcessNotFound):
+		return "NOT_FOUND:"
+	case errors.Is(err, process.ErrStepNotFound):
+		return "STEP_NOT_FOUND:"
+	case errors.Is(err, process.ErrIdempotencyMismatch):
+		return "KEY_REUSED:"
+	}
+	return err.Error()
+}
+
+// now is the run as it is, with its items; "gone" where it is removed.
+func (s *scene) now(t testing.TB) string {
+	t.Helper()
+	r, err := s.n.Get(context.Background(), "pull", s.id, 0)
+	if errors.Is(err, process.ErrRunNotFound) {
+		return "gone"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := told(r)
+	for _, step := range r.GetSteps() {
+		if items := step.GetItemsByStatus(); len(items) > 0 {
+			text += " " + strings.TrimPrefix(fmt.Sprint(items), "map")
+		}
+	}
+	return text
+}
+
+// leases takes the jobs of steps of the run, one after the other.
+func (s *scene) lease(t testing.TB, step string) *progressorv1.Lease {
+	t.Helper()
+	return s.n.lease(t, s.id+"-"+step)
+}
+
+// TestMatrix has every verb of FlowService that changes something come to a run and to a step in every status that there is.
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	byStatus := map[string][]row{}
+	for _, r := range matrix {
+		if _, ok := situations[r.status]; !ok {
+			t.Fatalf("nothing brings a run to %q", r.status)
+		}
+		byStatus[r.status] = append(byStatus[r.status], r)
+	}
+	for status, make := range situations {
+		verbs := runVerbs
+		if strings.HasPrefix(status, "step ") {
+			verbs = stepVerbs
+		}
+		for _, verb := range verbs {
+			if !slices.ContainsFunc(byStatus[status], func(r row) bool { return r.verb == verb }) {
+				t.Errorf("no row says what %q does to %q", verb, status)
+			}
+		}
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			for i, r := range byStatus[status] {
+				s := &scene{n: n, id: strings.Map(letterOrDigit, status) + fmt.Sprint(i)}
+				make(t, s)
+				s.check(t, r)
+			}
+		})
+	}
+}
+
+func letterOrDigit(r rune) rune {
+	switch {
+	case r >= 'A' && r <= 'Z':
+		return r + 'a' - 'A'
+	case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+		return r
+	}
+	return '_'
+}
+
+// check lets the verb of a row come to the run, and looks what follows.
+func (s *scene) check(t testing.TB, r row) {
+	t.Helper()
+	was := s.now(t)
+	err := s.do(context.Background(), r.verb)
+	if got := refusal(err); got != "" {
+		if got = strings.ReplaceAll(got, s.id, "<run>"); got != r.want {
+			t.Errorf("%q, %q\n refused %s\n want    %s", r.status, r.verb, got, r.want)
+		}
+		if is := s.now(t); is != was {
+			t.Errorf("%q, %q was refused, and the run is now\n %s\nit was\n %s", r.status, r.verb, is, was)
+		}
+		return
+	}
+	got := ""
+	look := func() bool {
+		if got = s.now(t); s.another != nil {
+			other := &scene{n: s.n, id: s.another.GetRunId()}
+			got = "another: " + other.now(t)
+		}
+		return got == r.want
+	}
+	if !soon(look) {
+		t.Fatalf("%q, %q\n got  %s\n want %s", r.status, r.verb, got, r.want)
+	}
+}

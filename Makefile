@@ -63,7 +63,7 @@ pictures: postgres build ## Take the pictures of the documents anew (needs Node 
 	@./console/pictures.sh
 
 .PHONY: verify
-verify: verify-format lint verify-generated verify-console verify-tidy verify-vulnerabilities ## Check all that needs no running server
+verify: verify-format lint verify-generated verify-console verify-chart verify-tidy verify-vulnerabilities ## Check all that needs no running server
 	@echo "verify: ok"
 
 .PHONY: lint
@@ -111,8 +111,13 @@ verify-generated: generate
 verify-console:
 	@./console/verify.sh
 
+.PHONY: verify-chart
+verify-chart:
+	@./tools/helm/check.sh
+
 .PHONY: verify-tidy
 verify-tidy:
+	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/tidy
 
 .PHONY: verify-vulnerabilities

@@ -30,7 +30,7 @@ var rooms = map[string]int{
 	"cmd/progressor": 7,
 
 	"internal/pgembed": beside, "storage/storagetest": beside, "engine/enginetest": beside, "internal/tidy": beside, "internal/chaos": beside,
-	"internal/mutants": beside, "internal/openapi": beside,
+	"internal/mutants": beside, "internal/openapi": beside, "deploy": beside,
 }
 
 // besideUsers says which rooms may import what stands beside the ladder, tests apart.

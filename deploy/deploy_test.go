@@ -1,0 +1,166 @@
+// Package deploy_test reads the files of this directory as those do who use them.
+package deploy_test
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	inSource = regexp.MustCompile(`"(progressor_[a-z_]+)"`)
+	inQuery  = regexp.MustCompile(`\bprogressor_[a-z_]+\b`)
+	series   = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
+// metricNames are the names that the code gives to metrics.
+func metricNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, dir := range []string{"../engine", "../storage", "../cmd"} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range inSource.FindAllStringSubmatch(string(text), -1) {
+				names[m[1]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
+// known tells of a query each metric that nobody has.
+func known(t *testing.T, names map[string]bool, where, query string) {
+	t.Helper()
+	found := inQuery.FindAllString(query, -1)
+	if len(found) == 0 && !strings.HasPrefix(query, "up{") {
+		t.Errorf("%s asks for nothing of progressor: %s", where, query)
+	}
+	for _, name := range found {
+		if !names[name] && !names[series.ReplaceAllString(name, "")] {
+			t.Errorf("%s asks for %s, which there is not", where, name)
+		}
+	}
+}
+
+func read(t *testing.T, path string, unmarshal func([]byte, any) error, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func TestAlerts(t *testing.T) {
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr         string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	read(t, "prometheus/alerts.yaml", yaml.Unmarshal, &file)
+	names := metricNames(t)
+	documents, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			known(t, names, rule.Alert, rule.Expr)
+			if seen[rule.Alert] || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+				t.Errorf("%s is there twice, or lacks its severity, summary or description", rule.Alert)
+			}
+			if !strings.Contains(string(documents), "\n| "+rule.Alert+" |") {
+				t.Errorf("docs/operations.md does not list %s", rule.Alert)
+			}
+			seen[rule.Alert] = true
+		}
+	}
+	if len(seen) == 0 {
+		t.Error("there are no rules")
+	}
+	t.Run("promtool", func(t *testing.T) {
+		promtool, err := exec.LookPath("promtool")
+		if err != nil {
+			t.Skip("there is no promtool")
+		}
+		if out, err := exec.Command(promtool, "check", "rules", "prometheus/alerts.yaml").CombinedOutput(); err != nil {
+			t.Errorf("promtool: %v\n%s", err, out)
+		}
+	})
+}
+
+func TestDashboard(t *testing.T) {
+	type panel struct {
+		ID                       int
+		Type, Title, Description string
+		Targets                  []struct{ Expr string }
+		GridPos                  struct{ H, W, X, Y int }
+	}
+	var board struct {
+		UID    string
+		Panels []panel
+	}
+	read(t, "grafana/progressor.json", json.Unmarshal, &board)
+	names := metricNames(t)
+	ids := map[int]bool{}
+	places := map[[2]int]string{}
+	queries := 0
+	for _, p := range board.Panels {
+		if ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("panel %q has the id of another one, or is wider than the page", p.Title)
+		}
+		ids[p.ID] = true
+		place := [2]int{p.GridPos.X, p.GridPos.Y}
+		if other, taken := places[place]; taken {
+			t.Errorf("panels %q and %q lie on each other", p.Title, other)
+		}
+		places[place] = p.Title
+		if p.Type != "row" && (p.Description == "" || len(p.Targets) == 0) {
+			t.Errorf("panel %q has no description, or no query", p.Title)
+		}
+		for _, target := range p.Targets {
+			queries++
+			known(t, names, p.Title, target.Expr)
+		}
+	}
+	if queries == 0 {
+		t.Error("the dashboard asks for nothing")
+	}
+}
+
+// The service gives a stop more time than the engine takes for it by default, wherever it is run.
+func TestGraceIsLongerThanDrain(t *testing.T) {
+	for path, grace := range map[string]string{
+		"systemd/progressor.service":  "TimeoutStopSec=45\n",
+		"docker/compose.yaml":         "stop_grace_period: 45s\n",
+		"helm/progressor/values.yaml": "terminationGracePeriodSeconds: 45\n",
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), grace) {
+			t.Errorf("%s does not say %s", path, grace)
+		}
+	}
+}

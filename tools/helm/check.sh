@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Lints the chart and renders it as users would: with what is required alone, and with everything.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+helm() { go tool -modfile=tools/helm/go.mod helm "$@"; }
+chart=deploy/helm/progressor
+least=(--set database.existingSecret=progressor-db)
+all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.role=client --set 'config.namespaces[0].namespace=shop')
+helm lint --strict "${least[@]}" "$chart"
+helm template progressor "$chart" "${least[@]}" >/dev/null
+for kind in Deployment Service ConfigMap PodDisruptionBudget NetworkPolicy ServiceMonitor; do
+  helm template progressor "$chart" "${all[@]}" | grep -q "^kind: $kind$" || { echo "helm: $chart makes no $kind"; exit 1; }
+done
+if helm template progressor "$chart" >/dev/null 2>&1; then
+  echo "helm: $chart is rendered without database.existingSecret"; exit 1
+fi
+if helm template progressor "$chart" "${least[@]}" --set replica=3 >/dev/null 2>&1; then
+  echo "helm: $chart takes a value that it does not know"; exit 1
+fi
+echo "helm: $chart is well"

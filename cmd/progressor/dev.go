@@ -41,7 +41,7 @@ type devCmd struct {
 
 func (devCmd) Help() string {
 	return `Dev runs everything on this machine: a private PostgreSQL below the data directory, an engine, and two
-namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces, templates and crons
+namespaces to play with: demo (orders of a shop, and a flow of one) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces, templates and crons
 of a configuration file are put at the start; its db.dsn is not looked at.
 
     progressor dev
@@ -102,6 +102,7 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 	n := &node{
 		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		prepare: putDemoNamespaces,
+		begin:   beginDemoFlow,
 		ready: func() {
 			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console), a.settings.namespaces))
 		},

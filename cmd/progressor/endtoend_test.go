@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -115,6 +116,14 @@ func TestDev(t *testing.T) {
 	wantLines(t, p.ok(t, "get", "demo", "order-1"), "status RUNNING", "(default)", "paid")
 	wantLines(t, p.ok(t, "list", "demo"), "order-1")
 	wantLines(t, p.ok(t, "trace", "demo", "order-1"), "INIT FINISHED", "CALL FINISHED")
+	for run, status := range map[string]string{"A-1": "SUCCEEDED", "A-2": "WAITING_WORKER", "A-3": "FAILED"} {
+		eventually(t, run+" is "+status, func() error {
+			if out := p.ok(t, "run", "get", "demo", run); !strings.Contains(out, status) {
+				return errors.New(out)
+			}
+			return nil
+		})
+	}
 	if code, body := fetch(t, d.url+"/metrics"); code != http.StatusOK || !strings.Contains(body, "progressor_task_processing_duration_ms") ||
 		!strings.Contains(body, "go_goroutines") {
 		t.Errorf("/metrics: %d", code)

@@ -49,6 +49,7 @@ type node struct {
 
 	file    *settings                                   // whose namespaces, templates and crons are put
 	prepare func(context.Context, *engine.Engine) error // before that; nil: nothing
+	begin   func(context.Context, *flows.Flows) error   // when it can run processes; nil: nothing
 	ready   func()                                      // when requests are taken
 }
 
@@ -98,6 +99,11 @@ func (n *node) run(ctx context.Context) error {
 		}
 		if err := n.file.putCrons(ctx, schedules, n.log); err != nil {
 			return err
+		}
+		if n.begin != nil {
+			if err := n.begin(ctx, runs); err != nil {
+				return err
+			}
 		}
 		n.ready()
 		return nil

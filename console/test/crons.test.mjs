@@ -58,6 +58,38 @@ spec("A cron is made with a preview in words, changed, and deleted", async (page
   await assert.rejects(cronOf("by hand"), /not_found/);
 });
 
+spec("A cron enqueues a job, then starts a run of a flow with a payload made of the fire", async (page, go) => {
+  await engine.post("FlowService/PutTemplate", { template: { namespace: "echo", type: "report", name: "A report", payloadSchema: { type: "object", required: ["at"] }, steps: [{ stepId: "render", job: {} }] } });
+  await go("#/crons?ns=echo");
+  await page.getByRole("button", { name: "New cron…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("reports");
+  await dialog.getByLabel("Expressions").fill("0 6 * * *");
+  await dialog.getByRole("button", { name: "a job" }).click();
+  await dialog.getByLabel("Name of the job").fill("render");
+  await dialog.getByLabel("Retries").fill("3");
+  await dialog.getByLabel("Args").fill('{"pages": 3}');
+  await dialog.getByRole("button", { name: "Make it" }).click();
+  await page.getByRole("heading", { name: /reports/ }).waitFor();
+  const { enqueueJob } = (await cronOf("reports")).target;
+  assert.deepEqual([enqueueJob.name, enqueueJob.args, enqueueJob.options.maxRetry], ["render", { pages: 3 }, 3]);
+  await page.getByRole("button", { name: "Edit…" }).click();
+  await dialog.getByRole("button", { name: "a run of a flow" }).click();
+  await dialog.getByRole("combobox", { name: "Template" }).fill("report");
+  await dialog.locator(".hint", { hasText: "A report" }).waitFor();
+  await dialog.getByLabel("Scope id").fill("daily");
+  await dialog.getByLabel("Payload").fill('{"at": "${fire_time}"');
+  await dialog.getByText("want JSON").waitFor();
+  await dialog.getByLabel("Payload").fill('{"at": "${fire_time}"}');
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByText("reports is changed.").waitFor();
+  const { startRun } = (await cronOf("reports")).target;
+  assert.deepEqual([startRun.type, startRun.scopeId, startRun.payloadTemplate], ["report", "daily", { at: "${fire_time}" }]);
+  await page.getByRole("button", { name: "Trigger…" }).click();
+  await dialog.getByRole("button", { name: /Trigger/ }).click();
+  await eventually("a run is there", async () => (await engine.post("FlowService/ListRuns", { namespace: "echo", filter: "cron_id = reports" })).runs?.[0]?.payload?.at);
+});
+
 spec("A cron is triggered, paused with a note, resumed and backfilled", async (page, go) => {
   await go("#/cron?ns=echo&id=nightly");
   const dialog = page.getByRole("dialog");

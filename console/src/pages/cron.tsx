@@ -168,7 +168,7 @@ function Ledger({ c }: { c: Cron }) {
                   </td>
                   <td>
                     {f.processId && (
-                      <a className="line short" title={f.processId} href={href("process", { ns: runNamespace(c), id: f.processId })}>
+                      <a className="line short" title={f.processId} href={f.processId.startsWith("~flow/") ? href("run", { ns: c.namespace, id: f.processId.slice(6) }) : href("process", { ns: runNamespace(c), id: f.processId })}>
                         {f.processId}
                       </a>
                     )}

@@ -1,15 +1,19 @@
 import { clone, create } from "@bufbuild/protobuf";
-import { useEffect, useMemo, useState } from "react";
-import { crons, refresh, trouble, useRead } from "../api";
+import { useEffect, useId, useMemo, useState } from "react";
+import { crons, flows, refresh, trouble, useRead } from "../api";
 import { duration, durationMillis, exact, millis, parseSpan, span, timestamp, zone as here } from "../format";
 import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
+import { StartRunTargetSchema } from "../gen/progressor/v1/flow_pb";
+import { JobOptionsSchema, type JobOptions } from "../gen/progressor/v1/worker_pb";
 import { valueOf, plainValue } from "../value";
 import { bytesOf, PayloadInput } from "../payload";
 import { go } from "../router";
 import { Button, Dialog, ErrorBox, Field, useToast } from "../ui";
 import { Calendar } from "./calendar";
 
-type Target = "startProcess" | "notifyProcess" | "enqueueJob" | "http";
+type Target = "startProcess" | "notifyProcess" | "enqueueJob" | "startRun" | "http";
+
+const isJSON = (t: Target) => t === "enqueueJob" || t === "startRun";
 
 interface Form {
   id: string;
@@ -25,9 +29,13 @@ interface Form {
   catchup: string;
   timeout: string;
   pauseAfter: string;
-  target: Target | "other";
+  target: Target;
   namespace: string;
-  name: string; // of the process, or the job
+  name: string; // of the process, or the job; type of the template
+  retries: string;
+  version: string;
+  scope: string;
+  scopeId: string;
   url: string;
   method: string;
   args: string;
@@ -52,16 +60,25 @@ function formOf(c?: Cron): Form {
     catchup: p?.catchupLimit ? String(p.catchupLimit) : "",
     timeout: shown(durationMillis(p?.timeout)),
     pauseAfter: p?.pauseAfterFailures ? String(p.pauseAfterFailures) : "",
-    target: t?.case === undefined ? "startProcess" : t.case === "startRun" ? "other" : t.case,
+    target: t?.case ?? "startProcess",
     namespace: t?.case === "startProcess" || t?.case === "notifyProcess" || t?.case === "enqueueJob" ? t.value.namespace : "",
-    name: t?.case === "notifyProcess" ? t.value.processId : t?.case === "enqueueJob" ? t.value.name : "",
+    name: t?.case === "notifyProcess" ? t.value.processId : t?.case === "enqueueJob" ? t.value.name : t?.case === "startRun" ? t.value.type : "",
+    retries: t?.case === "enqueueJob" && t.value.options?.maxRetry ? String(t.value.options.maxRetry) : "",
+    version: t?.case === "startRun" && t.value.version ? String(t.value.version) : "",
+    scope: t?.case === "startRun" ? t.value.scope : "",
+    scopeId: t?.case === "startRun" ? t.value.scopeId : "",
     url: t?.case === "http" ? t.value.url : "",
     method: t?.case === "http" ? t.value.method : "",
-    args: t?.case === "startProcess" || t?.case === "notifyProcess" ? text(t.value.args) : t?.case === "enqueueJob" ? (t.value.args ? JSON.stringify(plainValue(t.value.args)) : "") : t?.case === "http" ? text(t.value.body) : "",
+    args: t?.case === "startProcess" || t?.case === "notifyProcess" ? text(t.value.args) : t?.case === "enqueueJob" ? (t.value.args ? JSON.stringify(plainValue(t.value.args)) : "") : t?.case === "startRun" ? (t.value.payloadTemplate ? JSON.stringify(plainValue(t.value.payloadTemplate)) : "") : t?.case === "http" ? text(t.value.body) : "",
   };
 }
 
 const lines = (text: string) => text.split("\n").map((l) => l.trim()).filter(Boolean);
+
+function optionsOf(f: Form, before?: JobOptions): JobOptions | undefined {
+  const maxRetry = Number(f.retries) || 0;
+  return before || maxRetry ? Object.assign(before ?? create(JobOptionsSchema), { maxRetry }) : undefined;
+}
 
 /** What the form says, on top of what it does not show. */
 function cronOf(f: Form, ns: string, before?: Cron): Cron {
@@ -83,7 +100,7 @@ function cronOf(f: Form, ns: string, before?: Cron): Cron {
   // What was not changed stays byte by byte: it need not be text.
   const args = f.args === formOf(before).args && t?.case === f.target ? {} : { args: bytesOf(f.args) };
   const body = "args" in args ? { body: args.args } : {};
-  const json = f.args.trim() ? valueOf(JSON.parse(f.target === "enqueueJob" ? f.args : "null")) : undefined;
+  const json = f.args.trim() ? valueOf(JSON.parse(isJSON(f.target) ? f.args : "null")) : undefined;
   switch (f.target) {
     case "startProcess":
       c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(StartProcessTargetSchema), { namespace }, args) } });
@@ -92,7 +109,10 @@ function cronOf(f: Form, ns: string, before?: Cron): Cron {
       c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(NotifyProcessTargetSchema), { namespace, processId: f.name.trim() }, args) } });
       break;
     case "enqueueJob":
-      c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(EnqueueJobTargetSchema), { namespace, name: f.name.trim() }, "args" in args ? { args: json } : {}) } });
+      c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(EnqueueJobTargetSchema), { namespace, name: f.name.trim(), options: optionsOf(f, t?.case === f.target ? t.value.options : undefined) }, "args" in args ? { args: json } : {}) } });
+      break;
+    case "startRun":
+      c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(StartRunTargetSchema), { type: f.name.trim(), version: Number(f.version) || 0, scope: f.scope.trim(), scopeId: f.scopeId.trim() }, "args" in args ? { payloadTemplate: json } : {}) } });
       break;
     case "http":
       c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(HttpTargetSchema), { url: f.url.trim(), method: f.method.trim() }, body) } });
@@ -150,6 +170,38 @@ function Choice<V extends number>({ label, value, list, onChange }: { label: str
   );
 }
 
+type Text = (name: keyof Form) => { value: string; onChange: (e: React.ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => void };
+
+function RunTarget({ ns, f, text }: { ns: string; f: Form; text: Text }) {
+  const { data } = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 0 });
+  const names = useId();
+  const known = data?.templates.find((t) => t.type === f.name.trim());
+  const no = known?.schedulable === false && "no cron may start this one: schedulable is false";
+  return (
+    <>
+      <Field label="Template" hint={known?.name || (data?.templates.length === 0 && `There is none in ${ns} yet.`)} error={no}>
+        <input {...text("name")} list={names} spellCheck={false} autoComplete="off" />
+      </Field>
+      <datalist id={names}>
+        {data?.templates.map((t) => (
+          <option key={t.type} value={t.type}>
+            {t.name}
+          </option>
+        ))}
+      </datalist>
+      <Field label="Version" hint="Empty: the newest at the fire.">
+        <input inputMode="numeric" {...text("version")} placeholder={known ? String(known.version) : ""} />
+      </Field>
+      <Field label="Scope" hint="Whom it is for: user, account, …">
+        <input {...text("scope")} />
+      </Field>
+      <Field label="Scope id" hint="Which one of these.">
+        <input {...text("scopeId")} />
+      </Field>
+    </>
+  );
+}
+
 export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClose: () => void }) {
   const [f, setForm] = useState(() => formOf(cron));
   const [error, setError] = useState<unknown>();
@@ -159,7 +211,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
   const text = (name: keyof Form) => ({ value: String(f[name]), onChange: (e: React.ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => set({ [name]: e.target.value }) });
   const wrongSpan = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
   const wrongArgs = useMemo(() => {
-    if (f.target !== "enqueueJob" || !f.args.trim()) return "";
+    if (!isJSON(f.target) || !f.args.trim()) return "";
     try {
       JSON.parse(f.args);
       return "";
@@ -214,55 +266,61 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
           </div>
         </div>
         <h3>What a run is</h3>
-        {f.target === "other" ? (
-          <p className="dim">A run of a flow: it stays as it is.</p>
-        ) : (
-          <>
-            <div className="chips" role="group" aria-label="what a run is">
-              {(
-                [
-                  ["startProcess", "a new process"],
-                  ["notifyProcess", "a notification"],
-                  ["enqueueJob", "a job"],
-                  ["http", "an HTTP request"],
-                ] as [Target, string][]
-              ).map(([t, name]) => (
-                <button key={t} type="button" className="chip" aria-pressed={t === f.target} onClick={() => set({ target: t })}>
-                  {name}
-                </button>
-              ))}
-            </div>
-            <div className="grid2">
-              {f.target === "http" ? (
-                <>
-                  <Field label="URL">
-                    <input {...text("url")} placeholder="https://…" spellCheck={false} />
-                  </Field>
-                  <Field label="Method">
-                    <input {...text("method")} placeholder="POST" />
-                  </Field>
-                </>
-              ) : (
-                <Field label="Namespace" hint={`Empty: ${ns}.`}>
-                  <input {...text("namespace")} spellCheck={false} />
-                </Field>
-              )}
-              {f.target === "notifyProcess" && (
-                <Field label="Process">
-                  <input {...text("name")} spellCheck={false} />
-                </Field>
-              )}
-              {f.target === "enqueueJob" && (
-                <Field label="Name of the job">
-                  <input {...text("name")} spellCheck={false} />
-                </Field>
-              )}
-            </div>
-            <Field label={f.target === "http" ? "Body" : "Args"} error={wrongArgs}>
-              <PayloadInput value={f.args} onChange={(args) => set({ args })} />
+        <div className="chips" role="group" aria-label="what a run is">
+          {(
+            [
+              ["startProcess", "a new process"],
+              ["notifyProcess", "a notification"],
+              ["enqueueJob", "a job"],
+              ["startRun", "a run of a flow"],
+              ["http", "an HTTP request"],
+            ] as [Target, string][]
+          ).map(([t, name]) => (
+            <button key={t} type="button" className="chip" aria-pressed={t === f.target} onClick={() => set({ target: t })}>
+              {name}
+            </button>
+          ))}
+        </div>
+        <div className="grid2">
+          {f.target === "http" && (
+            <>
+              <Field label="URL">
+                <input {...text("url")} placeholder="https://…" spellCheck={false} />
+              </Field>
+              <Field label="Method">
+                <input {...text("method")} placeholder="POST" />
+              </Field>
+            </>
+          )}
+          {f.target === "startRun" && <RunTarget ns={ns} f={f} text={text} />}
+          {f.target !== "http" && f.target !== "startRun" && (
+            <Field label="Namespace" hint={`Empty: ${ns}.`}>
+              <input {...text("namespace")} spellCheck={false} />
             </Field>
-          </>
-        )}
+          )}
+          {f.target === "notifyProcess" && (
+            <Field label="Process">
+              <input {...text("name")} spellCheck={false} />
+            </Field>
+          )}
+          {f.target === "enqueueJob" && (
+            <>
+              <Field label="Name of the job">
+                <input {...text("name")} spellCheck={false} />
+              </Field>
+              <Field label="Retries">
+                <input inputMode="numeric" {...text("retries")} placeholder="0" />
+              </Field>
+            </>
+          )}
+        </div>
+        <Field
+          label={f.target === "http" ? "Body" : f.target === "startRun" ? "Payload" : "Args"}
+          hint={f.target === "startRun" && <>JSON, in which <code>{"${fire_time}"}</code>, <code>{"${cron_id}"}</code> and <code>{"${attempt}"}</code> become those of the fire.</>}
+          error={wrongArgs}
+        >
+          <PayloadInput value={f.args} onChange={(args) => set({ args })} />
+        </Field>
         <details>
           <summary>What a fire decides</summary>
           <div className="grid2">

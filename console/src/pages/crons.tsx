@@ -50,7 +50,7 @@ export function targetWords(c: Cron): string {
     case "http":
       return `${t.value.method || "POST"} ${t.value.url}`;
     case "startRun":
-      return "starts a run of a flow";
+      return `starts a run of ${t.value.type}`;
     default:
       return "?";
   }
@@ -114,7 +114,7 @@ export function Crons({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data?.crons.length === 0 && (
-        <Empty title={filter ? "No cron matches" : "There is no cron yet"}>{filter ? "" : "A cron starts a process, a job or a request at certain times, and writes down what it decided."}</Empty>
+        <Empty title={filter ? "No cron matches" : "There is no cron yet"}>{filter ? "" : "A cron starts a process, a job, a run of a flow or a request at certain times, and writes down what it decided."}</Empty>
       )}
       {(data?.crons.length ?? 0) > 0 && (
         <Card>

@@ -266,6 +266,7 @@ function Relations({ p }: { p: Process }) {
   const ns = p.namespace;
   const own: [string, React.ReactNode][] = [];
   if (p.processId.startsWith("~bulk/")) own.push(["bulk", <a key="b" href={href("bulk", { ns, id: p.processId.slice(6) })}>{p.processId.slice(6)}</a>]);
+  if (p.processId.startsWith("~flow/")) own.push(["run", <a key="f" href={href("run", { ns, id: p.processId.slice(6) })}>{p.processId.slice(6)}</a>]);
   const cron = p.processId.match(/^~cron\/(.+)$/)?.[1] ?? p.processId.match(/^~run\/(.+)\/[^/]+$/)?.[1];
   if (cron) own.push(["cron", <a key="c" href={href("cron", { ns, id: cron })}>{cron}</a>]);
   if (p.kind === "job") own.push(["job", <a key="j" href={href("job", { ns, id: p.processId })}>{p.processId}</a>]);

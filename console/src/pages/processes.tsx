@@ -35,7 +35,7 @@ function fieldsOf(rows: Process[]): FieldHelp[] {
   return [
     { name: "status", hint: "what it is in", operators: ["=", "!="], values: Object.keys(processLook) },
     { name: "process_id", hint: "its id; * at the end", operators: ordered, values: rows.slice(0, 5).map((p) => p.processId) },
-    { name: "kind", hint: "empty: a plain process", operators: ["=", "!="], values: ["", "job", "cron", "run", "bulk"] },
+    { name: "kind", hint: "empty: a plain process", operators: ["=", "!="], values: ["", "job", "flow", "cron", "run", "bulk"] },
     { name: "created_time", hint: "when it was started", operators: ordered, time: true },
     { name: "status_changed_time", hint: "since when it is in its status", operators: ordered, time: true },
     { name: "detail", hint: "why it is in error; : for a part of it", operators: [":", "=", "!="] },

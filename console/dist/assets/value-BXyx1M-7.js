@@ -1,1 +1,0 @@
-import{an as e,in as t,on as n}from"./index-eRFBx3yH.js";var r=t=>t===void 0||t.kind.case===void 0?null:e(n,t),i=e=>t(n,e);export{i as n,r as t};

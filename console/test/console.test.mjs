@@ -260,6 +260,27 @@ spec("What is not there is said", async (page, go) => {
   await page.getByText("No process matches").waitFor();
 });
 
+spec("Where a proxy wants a token it is asked for once, sent from then on, and kept in the tab", async (page, go) => {
+  let sent = "";
+  await page.route("**/progressor.v1.*/*", (route) => {
+    sent = route.request().headers()["authorization"] ?? "";
+    if (sent === "Bearer sesame") return route.continue();
+    return route.fulfill({ status: 401, contentType: "application/json", body: '{"code":"unauthenticated","message":"who are you?"}' });
+  });
+  await go("#/processes?ns=demo");
+  const dialog = page.getByRole("dialog", { name: /who you are/ });
+  await dialog.getByLabel("Token").fill("wrong");
+  await dialog.getByRole("button", { name: "Go on" }).click();
+  await eventually("the wrong one is sent", () => sent === "Bearer wrong");
+  await dialog.getByLabel("Token").fill("sesame");
+  await dialog.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("link", { name: "order-14" }).waitFor();
+  await page.reload();
+  await page.getByRole("link", { name: "order-14" }).waitFor();
+  assert.equal(await dialog.count(), 0);
+  assert.equal(await page.evaluate(() => JSON.stringify(localStorage).includes("sesame")), false);
+});
+
 test("Below the path of a proxy, read-only, and with the engine away", async () => {
   const { createServer, request } = await import("node:http");
   const shown = await startEngine("--console", "read-only");
@@ -280,6 +301,10 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     await page.goto(`http://127.0.0.1:${proxy.address().port}/some/path/#/processes?ns=demo`);
     await page.getByRole("link", { name: "seen" }).waitFor();
     assert.equal(await page.getByRole("button", { name: /Start|Act on/ }).count(), 0);
+    await page.goto(`http://127.0.0.1:${proxy.address().port}/some/path/#/run?ns=demo&id=A-2&step=approve`);
+    await page.getByText("Approve order A-2 of 1200").first().waitFor();
+    await page.getByRole("group", { name: "the steps of A-2" }).getByRole("link", { name: /^approve/ }).waitFor();
+    assert.equal(await page.getByRole("button", { name: /Cancel|Repeat|Skip|Answer/ }).count(), 0);
     const refused = await page.evaluate(() => fetch("progressor.v1.ProcessService/RemoveProcess", { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"namespace":"demo","processId":"seen"}' }).then((r) => r.status));
     assert.equal(refused, 403);
     assert.deepEqual(page.wrong, []);

@@ -42,6 +42,7 @@ spec("The queue shows states, names, progress and failures, and is filtered", as
 spec("A job that failed is understood and retried, and then cancelled", async (page, go) => {
   await go("#/job?ns=mail&id=bad");
   await page.getByRole("heading", { name: "1 failed attempt" }).waitFor();
+  await page.getByRole("region", { name: "failures" }).getByRole("row", { name: /^1 .*worker-a smtp 550 no such user/ }).waitFor();
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retry…" }).click();
   await dialog.getByRole("button", { name: "Retry" }).click();

@@ -289,6 +289,7 @@ export function JobPage({ ns }: { ns: string }) {
           )}
         </div>
       </div>
+      <ErrorBox error={error} />
       {why(j) && <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>{why(j)}</div>}
       {j.progress && (
         <Card title="Progress">
@@ -329,12 +330,16 @@ export function JobPage({ ns }: { ns: string }) {
               <tbody>
                 {j.failures.map((f, n) => (
                   <tr key={n}>
-                    <td>{n + 1}</td>
+                    <td>{f.attempt || n + 1}</td>
+                    <td>
+                      <When at={millis(f.failedTime)} none="" />
+                    </td>
+                    <td>{f.workerId}</td>
                     <td>
                       <code className="tag">{f.reason}</code>
                     </td>
                     <td className="what">{f.message}</td>
-                    <td>{f.nonRetryable ? "not tried again" : ""}</td>
+                    <td>{f.nonRetryable ? "not tried again" : f.takeover ? "cost no retry" : ""}</td>
                   </tr>
                 ))}
               </tbody>

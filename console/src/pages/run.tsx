@@ -146,6 +146,7 @@ export function RunPage({ ns }: { ns: string }) {
           ))}
         </div>
       </div>
+      <ErrorBox error={error} />
       {why && why !== r.progress?.summary && <div className={"notice " + (r.failure && runEnded(r) ? "bad" : "hold")}>{why}</div>}
       <Waiting waits={open} answer={answer} />
       <Card>

@@ -195,6 +195,7 @@ export function TemplatePage({ ns }: { ns: string }) {
           </Act>
         </div>
       </div>
+      <ErrorBox error={error} />
       {!enabled && <div className="notice hold">New runs are refused, those of crons too. What runs goes on.</div>}
       {t.version !== newest && <div className="notice">This is version {t.version}. New runs take {newest}, unless they ask for this one.</div>}
       {t.description && <p>{t.description}</p>}

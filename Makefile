@@ -26,7 +26,7 @@ help: ## List the targets
 
 .PHONY: run
 run: postgres build ## Start everything on this machine: private PostgreSQL, engine, demo (ARGS='--listen ADDR --data-dir DIR')
-	./bin/progressor dev $(ARGS)
+	./bin/progressor dev --demo-flow $(ARGS)
 
 .PHONY: test
 test: postgres ## Run all tests (PKG=./storage/... for some)

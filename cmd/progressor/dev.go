@@ -33,6 +33,7 @@ type devCmd struct {
 	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
 	Console  string      `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
 	DataDir  string      `default:".progressor" placeholder:"DIR" setting:"" help:"Where everything is kept between runs. Default: ${default}."`
+	DemoFlow bool        `setting:"" help:"Also put a flow into the namespace demo and start three runs of it, where it is not there: something to look at."`
 	DB       poolFlags   `embed:"" prefix:"db."`
 	Engine   engineFlags `embed:"" prefix:"engine."`
 	Log      logFlags    `embed:"" prefix:"log."`
@@ -41,7 +42,7 @@ type devCmd struct {
 
 func (devCmd) Help() string {
 	return `Dev runs everything on this machine: a private PostgreSQL below the data directory, an engine, and two
-namespaces to play with: demo (orders of a shop, and a flow of one) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces, templates and crons
+namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces, templates and crons
 of a configuration file are put at the start; its db.dsn is not looked at.
 
     progressor dev
@@ -102,10 +103,12 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 	n := &node{
 		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		prepare: putDemoNamespaces,
-		begin:   beginDemoFlow,
 		ready: func() {
 			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console), a.settings.namespaces))
 		},
+	}
+	if c.DemoFlow {
+		n.begin = beginDemoFlow
 	}
 	if err := n.run(engineCtx); err != nil {
 		return err

@@ -108,7 +108,7 @@ func TestDev(t *testing.T) {
 		t.Skip("starts a PostgreSQL of its own")
 	}
 	dir := t.TempDir()
-	d := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir)
+	d := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir, "--demo-flow")
 	p := d.client
 	p.ok(t, "start", "demo", "order-1", "--args", `{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}`)
 	wantLines(t, p.ok(t, "call", "demo", "order-1", "--args", `{"pay":200}`), "paid")

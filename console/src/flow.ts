@@ -18,7 +18,7 @@ export function kindWords(s: StepTemplate): string {
     case "wait":
       return each + (a.value.kind === WaitAction_Kind.HUMAN ? "a person" : "from outside");
     case "delay":
-      return `${each}delay${a.value.until.case === "duration" ? ` ${span(durationMillis(a.value.until.value) ?? 0)}` : ""}`;
+      return `${each}delay${a.value.until.case === "duration" ? ` ${span(durationMillis(a.value.until.value) ?? 0).replace(".0 ", " ")}` : ""}`;
     case "run":
       return `${each}run of ${a.value.type}`;
     default:

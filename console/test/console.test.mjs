@@ -283,7 +283,7 @@ spec("Where a proxy wants a token it is asked for once, sent from then on, and k
 
 test("Below the path of a proxy, read-only, and with the engine away", async () => {
   const { createServer, request } = await import("node:http");
-  const shown = await startEngine("--console", "read-only");
+  const shown = await startEngine("--console", "read-only", "--demo-flow");
   const proxy = createServer((from, to) => {
     if (!from.url.startsWith("/some/path/")) return void to.writeHead(404).end();
     const through = request(shown.url + from.url.slice("/some/path".length), { method: from.method, headers: from.headers }, (answer) => answer.pipe(to.writeHead(answer.statusCode, answer.headers)));

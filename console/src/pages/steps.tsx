@@ -132,7 +132,7 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
                         {brief(bytes(i.input), 120)}
                       </code>
                     </td>
-                    <td className="grow">{i.progress && !stepEnded(i) ? <Bar part={i.progress.percent / 100} label={`${Math.round(i.progress.percent)} percent of item ${i.index}`} /> : <Line text={why(i) || brief(bytes(i.result), 120)} />}</td>
+                    <td className={i.failure ? "what" : "grow"}>{i.failure ? why(i) : i.progress && !stepEnded(i) ? <Bar part={i.progress.percent / 100} label={`${Math.round(i.progress.percent)} percent of item ${i.index}`} /> : <Line text={why(i) || brief(bytes(i.result), 120)} />}</td>
                     <td>
                       {!stepEnded(i) && !runEnded(run) && (
                         <Act aria-label={`Skip item ${i.index}`} onClick={() => skip(i)}>

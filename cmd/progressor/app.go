@@ -61,6 +61,7 @@ type commands struct {
 	Worker workerCmd `cmd:"" group:"process" help:"Run jobs by a command of yours."`
 
 	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`
+	Top       topCmd       `cmd:"" group:"process" help:"Watch the engine: rates, namespaces, errors, nodes."`
 	Audit     auditCmd     `cmd:"" group:"process" help:"List what operators have done."`
 	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type topCmd struct {
+	NS       string        `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+	Interval time.Duration `placeholder:"DURATION" default:"1s" help:"Time between two looks, at least 200ms. Default: ${default}."`
+	Count    int           `placeholder:"N" help:"End after so many looks. Default: with Ctrl-C."`
+
+	clientFlags
+}
+
+func (topCmd) Help() string {
+	return `Top shows what overview does again and again, with the namespaces and what broke most. On a terminal it is drawn over what was before;
+elsewhere each look follows the one before. With -o json each look is the overview as one line of JSON.
+
+    progressor top
+    progressor top demo --interval 5s
+    progressor top --count 1
+    progressor top -o json | jq .tasksPerSecond`
+}
+
+func (c *topCmd) Validate() error {
+	switch {
+	case c.Interval < 200*time.Millisecond:
+		return fmt.Errorf("--interval is %s, at least 200ms is allowed", c.Interval)
+	case c.Count < 0:
+		return fmt.Errorf("--count is %d, 0 or more is allowed", c.Count)
+	}
+	return nil
+}
+
+func (c *topCmd) Run(a *app) error {
+	ctx, cancel := a.interruptible()
+	defer cancel()
+	live := &screen{}
+	if a.Terminal {
+		live.w = a.Stderr
+	}
+	next := time.NewTicker(c.Interval)
+	defer next.Stop()
+	for n := 1; ; n++ {
+		if err := c.look(ctx, a, live); err != nil {
+			if ctx.Err() != nil {
+				return nil // Ctrl-C is how it ends
+			}
+			return err
+		}
+		if n == c.Count {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next.C:
+		}
+	}
+}
+
+// look shows things as they are. On a terminal an engine that is away is shown so, and asked again.
+func (c *topCmd) look(ctx context.Context, a *app, live *screen) error {
+	limit, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	overview, err := c.client().Insight.GetOverview(limit, &progressorv1.GetOverviewRequest{Namespace: c.NS})
+	if err == nil && c.json() {
+		return printLine(a.Stdout, overview)
+	}
+	var errors *progressorv1.ListErrorsResponse
+	if err == nil {
+		errors, err = c.client().Insight.ListErrors(limit, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: topErrors})
+	}
+	if err != nil {
+		if live.w == nil || live.lines == 0 || ctx.Err() != nil {
+			return err
+		}
+		live.show(fmt.Sprintf("%s  no answer: %s\n", time.Now().UTC().Format(time.TimeOnly), oneLine(err.Error())))
+		return nil
+	}
+	var b bytes.Buffer
+	if err := drawTop(&b, overview, errors.GetGroups()); err != nil {
+		return err
+	}
+	if live.w != nil {
+		live.show(b.String())
+		return nil
+	}
+	_, err = fmt.Fprintln(a.Stdout, b.String())
+	return err
+}
+
+// topErrors is how many kinds of errors are shown: the largest.
+const topErrors = 5
+
+func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, errors []*progressorv1.ErrorGroup) error {
+	var rates []float64
+	for _, s := range o.GetSamples() {
+		rates = append(rates, s.GetTasksPerSecond())
+	}
+	late, took := "", ""
+	if p99 := o.GetTimerLatenessP99(); p99 != nil {
+		late = showTook(p99.AsDuration()) + " (99 %)"
+	}
+	if p99 := o.GetProcessingP99(); p99 != nil {
+		took = fmt.Sprintf("%s (half), %s (99 %%)", showTook(o.GetProcessingP50().AsDuration()), showTook(p99.AsDuration()))
+	}
+	err := printFields(w,
+		field{"at", time.Now().UTC().Format(time.TimeOnly)},
+		field{"processes", showCounts(o.GetCountByStatus())},
+		field{"tasks that wait for", showCounts(o.GetWaitingByWhat())},
+		field{"oldest that could run", showTook(o.GetOldestRunnableAge().AsDuration())},
+		field{"tasks a second", strings.TrimSpace(fmt.Sprintf("%.1f  %s", o.GetTasksPerSecond(), sparkline(rates)))},
+		field{"processors took", took},
+		field{"timers late by", late},
+	)
+	if err != nil {
+		return err
+	}
+	var namespaces, broken, nodes []table.Row
+	for _, n := range o.GetNamespaces() {
+		paused := ""
+		if n.GetPaused() {
+			paused = "yes"
+		}
+		namespaces = append(namespaces, table.Row{
+			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(), showTook(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
+		})
+	}
+	for _, g := range errors {
+		broken = append(broken, table.Row{g.GetCount(), oneLine(g.GetReason()), showTime(g.GetLastTime()), oneLine(g.GetMessage())})
+	}
+	for _, n := range o.GetNodes() {
+		draining := ""
+		if n.GetDraining() {
+			draining = "yes"
+		}
+		nodes = append(nodes, table.Row{n.GetNodeId(), oneLine(n.GetAddress()), showTime(n.GetBeatTime()), n.GetRunning(), draining})
+	}
+	for _, part := range []struct {
+		header table.Row
+		rows   []table.Row
+	}{
+		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "paused"}, namespaces},
+		{table.Row{"errors", "reason", "last", "newest message"}, broken},
+		{table.Row{"node", "address", "last beat", "running", "draining"}, nodes},
+	} {
+		if len(part.rows) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if err := printRows(w, part.header, part.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sparkWidth is how many of the newest samples are drawn: of ten seconds each, ten minutes.
+const sparkWidth = 60
+
+// sparkline draws values as bars, the highest as a whole one.
+func sparkline(values []float64) string {
+	bars := []rune("▁▂▃▄▅▆▇█")
+	values = values[max(0, len(values)-sparkWidth):]
+	highest := 0.0
+	for _, v := range values {
+		highest = max(highest, v)
+	}
+	if highest == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, v := range values {
+		b.WriteRune(bars[int(v/highest*float64(len(bars)-1)+0.5)])
+	}
+	return b.String()
+}

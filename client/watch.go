@@ -17,20 +17,33 @@ import (
 // update returns where that is an error.
 func (c *Client) Watch(ctx context.Context, req *progressorv1.WatchProcessRequest, update func(*progressorv1.WatchProcessResponse) error) error {
 	w := &watch{client: c, req: proto.CloneOf(req), update: update}
-	for attempt := 1; ; attempt++ {
-		progress, err := w.stream(ctx)
+	return c.stream(ctx, func() (progress, ended bool, err error) {
+		progress, err = w.stream(ctx)
 		switch {
 		case err == nil || w.failed != nil:
-			return w.failed
+			return progress, true, w.failed
+		case w.seen != nil && ctx.Err() == nil && Reason(err) == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
+			return progress, true, nil // it was removed meanwhile
+		}
+		return progress, false, err
+	})
+}
+
+// stream reads one stream after the other, each where the one before broke off, with the tries of Retry anew whenever one has brought something. It
+// returns the error of the one that ended it.
+func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, err error)) error {
+	for attempt := 1; ; attempt++ {
+		progress, ended, err := read()
+		switch {
+		case ended:
+			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case w.seen != nil && Reason(err) == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
-			return nil // it was removed meanwhile
 		}
 		if progress {
 			attempt = 1
 		}
-		if attempt >= c.retry.MaxAttempts || !repeatable(err, true) && !broken(err) {
+		if attempt >= c.retry.MaxAttempts || err != nil && !repeatable(err, true) && !broken(err) {
 			return err
 		}
 		timer := time.NewTimer(c.retry.interval(attempt, rand.Float64()))
@@ -95,49 +108,23 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 // stops that serves it, it goes on behind the last event, with the tries of Retry anew for each break.
 func (c *Client) WatchJobEvents(ctx context.Context, req *progressorv1.WatchJobEventsRequest, update func(*progressorv1.WatchJobEventsResponse) error) error {
 	req = proto.CloneOf(req)
-	for attempt := 1; ; attempt++ {
-		progress, failed, err := c.streamJobEvents(ctx, req, update)
-		switch {
-		case failed != nil:
-			return failed
-		case ctx.Err() != nil:
-			return ctx.Err()
+	return c.stream(ctx, func() (progress, ended bool, err error) {
+		stream, err := c.JobEvent.WatchJobEvents(ctx, req)
+		if err != nil {
+			return false, false, err
 		}
-		if progress {
-			attempt = 1
+		defer func() { _ = stream.Close() }() // what it would tell Err has told
+		for stream.Receive() {
+			progress = true
+			u := stream.Msg()
+			req.Cursor = u.GetCursor()
+			if u.GetEvent() == nil {
+				continue
+			}
+			if err := update(u); err != nil {
+				return true, true, err
+			}
 		}
-		if attempt >= c.retry.MaxAttempts || err != nil && !repeatable(err, true) && !broken(err) {
-			return err
-		}
-		timer := time.NewTimer(c.retry.interval(attempt, rand.Float64()))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-	}
-}
-
-// streamJobEvents reads one stream to its end. progress: it has brought something; failed is the error of update.
-func (c *Client) streamJobEvents(
-	ctx context.Context, req *progressorv1.WatchJobEventsRequest, update func(*progressorv1.WatchJobEventsResponse) error,
-) (progress bool, failed, err error) {
-	stream, err := c.JobEvent.WatchJobEvents(ctx, req)
-	if err != nil {
-		return false, nil, err
-	}
-	defer func() { _ = stream.Close() }() // what it would tell Err has told
-	for stream.Receive() {
-		progress = true
-		u := stream.Msg()
-		req.Cursor = u.GetCursor()
-		if u.GetEvent() == nil {
-			continue
-		}
-		if err := update(u); err != nil {
-			return true, err, nil
-		}
-	}
-	return progress, nil, stream.Err()
+		return progress, false, stream.Err()
+	})
 }

@@ -123,18 +123,7 @@ func (f cronFires) awaitEnd(ctx context.Context, conn *pgx.Conn, ahead time.Dura
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	for {
-		var standing int64
-		if err := conn.QueryRow(ctx, countStanding).Scan(&standing); err != nil {
-			return err
-		}
-		if standing == 0 {
-			return nil
-		}
-		if err := wait(ctx, cronsPoll); err != nil {
-			return err
-		}
-	}
+	return waitNone(ctx, conn, cronsPoll, countStanding)
 }
 
 const (

@@ -130,25 +130,7 @@ func (r *runner) runsOf(ctx context.Context, d *scratch, s *site, name string, o
 
 // waitRuns waits until no run is open.
 func (d *scratch) waitRuns(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, flowsAtMost)
-	defer cancel()
-	conn, err := d.connect(ctx, engineSchema)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	for {
-		var open bool
-		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM flow_runs WHERE finished_time IS NULL)").Scan(&open); err != nil {
-			return err
-		}
-		if !open {
-			return nil
-		}
-		if err := wait(ctx, 5*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	return d.waitNone(ctx, flowsAtMost, 5*time.Millisecond, "SELECT EXISTS (SELECT 1 FROM flow_runs WHERE finished_time IS NULL)::int")
 }
 
 // oneRun runs one line after the other.

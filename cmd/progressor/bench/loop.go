@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -135,22 +137,31 @@ const idleWait = 30 * time.Second
 
 // waitIdle returns when no task runs or waits any more.
 func (d *scratch) waitIdle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, idleWait)
+	return d.waitNone(ctx, idleWait, 2*time.Millisecond, countStanding)
+}
+
+// waitNone waits, for so long at most, until a query that is asked again and again counts nothing.
+func (d *scratch) waitNone(ctx context.Context, atMost, every time.Duration, query string) error {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return waitNone(ctx, conn, every, query)
+}
+
+func waitNone(ctx context.Context, conn *pgx.Conn, every time.Duration, query string) error {
 	for {
-		var standing int64
-		if err := conn.QueryRow(ctx, countStanding).Scan(&standing); err != nil {
+		var left int64
+		if err := conn.QueryRow(ctx, query).Scan(&left); err != nil {
 			return err
 		}
-		if standing == 0 {
+		if left == 0 {
 			return nil
 		}
-		if err := wait(ctx, 2*time.Millisecond); err != nil {
+		if err := wait(ctx, every); err != nil {
 			return err
 		}
 	}

@@ -131,7 +131,7 @@ func requestVariants(c *Command, name string) []variant {
 	for _, history := range histories {
 		for _, keys := range c.keys() {
 			for _, clients := range c.Clients {
-				variants = append(variants, variant{name, clients, keys, history, c.Metadata, ""})
+				variants = append(variants, variant{workload: name, clients: clients, keys: keys, history: history, metadata: c.Metadata})
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func requestVariants(c *Command, name string) []variant {
 func clientVariants(c *Command, name string) []variant {
 	var variants []variant
 	for _, clients := range c.Clients {
-		variants = append(variants, variant{name, clients, false, historyNone, false, ""})
+		variants = append(variants, variant{workload: name, clients: clients, history: historyNone})
 	}
 	return variants
 }
@@ -157,24 +157,24 @@ func snapshotVariants(c *Command, name string) []variant {
 	if clients == 0 {
 		clients = 128
 	}
-	return []variant{{name, clients, false, historyNone, false, ""}}
+	return []variant{{workload: name, clients: clients, history: historyNone}}
 }
 
 func rpcVariants(c *Command, name string) []variant {
 	var variants []variant
 	for _, keys := range c.keys() {
-		variants = append(variants, variant{name, c.RPCClients, keys, historyNone, c.Metadata, ""})
+		variants = append(variants, variant{workload: name, clients: c.RPCClients, keys: keys, history: historyNone, metadata: c.Metadata})
 	}
 	return variants
 }
 
 func flatVariants(c *Command, name string) []variant {
-	return []variant{{name, c.FlatClients, false, historyNone, false, ""}}
+	return []variant{{workload: name, clients: c.FlatClients, history: historyNone}}
 }
 
 // overloadVariants is the largest number of clients: the peak is what they reach.
 func overloadVariants(c *Command, name string) []variant {
-	return []variant{{name, slices.Max(c.Clients), false, historyNone, false, ""}}
+	return []variant{{workload: name, clients: slices.Max(c.Clients), history: historyNone}}
 }
 
 // jobsVariants is one case for each value of --job-events.
@@ -190,5 +190,5 @@ func jobsVariants(c *Command, name string) []variant {
 }
 
 func onceVariant(_ *Command, name string) []variant {
-	return []variant{{name, 0, false, historyNone, false, ""}}
+	return []variant{{workload: name, history: historyNone}}
 }

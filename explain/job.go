@@ -53,12 +53,12 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) + " " + j.spent()
 		e.Next = fmt.Sprintf("Attempt %d %s.", head.Attempt+1, s.at(head.Scheduled))
-		e.Unblock = "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
+		e.Unblock = s.anotherTime()
 	case s.timed(head):
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = fmt.Sprintf("Job %q is not to run before %s.", j.Name, stamp(head.Scheduled))
 		e.Next = fmt.Sprintf("It runs %s.", s.at(head.Scheduled))
-		e.Unblock = "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
+		e.Unblock = s.anotherTime()
 	case head.WaitsFor == process.WaitsForConstraint:
 		s.waitsForConstraint(e, head)
 	case head.WaitsFor == process.WaitsForMembers:
@@ -143,4 +143,9 @@ func (t *Task) failure() string {
 		return t.Reason
 	}
 	return t.Reason + ": " + t.Message
+}
+
+// anotherTime is how a job that waits for its time runs sooner.
+func (s State) anotherTime() string {
+	return "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
 }

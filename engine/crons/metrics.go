@@ -2,7 +2,6 @@ package crons
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,7 +66,7 @@ func namespaceName(t *task) string { return t.request.GetProcess().GetNamespace(
 func (m *metrics) ended(t *task, status cron.Status) {
 	namespace := namespaceName(t)
 	t.attempt.Stored(func() {
-		m.runs.WithLabelValues(namespace, strings.ToLower(status.String())).Inc()
+		m.runs.WithLabelValues(namespace, status.String()).Inc()
 		if status == cron.Timeout {
 			m.timeouts.WithLabelValues(namespace).Inc()
 		}

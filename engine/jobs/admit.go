@@ -372,8 +372,7 @@ func changed(t *jobs.Turn) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = r.hold(t)
-	return r, err
+	return r, r.hold(t)
 }
 
 // follow has a change that this node has stored hold here at once.

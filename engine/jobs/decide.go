@@ -9,6 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -31,7 +32,7 @@ func decide(e engine.End, c *storage.Completion) {
 	if row != nil {
 		c.Job.Name = row.Name
 	}
-	member := strings.HasPrefix(e.Claim.ProcessID, jobs.MemberPrefix)
+	member := isMember(e.Claim)
 	if e.GivenBack {
 		c.Ends = append(c.Ends, jobs.Again{})
 		if member {
@@ -74,13 +75,13 @@ func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
 	return row, options, err
 }
 
-// stepPrefix is what the ids of jobs begin with that are steps of runs.
-const stepPrefix = "~job/"
+// isMember tells whether a job is a run of one that several workers run side by side.
+func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, jobs.MemberPrefix) }
 
 // succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept, and not in tasks; but that
 // of a step is the response of its task, which the run is told with the end.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
-	isStep := strings.HasPrefix(c.Key.ProcessID, stepPrefix) && !strings.HasPrefix(c.Key.ProcessID, jobs.MemberPrefix)
+	isStep := strings.HasPrefix(e.Claim.ProcessID, flows.JobPrefix) && !isMember(e.Claim)
 	var text []byte
 	if options.GetKeepResult() || isStep {
 		var err error
@@ -133,7 +134,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 		}
 	}
 	// A place whose worker is lost once too often is spent with that worker: a retry would be on it, and nobody knows where that is.
-	spent := e.Lost && strings.HasPrefix(e.Claim.ProcessID, jobs.MemberPrefix)
+	spent := e.Lost && isMember(e.Claim)
 	again := !failure.GetNonRetryable() && used <= options.GetMaxRetry() && !spent
 	takeovers := int32(defaultMaxTakeovers)
 	switch {

@@ -217,9 +217,6 @@ func lastFailure(t tally, rules jobs.GroupRules, missing int) (failure []byte, d
 		why = f
 	}
 	detail += fmt.Sprintf("%s: %s", t.last.WorkerID, cmp.Or(why.GetMessage(), why.GetReason()))
-	if len(detail) > maxDetail {
-		detail = wire.Plain(detail[:maxDetail])
-	}
 	text, _ := wire.FailureJSON(why) // it was read from one
-	return text, detail
+	return text, short(detail)
 }

@@ -5,12 +5,10 @@ import (
 
 	"github.com/progressor-engine/progressor/engine/bulk"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // bulks serves BulkService.
 type bulks struct {
-	progressorv1connect.UnimplementedBulkServiceHandler
 	bulks *bulk.Bulks
 }
 

@@ -7,12 +7,10 @@ import (
 
 	"github.com/progressor-engine/progressor/engine/crons"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // cronService serves CronService.
 type cronService struct {
-	progressorv1connect.UnimplementedCronServiceHandler
 	crons *crons.Crons
 }
 

@@ -5,12 +5,10 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // insights serves InsightService.
 type insights struct {
-	progressorv1connect.UnimplementedInsightServiceHandler
 	engine *engine.Engine
 }
 

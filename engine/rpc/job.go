@@ -6,12 +6,10 @@ import (
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // jobService serves JobService.
 type jobService struct {
-	progressorv1connect.UnimplementedJobServiceHandler
 	jobs *jobs.Jobs
 }
 

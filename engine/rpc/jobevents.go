@@ -7,12 +7,10 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // jobEventService serves JobEventService.
 type jobEventService struct {
-	progressorv1connect.UnimplementedJobEventServiceHandler
 	engine *engine.Engine
 }
 

@@ -16,13 +16,11 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 	"github.com/progressor-engine/progressor/wire"
 )
 
 // processes serves ProcessService.
 type processes struct {
-	progressorv1connect.UnimplementedProcessServiceHandler
 	engine *engine.Engine
 }
 

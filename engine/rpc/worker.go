@@ -11,12 +11,10 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // workerService serves WorkerService.
 type workerService struct {
-	progressorv1connect.UnimplementedWorkerServiceHandler
 	engine  *engine.Engine
 	answers *validation // of each answer of a batch by itself
 	log     *slog.Logger

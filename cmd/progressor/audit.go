@@ -38,7 +38,7 @@ func (c *auditCmd) Run(a *app) error {
 		var rows []table.Row
 		for _, e := range all.GetEntries() {
 			rows = append(rows, table.Row{
-				showTime(e.GetTime()), e.GetMethod(), e.GetNamespace(), oneLine(e.GetSubject()), oneLine(e.GetActor()), oneLine(e.GetSource()), showStruct(e.GetDetails(), cellLimit),
+				showTime(e.GetTime()), e.GetMethod(), e.GetNamespace(), oneLine(e.GetSubject()), oneLine(e.GetActor()), oneLine(e.GetSource()), showMessage(e.GetDetails(), cellLimit),
 			})
 		}
 		return printRows(a.Stdout, table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows)

@@ -84,9 +84,9 @@ func (c *bulkStartCmd) Run(a *app) error {
 func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	bar := newBulkBar(a)
-	end, err := c.client().AwaitBulk(ctx, &progressorv1.GetBulkRequest{Namespace: b.GetNamespace(), BulkId: b.GetBulkId()}, bulkPoll, bar.show)
-	bar.end()
+	progress := &bulkBar{terminalLine: newTerminalLine(a)}
+	end, err := c.client().AwaitBulk(ctx, &progressorv1.GetBulkRequest{Namespace: b.GetNamespace(), BulkId: b.GetBulkId()}, bulkPoll, progress.show)
+	progress.end()
 	if errors.Is(err, context.Canceled) {
 		return &codedError{
 			code: exitInterrupted, err: errors.New("the wait was interrupted: the bulk goes on"),

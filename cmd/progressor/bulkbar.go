@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -16,20 +14,11 @@ const (
 	bulkBarWidth = 24
 )
 
-// bulkBar shows on a terminal how far a bulk is, on one line that it writes again and again. Elsewhere it shows nothing.
+// bulkBar shows how far a bulk is.
 type bulkBar struct {
-	w     io.Writer // nil: no terminal
+	terminalLine
 	began time.Time
 	first int64 // how many were matched then
-	shown bool
-}
-
-func newBulkBar(a *app) *bulkBar {
-	b := &bulkBar{}
-	if a.Terminal {
-		b.w = a.Stderr
-	}
-	return b
 }
 
 func (b *bulkBar) show(now *progressorv1.Bulk) {
@@ -39,15 +28,7 @@ func (b *bulkBar) show(now *progressorv1.Bulk) {
 	if b.began.IsZero() {
 		b.began, b.first = time.Now(), now.GetMatched()
 	}
-	fmt.Fprint(b.w, "\r\x1b[K"+barLine(now, now.GetMatched()-b.first, time.Since(b.began)))
-	b.shown = true
-}
-
-// end leaves the last line as it is.
-func (b *bulkBar) end() {
-	if b.shown {
-		fmt.Fprintln(b.w)
-	}
+	b.write(barLine(now, now.GetMatched()-b.first, time.Since(b.began)))
 }
 
 // barLine is the line of a bulk that has met so many processes in so long.
@@ -61,8 +42,7 @@ func barLine(b *progressorv1.Bulk, met int64, took time.Duration) string {
 	if ended {
 		part = 1
 	}
-	full := int(part * bulkBarWidth)
-	line := "[" + strings.Repeat("#", full) + strings.Repeat(".", bulkBarWidth-full) + "] " + thousands(matched)
+	line := bar(part, bulkBarWidth) + " " + thousands(matched)
 	switch {
 	case ended:
 	case b.GetExpectedMore():

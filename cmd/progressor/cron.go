@@ -124,7 +124,7 @@ func printCron(a *app, c *progressorv1.Cron) error {
 		field{"max fires", showID(c.GetSpec().GetMaxFires())},
 		field{"policy", oneLine(showPolicy(c.GetPolicy()))},
 		field{"target", oneLine(showTarget(c.GetTarget()))},
-		field{"metadata", showStruct(c.GetMetadata(), 0)},
+		field{"metadata", showMessage(c.GetMetadata(), 0)},
 		field{"last fire", showTime(c.GetLastFireTime())},
 		field{"decisions", showDecisions(c.GetFiresByDecision())},
 		field{"created", showTime(c.GetCreatedTime())},
@@ -213,7 +213,7 @@ func showTarget(t *progressorv1.CronTarget) string {
 	case *progressorv1.CronTarget_EnqueueJob:
 		text := "enqueue the job " + t.EnqueueJob.GetName() + in(t.EnqueueJob.GetNamespace())
 		if t.EnqueueJob.GetArgs() != nil {
-			text += " with " + showValue(t.EnqueueJob.GetArgs(), cellLimit)
+			text += " with " + showMessage(t.EnqueueJob.GetArgs(), cellLimit)
 		}
 		return text
 	case *progressorv1.CronTarget_NotifyProcess:

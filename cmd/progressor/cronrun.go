@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -86,10 +84,7 @@ func showStartRun(t *progressorv1.StartRunTarget) string {
 		text += " for " + t.GetScope() + "/" + t.GetScopeId()
 	}
 	if t.GetPayloadTemplate() != nil {
-		payload, err := protojson.Marshal(t.GetPayloadTemplate())
-		if err == nil {
-			text += " with " + showPayload(payload, cellLimit)
-		}
+		text += " with " + showMessage(t.GetPayloadTemplate(), cellLimit)
 	}
 	return text
 }

@@ -73,10 +73,10 @@ func runFields(r *progressorv1.Run) []field {
 		{"scope", oneLine(strings.TrimSpace(r.GetScope() + " " + r.GetScopeId()))},
 		{"worker", oneLine(r.GetWorkerId())},
 		{"lease", lease},
-		{"payload", showValue(r.GetPayload(), cellLimit)},
-		{"result", showValue(r.GetResult(), 0)},
+		{"payload", showMessage(r.GetPayload(), cellLimit)},
+		{"result", showMessage(r.GetResult(), 0)},
 		{"failure", failure},
-		{"metadata", showStruct(r.GetMetadata(), 0)},
+		{"metadata", showMessage(r.GetMetadata(), 0)},
 		{"created", showTime(r.GetCreatedTime())},
 		{"not before", showTime(r.GetRunTime())},
 		{"running since", showTime(r.GetRunningTime())},
@@ -128,7 +128,7 @@ func (c *flowStepsCmd) Run(a *app) error {
 		for _, s := range all.GetSteps() {
 			rows = append(rows, table.Row{
 				stepName(s.GetStepId(), s.Index), shortEnum(s.GetStatus()), s.GetAttempt(), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
-				showValue(s.GetInput(), traceLimit), showValue(s.GetResult(), traceLimit), oneLine(stepNote(s)),
+				showMessage(s.GetInput(), traceLimit), showMessage(s.GetResult(), traceLimit), oneLine(stepNote(s)),
 			})
 		}
 		return printRows(a.Stdout, table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows)

@@ -210,7 +210,5 @@ func showItems(s *progressorv1.Step) string {
 
 // progressBar is a short bar.
 func progressBar(percent float64) string {
-	const width = 10
-	full := int(min(max(percent, 0), 100) / 100 * width)
-	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+	return bar(min(max(percent, 0), 100)/100, 10)
 }

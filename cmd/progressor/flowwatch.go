@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -31,21 +29,11 @@ func (f flowWaitFlags) follow(a *app, flags clientFlags, run flowArgs) error {
 		ctx, cancel = context.WithTimeout(ctx, f.WaitTimeout)
 		defer cancel()
 	}
-	screen := &screen{}
-	if a.Terminal {
-		screen.w = a.Stderr
-	}
-	var template *progressorv1.Template
-	r, err := awaitRun(ctx, flags, run, func(r *progressorv1.Run) error {
-		if screen.w != nil && template == nil {
-			template = templateOf(ctx, flags, r)
-		}
-		screen.show(runScreen(r, template))
-		return nil
-	})
+	screen := newScreen(a)
+	r, err := awaitRun(ctx, flags, run, screen.draws(ctx, flags))
 	screen.clear()
 	if err != nil {
-		return interruptedWait(ctx, run, f.WaitTimeout, err)
+		return interruptedWait(ctx, "run", run.NS, run.ID, f.WaitTimeout, ofRun(run, err))
 	}
 	if flags.json() {
 		err = printMessage(a.Stdout, &progressorv1.GetRunResponse{Run: r})
@@ -58,16 +46,19 @@ func (f flowWaitFlags) follow(a *app, flags clientFlags, run flowArgs) error {
 	return runOutcome(r)
 }
 
-// interruptedWait is the error of a wait that did not see the end.
-func interruptedWait(ctx context.Context, run flowArgs, limit time.Duration, err error) error {
-	get := "progressor run get " + shellWord(run.NS) + " " + shellWord(run.ID)
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &codedError{code: exitTimeout, err: fmt.Errorf("run %s is not at its end after %s; it goes on", run.ID, limit), next: get}
-	case errors.Is(ctx.Err(), context.Canceled):
-		return &codedError{code: exitInterrupted, err: errors.New("the wait was interrupted: the run goes on"), next: get}
+// draws has the screen show a run whenever it is told of it.
+func (s *screen) draws(ctx context.Context, flags clientFlags) func(*progressorv1.Run) error {
+	var template *progressorv1.Template
+	return func(r *progressorv1.Run) error {
+		if s.w == nil {
+			return nil
+		}
+		if template == nil {
+			template = templateOf(ctx, flags, r)
+		}
+		s.show(runScreen(r, template))
+		return nil
 	}
-	return ofRun(run, err)
 }
 
 // awaitRun looks at a run until it is at its end.
@@ -102,7 +93,6 @@ func (c *flowWatchCmd) Run(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	var show func(*progressorv1.Run) error
-	live := &screen{}
 	switch {
 	case c.json():
 		last := ""
@@ -114,22 +104,14 @@ func (c *flowWatchCmd) Run(a *app) error {
 			return nil
 		}
 	case a.Terminal:
-		live.w = a.Stderr
-		var template *progressorv1.Template
-		show = func(r *progressorv1.Run) error {
-			if template == nil {
-				template = templateOf(ctx, c.clientFlags, r)
-			}
-			live.show(runScreen(r, template))
-			return nil
-		}
+		show = newScreen(a).draws(ctx, c.clientFlags)
 	default:
 		lines := &runLines{w: a.Stdout, seen: map[string]string{}}
 		show = lines.show
 	}
 	r, err := awaitRun(ctx, c.clientFlags, c.flowArgs, show)
 	if err != nil {
-		return interruptedWait(ctx, c.flowArgs, 0, err)
+		return interruptedWait(ctx, "run", c.NS, c.ID, 0, ofRun(c.flowArgs, err))
 	}
 	return runOutcome(r)
 }
@@ -195,55 +177,4 @@ func runScreen(r *progressorv1.Run, t *progressorv1.Template) string {
 		head += "  " + r.GetBlockedOn()
 	}
 	return oneLine(head) + "\n" + drawSteps(r, t)
-}
-
-// screen draws a text over the one before. It keeps to the width that every terminal has, so that no line takes two rows.
-type screen struct {
-	w     io.Writer // nil: no terminal
-	lines int
-}
-
-// The part of a terminal that is drawn on: a screen that is higher cannot be drawn over.
-const (
-	screenWidth = 118
-	screenLines = 40
-)
-
-func (s *screen) show(text string) {
-	if s.w == nil {
-		return
-	}
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) > screenLines {
-		lines = append(lines[:screenLines-1], fmt.Sprintf("… and %d more", len(lines)-screenLines+1))
-	}
-	var b strings.Builder
-	s.up(&b)
-	for _, line := range lines {
-		if utf8.RuneCountInString(line) > screenWidth {
-			line = string([]rune(line)[:screenWidth-1]) + "…"
-		}
-		b.WriteString("\x1b[K" + line + "\n")
-	}
-	b.WriteString("\x1b[J")
-	s.lines = len(lines)
-	_, _ = io.WriteString(s.w, b.String())
-}
-
-func (s *screen) up(b *strings.Builder) {
-	if s.lines > 0 {
-		fmt.Fprintf(b, "\x1b[%dA", s.lines)
-	}
-}
-
-// clear takes away what was drawn last: what follows says it in full.
-func (s *screen) clear() {
-	if s.w == nil || s.lines == 0 {
-		return
-	}
-	var b strings.Builder
-	s.up(&b)
-	b.WriteString("\x1b[J")
-	_, _ = io.WriteString(s.w, b.String())
-	s.lines = 0
 }

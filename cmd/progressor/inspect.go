@@ -55,7 +55,7 @@ func printProcess(a *app, p *progressorv1.Process) error {
 		field{"detail", oneLine(p.GetDetail())},
 		field{"corrupted by", taskName(p.GetCorruptedBy())},
 		field{"state", showPayload(p.GetAuxState(), 0)},
-		field{"metadata", showStruct(p.GetMetadata(), 0)},
+		field{"metadata", showMessage(p.GetMetadata(), 0)},
 		field{"last event", showID(p.GetLastEventId())},
 		field{"created", showTime(p.GetCreatedTime())},
 		field{"status since", showTime(p.GetStatusChangedTime())},
@@ -150,7 +150,7 @@ func (c *listCmd) Run(a *app) error {
 		for _, p := range all.GetProcesses() {
 			rows = append(rows, table.Row{
 				oneLine(p.GetProcessId()), shortEnum(p.GetStatus()), showTime(p.GetStatusChangedTime()), showTime(p.GetCreatedTime()),
-				p.GetLastEventId(), showStruct(p.GetMetadata(), cellLimit), oneLine(p.GetDetail()),
+				p.GetLastEventId(), showMessage(p.GetMetadata(), cellLimit), oneLine(p.GetDetail()),
 			})
 		}
 		header := table.Row{"process", "status", "since", "created", "events", "metadata", "detail"}

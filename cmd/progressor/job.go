@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/client"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -228,7 +226,7 @@ func (c *jobResultCmd) Run(a *app) error {
 	if c.json() {
 		return printMessage(a.Stdout, resp)
 	}
-	result := showValue(resp.GetResult(), 0)
+	result := showMessage(resp.GetResult(), 0)
 	switch resp.GetState() {
 	case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED, progressorv1.JobState_JOB_STATE_CANCELLED:
 	default:
@@ -264,16 +262,11 @@ func (c *jobResultCmd) notYet(state progressorv1.JobState) error {
 
 // printJob shows a job for people.
 func printJob(a *app, j *progressorv1.Job) error {
-	o := j.GetOptions()
-	text, err := protojson.Marshal(o)
-	if err != nil {
-		return fmt.Errorf("write JobOptions as JSON: %w", err)
-	}
 	lease := ""
 	if j.GetLeaseExpiresTime() != nil {
 		lease = "until " + showTime(j.GetLeaseExpiresTime())
 	}
-	err = printFields(a.Stdout,
+	err := printFields(a.Stdout,
 		field{"job", oneLine(j.GetNamespace() + "/" + j.GetJobId())},
 		field{"name", oneLine(j.GetName())},
 		field{"state", shortEnum(j.GetState())},
@@ -282,9 +275,9 @@ func printJob(a *app, j *progressorv1.Job) error {
 		field{"worker", oneLine(j.GetWorkerId())},
 		field{"lease", lease},
 		field{"progress", oneLine(showProgress(j.GetProgress()))},
-		field{"args", showValue(j.GetArgs(), cellLimit)},
-		field{"options", showPayload(text, 0)},
-		field{"result", showValue(j.GetResult(), 0)},
+		field{"args", showMessage(j.GetArgs(), cellLimit)},
+		field{"options", showMessage(j.GetOptions(), 0)},
+		field{"result", showMessage(j.GetResult(), 0)},
 		field{"created", showTime(j.GetCreatedTime())},
 		field{"not before", showTime(j.GetRunTime())},
 		field{"running since", showTime(j.GetRunningTime())},
@@ -317,7 +310,7 @@ func printWorkerRuns(a *app, runs []*progressorv1.WorkerRun) error {
 	}
 	rows := make([]table.Row, len(runs))
 	for n, r := range runs {
-		note := showValue(r.GetResult(), cellLimit)
+		note := showMessage(r.GetResult(), cellLimit)
 		if r.GetFailure() != nil && r.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
 			note = showFailure(r.GetFailure())
 		}
@@ -325,17 +318,6 @@ func printWorkerRuns(a *app, runs []*progressorv1.WorkerRun) error {
 	}
 	fmt.Fprintln(a.Stdout)
 	return printRows(a.Stdout, table.Row{"worker", "state", "attempts", "running since", "finished", "result"}, rows)
-}
-
-func showValue(v *structpb.Value, limit int) string {
-	if v == nil {
-		return ""
-	}
-	text, err := protojson.Marshal(v)
-	if err != nil {
-		return "(cannot be shown: " + err.Error() + ")"
-	}
-	return showPayload(text, limit)
 }
 
 // advised is an error with what to do about it, in other words than the engine's.

@@ -117,9 +117,9 @@ func (c *jobEnqueueCmd) file(a *app) error {
 		}
 		in = f
 	}
-	b := &jobBulk{cmd: c, app: a, client: c.client(), size: size, began: time.Now()}
+	b := &jobBulk{cmd: c, app: a, client: c.client(), size: size, began: time.Now(), line: newTerminalLine(a)}
 	err := b.read(in)
-	b.bar(true)
+	b.line.end()
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ type jobBulk struct {
 	lines           []int // of the batch
 	done            int64 // bytes
 	enqueued, there int
-	shown           bool
+	line            terminalLine
 }
 
 func (b *jobBulk) read(in io.Reader) error {
@@ -234,7 +234,7 @@ func (b *jobBulk) send() error {
 		}
 	}
 	b.batch, b.lines = b.batch[:0], b.lines[:0]
-	b.bar(false)
+	b.show()
 	return nil
 }
 
@@ -258,23 +258,15 @@ func (b *jobBulk) wrong(err error) error {
 	return &advised{error: err, message: message}
 }
 
-// bar shows on a terminal how far the file is, on one line that it writes again and again.
-func (b *jobBulk) bar(end bool) {
-	if !b.app.Terminal {
-		return
-	}
-	if end {
-		if b.shown {
-			fmt.Fprintln(b.app.Stderr)
-		}
+// show shows on a terminal how far the file is.
+func (b *jobBulk) show() {
+	if b.line.w == nil {
 		return
 	}
 	n := int64(b.enqueued + b.there)
-	line := thousands(n) + " jobs"
+	text := thousands(n) + " jobs"
 	if b.size > 0 {
-		full := int(min(b.done, b.size) * bulkBarWidth / b.size)
-		line = "[" + strings.Repeat("#", full) + strings.Repeat(".", bulkBarWidth-full) + "] " + line
+		text = bar(float64(min(b.done, b.size))/float64(b.size), bulkBarWidth) + " " + text
 	}
-	fmt.Fprintf(b.app.Stderr, "\r\x1b[K%s, %.0f/s", line, float64(n)/time.Since(b.began).Seconds())
-	b.shown = true
+	b.line.write(fmt.Sprintf("%s, %.0f/s", text, float64(n)/time.Since(b.began).Seconds()))
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -34,20 +32,12 @@ func (f jobWaitFlags) follow(a *app, flags clientFlags, namespace, id string) er
 		ctx, cancel = context.WithTimeout(ctx, f.WaitTimeout)
 		defer cancel()
 	}
-	bar := &jobBar{}
-	if a.Terminal {
-		bar.w = a.Stderr
-	}
-	job, err := awaitJob(ctx, flags.client(), namespace, id, bar)
-	bar.end()
-	get := "progressor job get " + shellWord(namespace) + " " + shellWord(id)
+	line := newTerminalLine(a)
+	job, err := awaitJob(ctx, flags.client(), namespace, id, &line)
+	line.end()
 	switch {
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &codedError{code: exitTimeout, err: fmt.Errorf("job %s is not at its end after %s; it goes on", id, f.WaitTimeout), next: get}
-	case err != nil && errors.Is(ctx.Err(), context.Canceled):
-		return &codedError{code: exitInterrupted, err: errors.New("the wait was interrupted: the job goes on"), next: get}
 	case err != nil:
-		return err
+		return interruptedWait(ctx, "job", namespace, id, f.WaitTimeout, err)
 	case flags.json():
 		err = printMessage(a.Stdout, &progressorv1.GetJobResponse{Job: job})
 	default:
@@ -59,9 +49,21 @@ func (f jobWaitFlags) follow(a *app, flags clientFlags, namespace, id string) er
 	return jobOutcome(job)
 }
 
-func awaitJob(ctx context.Context, c *client.Client, namespace, id string, bar *jobBar) (*progressorv1.Job, error) {
+// interruptedWait is the error of a wait that did not see the end of a job or a run; err where nothing has interrupted it.
+func interruptedWait(ctx context.Context, what, namespace, id string, limit time.Duration, err error) error {
+	get := fmt.Sprintf("progressor %s get %s %s", what, shellWord(namespace), shellWord(id))
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &codedError{code: exitTimeout, err: fmt.Errorf("%s %s is not at its end after %s; it goes on", what, id, limit), next: get}
+	case errors.Is(ctx.Err(), context.Canceled):
+		return &codedError{code: exitInterrupted, err: fmt.Errorf("the wait was interrupted: the %s goes on", what), next: get}
+	}
+	return err
+}
+
+func awaitJob(ctx context.Context, c *client.Client, namespace, id string, line *terminalLine) (*progressorv1.Job, error) {
 	wait := jobAwait
-	if bar.w != nil {
+	if line.w != nil {
 		wait = jobLook
 	}
 	for {
@@ -70,33 +72,14 @@ func awaitJob(ctx context.Context, c *client.Client, namespace, id string, bar *
 			return nil, err
 		}
 		job := resp.GetJob()
-		bar.show(job)
+		if line.w != nil {
+			line.write(jobLine(job))
+		}
 		switch job.GetState() {
 		case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED, progressorv1.JobState_JOB_STATE_CANCELLED:
 			return job, nil
 		default:
 		}
-	}
-}
-
-// jobBar shows on a terminal how far a job is, on one line that it writes again and again. Elsewhere it shows nothing.
-type jobBar struct {
-	w     io.Writer // nil: no terminal
-	shown bool
-}
-
-func (b *jobBar) show(j *progressorv1.Job) {
-	if b.w == nil {
-		return
-	}
-	fmt.Fprint(b.w, "\r\x1b[K"+jobLine(j))
-	b.shown = true
-}
-
-// end leaves the last line as it is.
-func (b *jobBar) end() {
-	if b.shown {
-		fmt.Fprintln(b.w)
 	}
 }
 
@@ -108,8 +91,7 @@ func jobLine(j *progressorv1.Job) string {
 	if j.GetState() == progressorv1.JobState_JOB_STATE_SUCCEEDED {
 		percent = 100
 	}
-	full := int(min(max(percent, 0), 100) / 100 * bulkBarWidth)
-	line := fmt.Sprintf("[%s%s] %3.0f %%  %s", strings.Repeat("#", full), strings.Repeat(".", bulkBarWidth-full), percent, shortEnum(j.GetState()))
+	line := fmt.Sprintf("%s %3.0f %%  %s", bar(min(max(percent, 0), 100)/100, bulkBarWidth), percent, shortEnum(j.GetState()))
 	if j.GetAttempt() > 1 {
 		line += fmt.Sprintf(", attempt %d", j.GetAttempt())
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -129,15 +128,16 @@ func showID(id int64) string {
 	return fmt.Sprint(id)
 }
 
-func showStruct(s *structpb.Struct, limit int) string {
-	if s == nil {
+// showMessage writes a message, such as a JSON value, as JSON on one line; "" where it is not there.
+func showMessage(m proto.Message, limit int) string {
+	if !m.ProtoReflect().IsValid() {
 		return ""
 	}
-	b, err := protojson.Marshal(s)
+	text, err := protojson.Marshal(m)
 	if err != nil {
 		return "(cannot be shown: " + err.Error() + ")"
 	}
-	return showPayload(b, limit)
+	return showPayload(text, limit)
 }
 
 // counted is a number with what is counted, in the plural unless it is one.

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/flow"
@@ -160,25 +158,13 @@ func printTemplate(a *app, t *progressorv1.Template, versions []int32) error {
 		field{"concurrency", shortEnum(t.GetConcurrencyPolicy())},
 		field{"the same by", oneLine(strings.Join(t.GetDedupeKeys(), ", "))},
 		field{"timeout", showDuration(t.GetTimeout().AsDuration())},
-		field{"cancel", showMessage(t.GetCancelPolicy())},
-		field{"retry", showMessage(t.GetRetryPolicy())},
-		field{"payload schema", showStruct(t.GetPayloadSchema(), 0)},
+		field{"cancel", showMessage(t.GetCancelPolicy(), 0)},
+		field{"retry", showMessage(t.GetRetryPolicy(), 0)},
+		field{"payload schema", showMessage(t.GetPayloadSchema(), 0)},
 		field{"order", order},
 		field{"created", showTime(t.GetCreatedTime())},
 		field{"updated", showTime(t.GetUpdatedTime())},
 	)
-}
-
-// showMessage writes a message as JSON on one line; "" where it is not there.
-func showMessage(m proto.Message) string {
-	if !m.ProtoReflect().IsValid() {
-		return ""
-	}
-	text, err := protojson.Marshal(m)
-	if err != nil {
-		return "(cannot be shown: " + err.Error() + ")"
-	}
-	return showPayload(text, 0)
 }
 
 func showVersions(versions []int32) string {

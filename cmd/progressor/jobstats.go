@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/engine/jobs"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type jobStatsCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	clientFlags
+}
+
+func (jobStatsCmd) Help() string {
+	return `Stats counts the jobs of a namespace by name and state, and tells for how long the oldest of those has waited that could run. It
+reads counters, however many jobs there are.
+
+    progressor job stats demo
+    progressor job stats demo -o json`
+}
+
+func (c *jobStatsCmd) Run(a *app) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := c.client().Job.GetQueueStats(ctx, &progressorv1.GetQueueStatsRequest{Namespace: c.NS})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printMessage(a.Stdout, resp)
+	}
+	head := table.Row{"name"}
+	for _, state := range jobs.States {
+		head = append(head, strings.ReplaceAll(state, "_", " "))
+	}
+	row := func(name string, counts map[string]int64) table.Row {
+		r := table.Row{name}
+		for _, state := range jobs.States {
+			r = append(r, counts[state])
+		}
+		return r
+	}
+	var rows []table.Row
+	for _, n := range resp.GetNames() {
+		rows = append(rows, row(oneLine(n.GetName()), n.GetCountByState()))
+	}
+	rows = append(rows, row("(all)", resp.GetCountByState()))
+	if err := printRows(a.Stdout, head, rows); err != nil {
+		return err
+	}
+	if age := resp.GetOldestAvailableAge(); age != nil {
+		_, err = fmt.Fprintf(a.Stdout, "\noldest available: %s\n", showDuration(age.AsDuration()))
+	}
+	return err
+}

@@ -33,6 +33,7 @@ type Engine struct {
 	timers    *timerPoller
 	pulls     *pulls
 	leased    leased
+	polling   chan struct{} // holds an entry for each poll that is in the database
 	workers   *workers
 	messages  *deliverer
 	runners   *runners
@@ -57,7 +58,7 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
 	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{},
-		leased: leased{byToken: map[int64]*storage.Lease{}}}
+		leased: leased{byToken: map[int64]*storage.Lease{}}, polling: make(chan struct{}, pollsAtOnce)}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners = newRunners(e.doing.Done())
 	e.metrics = newEngineMetrics(cfg.Registerer, e)

@@ -319,7 +319,7 @@ func (a *admission) admit(c *storage.Claim) bool {
 }
 
 // noConstraints stands in the claim of a job whose namespace has never had constraints. A text of the job cannot have it: quotes are escaped.
-var noConstraints = []byte(`"constraints_now": null`)
+var noConstraints = []byte(`"constraints_now" : null`)
 
 // claimed has buckets looked at whose start was taken: they fill up from now on.
 func (a *admission) claimed(namespace string, r *rules, j *storage.Job) {

@@ -50,6 +50,7 @@ WITH ready AS MATERIALIZED (
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]),
                     unnest($8::bool[]))
          AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
   CROSS JOIN LATERAL (
     SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.kind, a.created_time, a.job_id, a.taker FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -94,9 +95,9 @@ WITH ready AS MATERIALIZED (
          AND NOT $1::text = ANY (g.takers) AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))
        ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) e ORDER BY e.job_id, e.priority, e.task_id) f) d
   LEFT JOIN LATERAL (
-    SELECT j.timeout, jsonb_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+    SELECT j.timeout, json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', (SELECT c.version FROM constraint_sets c WHERE c.namespace = j.namespace)) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
+                         'constraints_now', c.version) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
            (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
       FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
    ORDER BY d.priority, starts_with(d.taker, '=') IS TRUE DESC, d.task_id LIMIT $9::int),
@@ -134,7 +135,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child, r.job::jsonb AS job, r.salt::bytea AS salt, $1::text AS worker_id,
+       r.last_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, $1::text AS worker_id,
        r.lease_us::bigint AS lease_us, coalesce(r.beat_us, r.lease_us / 3)::bigint AS beat_us,
        (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
@@ -180,7 +181,7 @@ type PollGroupsRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               json.RawMessage
+	Job               []byte
 	Salt              []byte
 	WorkerID          string
 	LeaseUs           int64

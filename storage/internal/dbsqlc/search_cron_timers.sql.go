@@ -44,7 +44,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child, NULL::jsonb AS job
+       r.last_event_id, r.kind, r.created_time, r.child, NULL::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
 `
 
@@ -82,7 +82,7 @@ type SearchCronTimersRow struct {
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
-	Job               json.RawMessage
+	Job               []byte
 }
 
 // SearchCronTimers claims the timers of crons that are due, as SearchTimers does and by an index of their own: where more timers are due

@@ -1,0 +1,45 @@
+package client_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The program that docs/workers.md shows is whole: it stands there as somebody would copy it, and go vet takes it.
+func TestProgramOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/workers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, found := strings.Cut(string(page), "```go\npackage main\n")
+	program, _, closed := strings.Cut(program, "\n```\n")
+	if !found || !closed {
+		t.Fatal("docs/workers.md has no block of Go that begins with package main")
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
+	// It is laid into a directory of the module that has no program of its own.
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, "examples", "main.go"): file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{file: []byte("package main\n" + program + "\n"), overlay: replace} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vet := exec.CommandContext(t.Context(), "go", "vet", "-overlay", overlay, "./examples")
+	vet.Dir = root
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

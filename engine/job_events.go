@@ -57,7 +57,7 @@ func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEve
 	if r.GetCursor() == "" {
 		from, err = e.store.EventsFromNow(ctx)
 	} else {
-		from, err = storage.ParseEventPosition("cursor", r.GetCursor())
+		from, err = e.store.EventCursor(ctx, "cursor", r.GetCursor())
 	}
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@
 WITH i AS MATERIALIZED (
   SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
     SELECT t.*, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, coalesce(w.grouped, false) AS grouped, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
+           r.task_id IS NOT NULL AS busy, coalesce(w.grouped, false) AS grouped, coalesce(w.begun, false) AS begun, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
            CASE WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
                 WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state,
             coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
@@ -45,8 +45,10 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m CROSS JOIN LATERAL (VALUES (CASE WHEN m.job_state IN ('running', 'cancel_requested') THEN 'available' ELSE m.job_state END, -1), ('cancelled', 1)) AS x(state, n)
-   WHERE m.job AND m.ends AND m.n = 1 GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m
+   CROSS JOIN LATERAL (VALUES (m.ends, CASE WHEN m.job_state IN ('running', 'cancel_requested') THEN 'available' ELSE m.job_state END, -1), (m.ends, 'cancelled', 1),
+                              (m.begun, m.job_state, -1), (m.begun AND m.asks, 'cancel_requested', 1)) AS x(counts, state, n)
+   WHERE x.counts AND m.job AND (m.ends OR m.asks) AND m.n = 1 GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, actor, message)

@@ -40,7 +40,8 @@ WITH i AS MATERIALIZED (
        CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
        WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key
          AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
-                  ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL END
+                  ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
+                       AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
        LIMIT 1) h ON true),
 p AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)

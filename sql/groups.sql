@@ -66,11 +66,15 @@ SELECT x.namespace, x.process_id, 'cancel', x.namespace, x.job_id, 0, statement_
 -- events.
 -- name: RestGroups :exec
 WITH x AS MATERIALIZED (
-  SELECT x.*, s.task_id, s.attempt FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@modes::int[])) AS x(namespace, process_id, mode)
+  SELECT x.*, s.task_id, s.attempt, s.job_name FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@modes::int[])) AS x(namespace, process_id, mode)
    CROSS JOIN LATERAL (SELECT s.* FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.taker = '~' LIMIT 1) s),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
-  SELECT x.namespace, x.process_id, 'started', 'available', 'running', 1 FROM x WHERE x.attempt = 0 AND x.mode = 2)
+  SELECT x.namespace, x.process_id, 'started', 'available', 'running', 1 FROM x WHERE x.attempt = 0 AND x.mode = 2),
+jc AS (
+  INSERT INTO job_counts (namespace, name, state, n)
+  SELECT x.namespace, x.job_name, 'running', count(*) FROM x WHERE x.attempt = 0 GROUP BY x.namespace, x.job_name ORDER BY x.namespace, x.job_name
+  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n)
 UPDATE schedule s SET waits_for = 'members', attempt = 1, fencing_token = coalesce(s.fencing_token, nextval('fencing_tokens'))
   FROM x WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.task_id = x.task_id;
 
@@ -79,7 +83,7 @@ UPDATE schedule s SET waits_for = 'members', attempt = 1, fencing_token = coales
 -- are the response of its task, which its run is told. It runs under TakeGroups.
 -- name: EndGroups :many
 WITH i AS MATERIALIZED (
-  SELECT x.*, s.task_id, s.priority, s.scheduled_time, s.idempotency_key, s.args, s.job_name, s.fencing_token, p.cancel_deadline, p.cancel_reason, l.running_time, l.failures, l.results,
+  SELECT x.*, s.task_id, s.priority, s.scheduled_time, s.idempotency_key, s.args, s.job_name, s.attempt, s.fencing_token, p.cancel_deadline, p.cancel_reason, l.running_time, l.failures, l.results,
          CASE x.outcome WHEN 'succeeded' THEN 'COMPLETED' WHEN 'failed' THEN 'ERROR' ELSE 'CANCELLED' END::process_status AS new_status
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@outcomes::text[]), unnest(@failures::text[]), unnest(@details::text[]),
                     unnest(@kepts::bool[]), unnest(@ttls_us::bigint[]), unnest(@modes::int[])) AS x(namespace, process_id, outcome, failure, detail, kept, ttl_us, mode)
@@ -103,8 +107,9 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT i.namespace, i.job_name, x.state, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES ('available', -1), (i.outcome, 1)) AS x(state, n)
-   GROUP BY i.namespace, i.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY i.namespace, i.job_name, x.state
+  SELECT i.namespace, i.job_name, x.state, sum(x.n) FROM i
+   CROSS JOIN LATERAL (VALUES (true, 'available', -1), (true, i.outcome, 1), (i.attempt > 0, CASE WHEN i.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, -1)) AS x(counts, state, n)
+   WHERE x.counts GROUP BY i.namespace, i.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY i.namespace, i.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)

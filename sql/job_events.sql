@@ -67,6 +67,10 @@ SELECT n.ord::int AS ord, e.namespace, e.xid::text AS xid, e.event_id, e.job_id,
 -- name: EventsFromNow :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
+-- IsAhead tells whether a position is one that this cluster has not come to: it is of another one, or of a time that a restore has undone.
+-- name: IsAhead :one
+SELECT (n.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead FROM (SELECT @xid::text AS xid) n;
+
 -- ForgetJobEvents drops events that a namespace keeps no longer, the oldest first, lim at a time.
 -- name: ForgetJobEvents :execrows
 DELETE FROM job_events e USING (

@@ -160,10 +160,10 @@ WITH i AS MATERIALIZED (
                       @sets_priority::bool AS sets_priority, @priority::int AS priority, @sets_run_time::bool AS sets_run_time, @run_time::timestamptz AS run_time) a
    WHERE p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND p.kind = 'job'),
 ok AS MATERIALIZED (
-  SELECT i.*, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') THEN w.state
+  SELECT i.*, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') OR w.held THEN w.state
            WHEN i.run_time <= statement_timestamp() THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS new_state
     FROM i LEFT JOIN LATERAL (
-      SELECT s.job_name, s.waits_for, s.attempt, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+      SELECT s.job_name, s.waits_for, s.attempt, s.taker IS NOT NULL AND s.taker = '~' AND s.waits_for = 'place' AS held, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
        WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true
    WHERE i.status IN ('INIT', 'SUSPENDED')),
 jc AS (

@@ -108,7 +108,8 @@ a AS MATERIALIZED (
        CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
        WHERE m.job->>'uniqueKey' IS NOT NULL AND k.namespace = m.namespace AND k.unique_key = m.job->>'uniqueKey'
          AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
-                  ELSE (m.job->>'uniqueWaiting')::bool IS NOT TRUE OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL END
+                  ELSE (m.job->>'uniqueWaiting')::bool IS NOT TRUE OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
+                       AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
        LIMIT 1) h ON true),
 p AS (
   INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
@@ -299,12 +300,14 @@ ds AS (
   DELETE FROM schedule s USING a WHERE a.ends AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id RETURNING s.*),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM a m CROSS JOIN LATERAL (VALUES (m.state, -1), ('cancelled', 1)) AS x(state, n)
-   WHERE m.ends GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM a m
+   CROSS JOIN LATERAL (VALUES (m.ends, m.state, -1), (m.ends, 'cancelled', 1), (m.begun, CASE WHEN m.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, -1),
+                              (m.begun AND m.asks, 'cancel_requested', 1)) AS x(counts, state, n)
+   WHERE x.counts AND (m.ends OR m.asks AND m.is_job) GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
-  SELECT a.namespace, a.process_id, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END, CASE WHEN a.begun THEN 'running' ELSE a.state END, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END,
+  SELECT a.namespace, a.process_id, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END, CASE WHEN a.begun IS NOT TRUE THEN a.state WHEN a.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, CASE WHEN a.ends THEN 'cancelled' ELSE 'cancel_requested' END,
          a.attempt, NULLIF(a.reason, '') FROM a WHERE a.ends AND a.mode > 0 OR a.asks AND a.is_job AND a.mode = 2),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,

@@ -73,8 +73,10 @@ var planted = []struct{ invariant, process, sql string }{
 	{"counts_agree", "", `DELETE FROM processes WHERE process_id = 'idle' || $1::text`},
 	{"jobs_agree", "", `UPDATE job_counts SET n = n + 1 WHERE state = 'available' AND $1::text = ''`},
 	{"jobs_agree", "", `UPDATE schedule SET waits_for = 'time' WHERE process_id = 'job' || $1::text`},
+	{"jobs_agree", "", `UPDATE schedule SET attempt = 1 WHERE process_id = 'group' || $1::text`},
 	{"events_agree", "job", `UPDATE job_events SET to_status = 'succeeded' WHERE job_id = $1`},
 	{"events_agree", "job", `INSERT INTO job_events (namespace, job_id, type, from_status, to_status) VALUES ('shop', $1, 'due', 'scheduled', 'available')`},
+	{"events_are_past", "job", `UPDATE job_events SET xid = '9000000000000000000' WHERE job_id = $1`},
 	{"request_has_answer", "idle", `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 		VALUES (gen_random_uuid(), 'shop', $1, 1000000, '', now())`},
 	{"job_has_row", "job", `DELETE FROM jobs WHERE process_id = $1`},

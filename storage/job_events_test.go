@@ -3,7 +3,10 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,4 +101,75 @@ func TestForgetJobEvents(t *testing.T) {
 	equal(t, "more", must(t, more, err), false)
 	equal(t, "what is left", ask[string](b, "SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events GROUP BY 1) x"),
 		"short 5, long 15, ever 20")
+}
+
+// A watch brings nothing that lies behind a transaction which still runs: what that one writes comes before it.
+func TestWatchWaitsForWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	early, err := b.db.Begin(t.Context())
+	must(t, early, err)
+	defer func() { _ = early.Rollback(context.Background()) }()
+	const insert = "INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', $1)"
+	_, err = early.Exec(t.Context(), "SELECT pg_current_xact_id()")
+	must(t, 0, err)
+	b.exec(insert, "first")
+	watch := []storage.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}}
+	read := func() (types []string) {
+		found, _, err := b.ReadJobEvents(t.Context(), watch)
+		for _, e := range must(t, found, err)[0] {
+			types = append(types, e.Type)
+		}
+		return types
+	}
+	if got := read(); len(got) != 0 {
+		t.Fatalf("%v is brought while an older transaction runs", got)
+	}
+	_, err = early.Exec(t.Context(), insert, "second")
+	must(t, 0, err)
+	must(t, 0, early.Commit(t.Context()))
+	var got []string
+	for got = read(); len(got) < 2; got = read() { // other databases of the server have transactions too
+		runtime.Gosched()
+	}
+	equal(t, "what is brought", strings.Join(got, " "), "first second")
+}
+
+// After a dump was restored into another cluster its events are ahead of that: a cursor of theirs is refused, and what docs/operations.md says to do brings
+// them, in their order and before those that follow.
+func TestEventsOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	page, err := os.ReadFile("../docs/operations.md")
+	must(t, page, err)
+	_, fix, found := strings.Cut(string(page), "```sql\nUPDATE progressor.job_events")
+	fix, _, _ = strings.Cut(fix, "\n```")
+	if !found {
+		t.Fatal("docs/operations.md does not say what to do with job_events")
+	}
+	now, err := b.EventsFromNow(t.Context())
+	must(t, now, err)
+	for _, good := range []string{"0.0", now.String()} {
+		cursor, err := b.EventCursor(t.Context(), "cursor", good)
+		equal(t, "the cursor", must(t, cursor, err).String(), good)
+	}
+	for n, xid := range []string{"9000000000000000000", "9000000000000000000", "9000000000000000007"} {
+		b.exec("INSERT INTO job_events (namespace, xid, job_id, type) VALUES ('n', $1::text::xid8, 'j', $2)", xid, fmt.Sprint("old", n))
+	}
+	var invalid *process.InvalidError
+	if _, err := b.EventCursor(t.Context(), "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "is ahead of the events") {
+		t.Errorf("a cursor of another cluster: %v", err)
+	}
+	b.exec("UPDATE progressor.job_events" + fix)
+	b.exec("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'new')")
+	var types []string
+	for len(types) < 4 { // other databases of the server have transactions too
+		runtime.Gosched()
+		found, _, err := b.ReadJobEvents(t.Context(), []storage.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}})
+		types = nil
+		for _, e := range must(t, found, err)[0] {
+			types = append(types, e.Type)
+		}
+	}
+	equal(t, "what a watch brings", strings.Join(types, " "), "old0 old1 old2 new")
 }

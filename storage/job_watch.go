@@ -62,6 +62,24 @@ func ParseEventPosition(field, text string) (EventPosition, error) {
 	return p, nil
 }
 
+// EventCursor reads the cursor of a watch, which has to be of this cluster: whoever went on from one of a later time would wait for ever, or until
+// the numbers of transactions had caught up, and then miss what came meanwhile. field is the field of the request, for errors.
+func (s *Store) EventCursor(ctx context.Context, field, text string) (EventPosition, error) {
+	p, err := ParseEventPosition(field, text)
+	if err != nil {
+		return p, err
+	}
+	ahead, err := s.q.IsAhead(ctx, s.kept, p.XID)
+	if err != nil {
+		return p, mapped("watch job events", err)
+	}
+	if ahead {
+		return p, &process.InvalidError{Field: field, Message: fmt.Sprintf(
+			"%s is ahead of the events of this database: it was restored to an earlier time, or is another one; watch from 0.0, which brings all events that are kept, or without a cursor", text)}
+	}
+	return p, nil
+}
+
 // EventWatch is a place from which events of a namespace are read.
 type EventWatch struct {
 	Namespace string

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
@@ -135,6 +136,23 @@ func TestQuorum(t *testing.T) {
 	wantRuns(t, job, "w1 failed 2 broken again, w2 succeeded 1 by w2, w3 succeeded 1 by w3")
 	if len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != "broken again" {
 		t.Errorf("%v", job.GetFailures())
+	}
+}
+
+// A job that several workers run has begun once its members are made: one more with its key waits behind it.
+func TestUniqueBehindAGroup(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	o := workers(1, 0)
+	o.Unique = &progressorv1.Unique{Key: "k", Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
+	n.enqueue(t, "pull", "first", o)
+	n.members(t, "first", 1)
+	waiting := &progressorv1.JobOptions{Unique: o.GetUnique(), RunTime: timestamppb.New(time.Now().Add(time.Hour))}
+	if r := n.enqueue(t, "pull", "second", waiting); !r.GetEnqueued() {
+		t.Errorf("one more behind the running one: %v", r)
+	}
+	if r := n.enqueue(t, "pull", "third", waiting); r.GetEnqueued() || r.GetJob().GetJobId() != "second" {
+		t.Errorf("two behind the running one: %v", r)
 	}
 }
 

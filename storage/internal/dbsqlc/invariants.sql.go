@@ -44,6 +44,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'counts_agree', (SELECT count(*) FROM status_counts)
   UNION ALL SELECT 'jobs_agree', (SELECT count(*) FROM job_counts)
   UNION ALL SELECT 'events_agree', (SELECT count(*) FROM job_events)
+  UNION ALL SELECT 'events_are_past', (SELECT count(*) FROM job_events)
   UNION ALL SELECT 'request_has_answer', (SELECT count(*) FROM requests WHERE task_id <> 0)
   UNION ALL SELECT 'job_has_row', (SELECT count(*) FROM jobs) + (SELECT count(*) FROM processes WHERE kind = 'job')
   UNION ALL SELECT 'keys_are_held', (SELECT count(*) FROM jobs WHERE constraint_keys IS NOT NULL)
@@ -353,6 +354,8 @@ SELECT 'jobs_agree', namespace, '', format('%s jobs %L in %s, counted %s', sum(t
                  ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END AS state, 1 AS there, 0 AS counted
           FROM jobs j JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id AND p.removed_time IS NULL AND p.kind = 'job'
           LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id
+        UNION ALL SELECT s.namespace, s.job_name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, 1, 0
+          FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id WHERE s.taker = '~' AND s.attempt > 0
         UNION ALL SELECT namespace, name, state, 0, n FROM job_counts) x
  GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
 UNION ALL
@@ -375,6 +378,9 @@ SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %
        AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = v.namespace AND n.config ? 'jobEvents')
        AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
  WHERE e.before IS DISTINCT FROM e.from_status OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
+UNION ALL
+SELECT 'events_are_past', v.namespace, v.job_id, format('event %s is of transaction %s, the next one is %s', v.event_id, v.xid, pg_snapshot_xmax(pg_current_snapshot()))
+  FROM job_events v WHERE v.xid > pg_snapshot_xmax(pg_current_snapshot())
 UNION ALL
 SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
        format('kind %L, row of jobs %s, line %L', p.kind, coalesce(j.name, 'missing'), s.job_name)
@@ -460,6 +466,8 @@ type FindViolationsRow struct {
 // jobs_agree: what the lanes have counted is how many jobs of a name stand in a state. It is about a namespace, and names no process.
 // events_agree: the events of a job follow from each other, and lead to where it stands; of namespaces that keep all of them. What its retention
 // has dropped is not asked for, and a run's are its own.
+// events_are_past: no event is of a transaction that is still to come. After a dump was restored into another cluster some are (docs/operations.md), and
+// no watch brings these.
 // job_has_row: a process of kind job has a row in jobs, no other has, and its waiting task stands in the line of its name.
 // keys_are_held: a job that needs keys of constraints holds each of them while it waits for a place and while it runs.
 // line_is_of_job: what waits for a key is the INIT task of a job, in a line.

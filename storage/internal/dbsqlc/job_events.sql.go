@@ -161,6 +161,18 @@ func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEve
 	return result.RowsAffected(), nil
 }
 
+const isAhead = `-- name: IsAhead :one
+SELECT (n.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead FROM (SELECT $1::text AS xid) n
+`
+
+// IsAhead tells whether a position is one that this cluster has not come to: it is of another one, or of a time that a restore has undone.
+func (q *Queries) IsAhead(ctx context.Context, db DBTX, xid string) (bool, error) {
+	row := db.QueryRow(ctx, isAhead, xid)
+	var ahead bool
+	err := row.Scan(&ahead)
+	return ahead, err
+}
+
 const lockJobCounts = `-- name: LockJobCounts :many
 SELECT c.namespace, c.name, c.lane, c.state, c.n FROM job_counts c
  WHERE (c.namespace, c.name) IN (SELECT k.namespace, k.name FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, name))

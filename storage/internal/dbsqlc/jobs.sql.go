@@ -358,10 +358,10 @@ WITH i AS MATERIALIZED (
                       $6::bool AS sets_priority, $7::int AS priority, $8::bool AS sets_run_time, $9::timestamptz AS run_time) a
    WHERE p.namespace = $10::text AND p.process_id = $11::text AND p.removed_time IS NULL AND p.kind = 'job'),
 ok AS MATERIALIZED (
-  SELECT i.namespace, i.process_id, i.status, i.timeout_us, i.tags, i.options, i.sets_metadata, i.metadata, i.sets_priority, i.priority, i.sets_run_time, i.run_time, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') THEN w.state
+  SELECT i.namespace, i.process_id, i.status, i.timeout_us, i.tags, i.options, i.sets_metadata, i.metadata, i.sets_priority, i.priority, i.sets_run_time, i.run_time, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') OR w.held THEN w.state
            WHEN i.run_time <= statement_timestamp() THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS new_state
     FROM i LEFT JOIN LATERAL (
-      SELECT s.job_name, s.waits_for, s.attempt, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+      SELECT s.job_name, s.waits_for, s.attempt, s.taker IS NOT NULL AND s.taker = '~' AND s.waits_for = 'place' AS held, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
        WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true
    WHERE i.status IN ('INIT', 'SUSPENDED')),
 jc AS (

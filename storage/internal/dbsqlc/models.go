@@ -117,7 +117,7 @@ type JobCount struct {
 	Name string
 	// Who counted: each lane of each engine has rows of its own, so that none waits for another. 0: who has no lane.
 	Lane int32
-	// State of the jobs in lower case; available counts those that run too, which running tells: else every claim would count.
+	// State of the jobs in lower case. available counts those that run too: of one worker running tells which these are, else every claim would count; of several they are counted once more, as running or cancel_requested.
 	State string
 	// How many came into the state, less those that left it. Of one lane it may be negative: another may have counted them in.
 	N int64

@@ -140,7 +140,7 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 
 const removeProcesses = `-- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt, j.name AS job_name,
+  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt, coalesce(w.begun, false) AS begun, j.name AS job_name,
          CASE WHEN p.status IN ('COMPLETED', 'ERROR', 'CANCELLED') THEN CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled' END
               WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
               WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state
@@ -156,7 +156,7 @@ WITH i AS MATERIALIZED (
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (
   UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
-  RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS status, p.process_id, i.job_name, i.job_state, i.running_attempt, i.actor, i.mode),
+  RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS status, p.process_id, i.job_name, i.job_state, i.begun, i.running_attempt, i.actor, i.mode),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, up.status, -count(*) FROM up GROUP BY up.namespace, up.status ORDER BY up.namespace, up.status
@@ -165,7 +165,8 @@ jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT x.namespace, x.job_name, x.state, -count(*) FROM (
     SELECT up.namespace, up.job_name, CASE WHEN up.job_state IN ('running', 'cancel_requested') THEN 'available' ELSE up.job_state END AS state FROM up
-     WHERE up.job_name IS NOT NULL) x
+     WHERE up.job_name IS NOT NULL
+    UNION ALL SELECT up.namespace, up.job_name, up.job_state FROM up WHERE up.job_name IS NOT NULL AND up.begun AND up.job_state IN ('running', 'cancel_requested')) x
    GROUP BY x.namespace, x.job_name, x.state ORDER BY x.namespace, x.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (

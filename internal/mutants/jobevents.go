@@ -1,0 +1,52 @@
+package main
+
+const jobEvents = "storage/internal/dbsqlc/job_events.sql.go"
+
+// jobEventMutants are those of the events of jobs and of their counters.
+var jobEventMutants = []mutant{
+	{
+		name: "job-event-due-untold", breaks: "each change of a job's state is told: its time has come",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "FROM m WHERE m.job_name IS NOT NULL AND m.mode = 2)", planted: "FROM m WHERE m.job_name IS NOT NULL AND m.mode = 3)",
+		packages: "./engine/jobs", run: "TestJobEvents",
+	},
+	{
+		name: "job-event-cancel-untold", breaks: "each change of a job's state is told: it is asked to end",
+		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "(i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)", planted: "(i.ends AND i.mode > 0)",
+		packages: "./engine/jobs", run: "TestJobEvents",
+	},
+	{
+		name: "job-event-success-untold", breaks: "each change of a job's state is told: it has succeeded, by the quick statement",
+		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM f WHERE f.job_name <> '' AND f.mode > 0)", planted: "FROM f WHERE f.job_name <> '' AND f.mode > 2)",
+		packages: "./engine/jobs", run: "TestJobEvents|TestKeptJobEvents",
+	},
+	{
+		name: "job-count-of-the-reaped", breaks: "an attempt that the engine ends moves its job in the counters",
+		file: jobEvents, old: "CROSS JOIN LATERAL (VALUES ('available', -1), (i.state, 1)) AS x(state, n)\n", planted: "CROSS JOIN LATERAL (VALUES ('available', -1), (i.state, 1)) AS x(state, n) WHERE i.type <> 'timeout'\n",
+		packages: "./engine/jobs", run: "TestJobEvents|TestTimeout",
+	},
+	{
+		name: "job-count-of-the-removed", breaks: "a job that is removed leaves the counters",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "SELECT x.namespace, x.job_name, x.state, -count(*) FROM", planted: "SELECT x.namespace, x.job_name, x.state, 1 - count(*) FROM",
+		packages: "./engine/jobs", run: "TestQueueStats",
+	},
+	{
+		name: "job-count-of-groups", breaks: "a job that several workers run is counted as running until its end",
+		file: jobGroups, old: "(i.attempt > 0, CASE WHEN i.cancel_deadline", planted: "(false, CASE WHEN i.cancel_deadline",
+		packages: "./storage", run: "TestGroupIsCounted",
+	},
+	{
+		name: "watch-skips-what-is-on-its-way", breaks: "a watch has no gap: it brings nothing that lies behind a transaction which still runs",
+		file: jobEvents, old: " AND e.xid < pg_snapshot_xmin(pg_current_snapshot())", planted: "",
+		packages: "./storage", run: "TestWatchWaitsForWhatIsOnItsWay",
+	},
+	{
+		name: "watch-begins-again", breaks: "a watch brings each event once",
+		file: "engine/job_events.go", old: "found[n][len(found[n])-1].Position(), false", planted: "found[n][0].Position(), false",
+		packages: "./engine/jobs", run: "TestWatchJobEvents",
+	},
+	{
+		name: "cursor-of-the-future", breaks: "a cursor that is ahead of the database is refused",
+		file: "storage/job_watch.go", old: "if ahead {", planted: "if ahead && text == \"\" {",
+		packages: "./storage", run: "TestEventsOfAnotherCluster",
+	},
+}

@@ -1,0 +1,158 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// begun makes a job that a worker runs: its one member waits to be taken, and the group for that one.
+func (b *bench) begun(id string) {
+	b.t.Helper()
+	b.group(id, 1)
+	b.enqueue("m-" + id)
+	b.seat(id, "m-"+id)
+	b.look(id, jobs.GroupStep{})
+}
+
+// look takes a group that has something to be decided, and stores a step. It tells whether there was one.
+func (b *bench) look(id string, step jobs.GroupStep) bool {
+	b.t.Helper()
+	taken := false
+	_, err := jobs.LookAtGroups(context.Background(), b.Store, 100, func(*jobs.Group) jobs.GroupRules { return jobs.GroupRules{Count: 1} },
+		func(g *jobs.Group, _ jobs.GroupRules) jobs.GroupStep {
+			if g.Key.ProcessID != id {
+				return jobs.GroupStep{}
+			}
+			taken = true
+			return step
+		})
+	return must(b.t, taken, err)
+}
+
+// counted is what the counters hold of jobs of a name.
+func (b *bench) counted(name string) string {
+	b.t.Helper()
+	return ask[string](b, `SELECT coalesce(string_agg(state || ' ' || n, ', ' ORDER BY state), 'none') FROM (
+		SELECT state, sum(n) AS n FROM job_counts WHERE name = $1 GROUP BY state HAVING sum(n) <> 0) x`, name)
+}
+
+var groupTransactions = []transaction{
+	deliver,
+	orders("cancel", func(s *storage.Store, id string) (string, error) {
+		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		return fmt.Sprintf("%+v", state), err
+	}),
+	orders("end an overdue cancel", func(s *storage.Store, id string) (string, error) {
+		ended, err := s.EndOverdueCancel(key(id))
+		return fmt.Sprint("ended:", ended), err
+	}),
+	orders("suspend", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(id), "why") }),
+	orders("resume", func(s *storage.Store, id string) (string, error) { return "", s.ResumeProcess(key(id)) }),
+	orders("remove", func(s *storage.Store, id string) (string, error) {
+		return "", s.RemoveProcess(context.Background(), key(id))
+	}),
+}
+
+// Whatever two nodes do to one job that several workers run, at the same moment: it comes out as if the first had been done, and then the second, and it is
+// counted as what it is.
+func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
+	t.Parallel()
+	for _, situation := range []situation{
+		{"it waits for its first look", func(b *bench, id string) *storage.Claim { b.group(id, 1); return nil }},
+		{"it runs", func(b *bench, id string) *storage.Claim { b.begun(id); return nil }},
+		{"a cancel was asked for", func(b *bench, id string) *storage.Claim { b.begun(id); b.cancel(id); return nil }},
+		{"the grace of a cancel is over", func(b *bench, id string) *storage.Claim { b.begun(id); b.cancelFor(id, 0); return nil }},
+		{"it is suspended while it runs", func(b *bench, id string) *storage.Claim { b.begun(id); b.suspend(id); return nil }},
+	} {
+		t.Run(situation.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.standings = b.counted
+			other := open(t, b.dsn, storage.Config{})
+			for a, first := range groupTransactions {
+				for z, second := range groupTransactions {
+					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
+				}
+			}
+			b.exec("DELETE FROM messages") // what members are told: nobody delivers it here
+		})
+	}
+}
+
+// A job that several workers run counts as running from when its members are made, as one that is asked to end from its cancel on, and ends as
+// what it ends.
+func TestGroupIsCounted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for outcome, counted := range map[string]string{jobs.PlaceSucceeded: "succeeded 1", jobs.PlaceFailed: "failed 1", jobs.PlaceCancelled: "cancelled 1"} {
+		for _, cancelled := range []bool{false, true} {
+			id := fmt.Sprint(outcome, "-", cancelled)
+			b.group(id, 1)
+			equal(t, id+" waits", b.counted(id), "available 1")
+			b.enqueue("m-" + id)
+			b.seat(id, "m-"+id)
+			b.look(id, jobs.GroupStep{})
+			equal(t, id+" runs", b.counted(id), "available 1, running 1")
+			b.look(id, jobs.GroupStep{})
+			equal(t, id+" still runs", b.counted(id), "available 1, running 1")
+			if cancelled {
+				b.cancel(id)
+				equal(t, id+" is asked to end", b.counted(id), "available 1, cancel_requested 1")
+			} else {
+				b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = $1", id)
+			}
+			step := jobs.GroupStep{Outcome: outcome}
+			if outcome == jobs.PlaceFailed {
+				step.Failure, step.Detail = []byte(`{"reason": "no"}`), "no"
+			}
+			if !b.look(id, step) {
+				t.Fatalf("%s was not looked at", id)
+			}
+			equal(t, id+" has ended", b.counted(id), counted)
+		}
+	}
+	counts, err := b.CountJobs(t.Context(), []string{ns})
+	for _, c := range must(t, counts, err) {
+		if c.ByState["running"] != 0 || c.ByState["cancel_requested"] != 0 {
+			t.Errorf("%s: %v", c.Name, c.ByState)
+		}
+	}
+	b.exec("UPDATE job_places SET state = 'cancelled', finished_time = now() WHERE state IS NULL")
+}
+
+// CountJobs tells a job that several workers run from those that wait.
+func TestCountsOfAGroup(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.begun("g")
+	counts, err := b.CountJobs(t.Context(), []string{ns})
+	for _, c := range must(t, counts, err) {
+		if c.Name != "g" {
+			continue
+		}
+		equal(t, "running", c.ByState["running"], int64(1))
+		equal(t, "available", c.ByState["available"], int64(0))
+		return
+	}
+	t.Error("it is not counted")
+}
+
+// Another start time changes nothing of a job that several workers run or that the engine is about to look at: neither waits for its time.
+func TestUpdatedGroupIsCounted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.begun("runs")
+	b.begun("looks")
+	b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = 'looks'")
+	b.group("waits", 1)
+	later := time.Now().Add(time.Hour)
+	for id, want := range map[string]string{"waits": "available 1", "runs": "available 1, running 1", "looks": "available 1, running 1"} {
+		err := jobs.Change(t.Context(), b.Store, jobs.Update{Key: key(id), Timeout: time.Hour, Options: []byte(`{"workers": {}}`), RunTime: &later})
+		equal(t, id, b.counted(id), must(t, want, err))
+	}
+}

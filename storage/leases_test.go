@@ -1,0 +1,39 @@
+package storage_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// A row of a job that was read is remembered by its text, as long as it is short; whatever is remembered, each text gives its own job.
+func TestJobOf(t *testing.T) {
+	t.Parallel()
+	read := func(text string) *storage.Job {
+		j, err := storage.JobOf([]byte(text))
+		return must(t, j, err)
+	}
+	short := `{"name": "mail", "options": null, "failures": [1], "takeovers": 2}`
+	j := read(short)
+	equal(t, "the job", fmt.Sprintf("%s %d %t %s", j.Name, j.Takeovers, j.Options == nil, j.Failures), "mail 2 true [1]")
+	if read(short) != j {
+		t.Error("a short row is read twice")
+	}
+	long := fmt.Sprintf(`{"name": %q}`, strings.Repeat("x", 2000))
+	if read(long) == read(long) {
+		t.Error("a long row is remembered")
+	}
+	for n := range 3000 {
+		name := fmt.Sprint("job-", n)
+		equal(t, "name", read(fmt.Sprintf(`{"name": %q}`, name)).Name, name)
+	}
+	equal(t, "the name of the first", read(short).Name, "mail")
+	if j, err := storage.JobOf(nil); j != nil || err != nil {
+		t.Errorf("no job is %v, %v", j, err)
+	}
+	if _, err := storage.JobOf([]byte(`{"name": 1}`)); err == nil {
+		t.Error("a row that cannot be read is taken")
+	}
+}

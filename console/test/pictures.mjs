@@ -19,17 +19,6 @@ await cron("last-workday", "0 9 LW * *", "America/New_York");
 await cron("hook", "*/5 * * * * *", "", { http: { url: "http://127.0.0.1:1/hook" } });
 await cron("cleanup", "@hourly", "");
 await engine.post("CronService/PauseCron", { namespace: "demo", cronId: "cleanup", note: "until the disk is bigger" });
-await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "mail", processor: { pull: {} }, maxRunning: 50 } });
-for (let n = 1; n <= 12; n++) {
-  const options = { maxRetry: 2, tags: ["news"], ...(n > 10 ? { runTime: new Date(Date.now() + 3600e3).toISOString() } : {}) };
-  await engine.post("JobService/Enqueue", { namespace: "mail", jobId: `mail-${n}`, name: n % 3 ? "send_mail" : "render_pdf", args: { to: `user${n}@example.com`, region: n % 2 ? "eu" : "us" }, options });
-}
-await engine.post("JobService/PutConstraint", { constraint: { namespace: "mail", name: "by-region", match: 'job.name == "send_mail"', key: "job.args.region", maxRunning: 2 } });
-const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId: "host-1", maxLeases: 4, wait: "5s", leaseDuration: "600s" });
-const complete = (n, answer) => leases[n] && engine.post("WorkerService/Complete", { leaseToken: leases[n].leaseToken, ...answer });
-await complete(0, { jobResult: { result: { sent: true } } });
-await complete(1, { response: { failure: { reason: "smtp", message: "451 try again later" } } });
-if (leases[2]) await engine.post("WorkerService/Heartbeat", { workerId: "host-1", beats: [{ leaseToken: leases[2].leaseToken, progress: { percent: 62, summary: "31 of 50 addresses" } }] });
 await start(engine, "order-100", { order: "A-100", customer: "ada", items: [{ sku: "flaky" }] });
 await quiet(engine.post("ProcessService/Call", { namespace: "demo", processId: "order-100", args: bytes({ pay: 100 }) }));
 
@@ -38,6 +27,19 @@ for (let n = 0; n < Number(process.env.MINUTES ?? 2) * 60; n++) {
   for (let k = 0; k < 4 + (n % 20); k++) await quiet(engine.post("ProcessService/Start", { namespace: "echo", processId: `visit-${n}-${k}`, args: bytes("hello") }));
   await pause(900);
 }
+
+// A queue at work: last, and with long timeouts, so that it still is when it is shown.
+await engine.post("NamespaceService/PutNamespace", { namespace: { namespace: "mail", processor: { pull: {} }, maxRunning: 50 } });
+for (let n = 1; n <= 12; n++) {
+  const options = { maxRetry: 2, timeout: "600s", tags: ["news"], ...(n > 10 ? { runTime: new Date(Date.now() + 3600e3).toISOString() } : {}) };
+  await engine.post("JobService/Enqueue", { namespace: "mail", jobId: `mail-${n}`, name: n % 3 ? "send_mail" : "render_pdf", args: { to: `user${n}@example.com`, region: n % 2 ? "eu" : "us" }, options });
+}
+await engine.post("JobService/PutConstraint", { constraint: { namespace: "mail", name: "by-region", match: 'job.name == "send_mail"', key: "job.args.region", maxRunning: 2 } });
+const { leases = [] } = await engine.post("WorkerService/Poll", { namespaces: ["mail"], workerId: "host-1", maxLeases: 4, wait: "5s", leaseDuration: "600s" });
+const complete = (n, answer) => leases[n] && engine.post("WorkerService/Complete", { leaseToken: leases[n].leaseToken, ...answer });
+await complete(0, { jobResult: { result: { sent: true } } });
+await complete(1, { response: { failure: { reason: "smtp", message: "451 try again later" } } });
+if (leases[2]) await engine.post("WorkerService/Heartbeat", { workerId: "host-1", beats: [{ leaseToken: leases[2].leaseToken, progress: { percent: 62, summary: "31 of 50 addresses" } }] });
 
 async function picture(name, hash, options = {}, before = async () => {}) {
   const page = await openPage(browser, { viewport: { width: 1280, height: 800 }, ...options });

@@ -372,7 +372,8 @@ func changed(t *jobs.Turn) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, r.hold(t)
+	err = r.hold(t)
+	return r, err
 }
 
 // follow has a change that this node has stored hold here at once.

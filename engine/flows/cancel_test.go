@@ -3,11 +3,14 @@ package flows_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -69,6 +72,20 @@ func TestWorkedExample(t *testing.T) {
 	n.run(t, "pull", "demo_long_task", "queued", `{"target": "queued"}`)
 	n.until(t, "pull", "queued", "QUEUED")
 	same(t, told(n.cancel(t, "pull", "queued")), "CANCELLED: prepare CANCELLED execute CANCELLED finalize CANCELLED")
+	if l, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); err != nil || len(l) != 0 {
+		t.Fatalf("a worker gets %v, %v", l, err)
+	}
+
+	// A worker that ignores it: CANCELLED when the grace is over, which an event says.
+	n.put(t, "pull", strings.NewReplacer("demo_long_task", "deaf", "30s", "0.1s").Replace(demo))
+	n.run(t, "pull", "deaf", "deaf", `{"target": "deaf"}`)
+	n.answer(t, n.lease(t, "prepare"), "", "")
+	n.lease(t, "execute")
+	n.cancel(t, "pull", "deaf")
+	same(t, told(n.ended(t, "pull", "deaf")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
+	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM job_events WHERE type = 'cancel_grace_expired' AND job_id IN ('deaf', '~job/deaf/execute')"); k != 1 {
+		t.Fatalf("%d events cancel_grace_expired", k)
+	}
 
 	// A second run with the same scope and target.
 	n.run(t, "pull", "demo_long_task", "first", `{"target": "same"}`)

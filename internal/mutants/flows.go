@@ -1,0 +1,46 @@
+package main
+
+const (
+	flowDecide = "flow/decide.go"
+	flowTurn   = "flow/turn.go"
+	flowOrders = "engine/flows/orders.go"
+)
+
+// flowMutants are those of templates, runs and steps.
+var flowMutants = []mutant{
+	{
+		name: "flow-undone-in-order", breaks: "what was done is undone the newest success first",
+		file: flowTurn, old: "step := s.Done[len(s.Done)-1]\n		s.Done = s.Done[:len(s.Done)-1]", planted: "step := s.Done[0]\n		s.Done = s.Done[1:]",
+		packages: "./flow", run: "RandomGraphs",
+	},
+	{
+		name: "flow-one-item-more", breaks: "max_running items run at a time",
+		file: flowTurn, old: "p.MaxRunning > 0 && each.Open >= p.MaxRunning", planted: "p.MaxRunning > 0 && each.Open > p.MaxRunning",
+		packages: "./flow", run: "RandomGraphs",
+	},
+	{
+		name: "flow-items-outlive-their-step", breaks: "the items of a step that is skipped end with it",
+		file: flowDecide, old: "			d.dropItems(step, \"its step was skipped by hand\")\n", planted: "			d.askItems(step)\n",
+		packages: "./flow", run: "RandomGraphs",
+	},
+	{
+		name: "flow-one-attempt-more", breaks: "a run has max_attempts attempts",
+		file: flowDecide, old: "d.State.Attempt >= d.Plan.MaxAttempts", planted: "d.State.Attempt > d.Plan.MaxAttempts",
+		packages: "./engine/flows", run: "WhySteps|ItemsFail",
+	},
+	{
+		name: "flow-any-token", breaks: "only who has the token of a wait answers it",
+		file: flowOrders, old: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1", planted: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) == 2",
+		packages: "./engine/flows", run: "ExternalWait",
+	},
+	{
+		name: "flow-answer-after-cancel", breaks: "after a cancel request a wait takes its acknowledgement alone",
+		file: flowOrders, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled", planted: "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
+		packages: "./engine/flows", run: "WaitIsCancelled",
+	},
+	{
+		name: "flow-two-of-a-scope", breaks: "one run of a scope is not at its end",
+		file: "engine/flows/task.go", old: "case holder.RunID != \"\" && t.template.turnsAway():", planted: "case holder.Done != \"\" && t.template.turnsAway():",
+		packages: "./engine/flows", run: "ScopeFromTwoNodes",
+	},
+}

@@ -28,6 +28,9 @@ func AttemptOf(ctx context.Context) *Attempt {
 // than the answer of its claim took.
 func (a *Attempt) Now() time.Time { return a.claim.RunningTime.Add(time.Since(a.began)) }
 
+// Ends are the ends of children that a NOTIFY holds; nil: it is none, or says a single one by itself.
+func (a *Attempt) Ends() ([]storage.ChildEnd, error) { return storage.ChildEnds(a.claim) }
+
 // Send says something to other processes as a command of the result does, and to the engine's own (~…), too: a start makes one of the
 // kind that its id names.
 func (a *Attempt) Send(m ...storage.Message) { a.messages = append(a.messages, m...) }

@@ -57,7 +57,8 @@ type Completion struct {
 	StepTimeout    time.Duration // of the next task
 	IdempotencyKey string        // of the task
 	Leased         bool          // a worker held the attempt: its lease goes
-	Awaited        bool          // of Completed: a parent waits for the end, as the run of a step does
+	Run            process.Key   // of Completed: the run whose step the job is, which is told; zero: none
+	GoesOn         bool          // likewise: this node has a place to go on with the task of the run, see EndSteps
 	Job            *JobEnd       // of an attempt of a job; nil: the process is none
 }
 
@@ -110,7 +111,7 @@ func microseconds(us int64) time.Duration {
 type Saved struct {
 	Status     process.Status // of the process, after it
 	Now        time.Time      // when it was stored: the time of events that have none; zero where that is not known
-	Next       *Claim         // the next task, already running here; without the columns of the process
+	Next       *Claim         // the next task, already running here; without the columns of the process, unless it is of another one: of the run that was told
 	Deferred   bool           // a next task is due but was not taken (Promote was false): the pollers must look
 	TimerDelay time.Duration  // until the new default timer is due; negative: there is none
 	Cancelled  []int64        // waiting tasks that ended with it
@@ -153,6 +154,9 @@ func (c *Completion) events() []NewEvent {
 func (c *Completion) applies() bool {
 	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
 }
+
+// tellsRun tells whether a run learns of the end by EndSteps.
+func (c *Completion) tellsRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
 
 // Speaks tells whether messages and riders of the completion are stored.
 func (c *Completion) Speaks() bool { return c.applies() || c.Outcome == Removed }

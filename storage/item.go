@@ -11,6 +11,7 @@ import (
 // An item is one operation in a lane. Each kind is a struct that embeds it, in the file of its operation.
 type item struct {
 	key       process.Key
+	also      process.Key // another process that it locks, in whose lane it goes; zero: none
 	requestID uuid.UUID // of a keyed request
 	twin      bool      // it was held back once, behind an item of the same request or of the same new process
 	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
@@ -30,6 +31,26 @@ func newItem(key process.Key, bytes int, repeatable bool) item {
 }
 
 func (i *item) base() *item { return i }
+
+// home is the process in whose lane an item goes.
+func (i *item) home() process.Key {
+	if (i.also != process.Key{}) {
+		return i.also
+	}
+	return i.key
+}
+
+// keysOfItems are all processes of the items of a flush.
+func keysOfItems(ops []operation) []process.Key {
+	keys := make([]process.Key, 0, len(ops))
+	for _, op := range ops {
+		i := op.base()
+		if keys = append(keys, i.key); (i.also != process.Key{}) {
+			keys = append(keys, i.also)
+		}
+	}
+	return keys
+}
 
 // operation is any kind of item.
 type operation interface{ base() *item }
@@ -120,6 +141,7 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages = append(stages, b.freeStages(s)...)
 	stages = append(stages, b.orders.stages(s)...)
 	stages = append(stages, b.riders.sendStages(s)...)
+	stages = append(stages, endStepStages(s, b.saves, &b.riders)...)
 	stages = append(stages, purgeStages(s, b.removes)...)
 	stages = append(stages, deliverStages(s, b.delivers, &b.riders)...)
 	stages = append(stages, initStages(s, b.inits)...)

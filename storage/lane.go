@@ -66,7 +66,7 @@ func (s *Store) submit(op operation) error {
 	i := op.base()
 	s.pending.Add(1)
 	defer s.pending.Add(-1)
-	l := s.lane(i.key)
+	l := s.lane(i.home())
 	select {
 	case l.in <- op:
 	case <-s.stopped.Done():
@@ -280,16 +280,14 @@ func (l *lane) try(ops []operation) error {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
 	defer cancel()
 	var b batch
-	keys := make([]process.Key, 0, len(ops))
 	for _, op := range ops {
 		i := op.base()
 		i.err, i.missed = nil, false
 		i.whole = i.whole || l.store.wholes || l.busy.has(i.key)
 		b.add(op)
-		keys = append(keys, i.key)
 	}
 	start := time.Now()
-	err := pipeline(ctx, l.conn, b.stages(l.store, keys))
+	err := pipeline(ctx, l.conn, b.stages(l.store, keysOfItems(ops)))
 	l.store.metrics.flushed(len(ops), time.Since(start))
 	if err == nil {
 		l.store.tellTargets(b.riders.targets, b.riders.patient)

@@ -101,10 +101,10 @@ func (c *Completion) targets() (targets []process.Key) {
 }
 
 // completed adds what a completion has to say. quick: it is stored by a quick statement, which
-// leaves those alone whose end somebody waits for, but for those that say so.
+// leaves those alone whose end somebody waits for; of the job of a step EndSteps tells.
 func (r *riders) completed(c *Completion, quick bool) {
 	switch {
-	case quick && !c.Awaited:
+	case quick || c.tellsRun():
 	case c.Outcome == Failed || c.Outcome == Completed || c.Outcome == Cancelled || c.removes():
 		r.ended(c.Key, c.TaskID)
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:

@@ -100,6 +100,7 @@ func hotStatements() map[string]string {
 		"InsertNotes":     text(func(db dbsqlc.DBTX) error { return q.InsertNotes(ctx, db, dbsqlc.InsertNotesParams{}) }),
 		"SendMessages":    text(func(db dbsqlc.DBTX) error { return second(q.SendMessages(ctx, db, dbsqlc.SendMessagesParams{})) }),
 		"TellParents":     text(func(db dbsqlc.DBTX) error { return second(q.TellParents(ctx, db, dbsqlc.TellParentsParams{})) }),
+		"EndSteps":        text(func(db dbsqlc.DBTX) error { return second(q.EndSteps(ctx, db, dbsqlc.EndStepsParams{})) }),
 		"ReleaseMessages": text(func(db dbsqlc.DBTX) error { return second(q.ReleaseMessages(ctx, db, dbsqlc.ReleaseMessagesParams{})) }),
 		"DeliverStarts":   text(func(db dbsqlc.DBTX) error { return second(q.DeliverStarts(ctx, db, dbsqlc.DeliverStartsParams{})) }),
 		"DeliverCancels":  text(func(db dbsqlc.DBTX) error { return second(q.DeliverCancels(ctx, db, dbsqlc.DeliverCancelsParams{})) }),

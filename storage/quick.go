@@ -42,6 +42,9 @@ func (b busyProcesses) learn(op operation) bool {
 		if op.saved.Next == nil && !op.saved.Deferred {
 			delete(b, i.key)
 		}
+		if op.behind {
+			b.mark(op.completion.Run)
+		}
 	}
 	return false
 }
@@ -109,7 +112,7 @@ func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
 		JobNames: make([]string, len(b.items)), WorkerIds: make([]string, len(b.items)), Awaiteds: make([]bool, len(b.items)), Modes: b.store.eventModes(a.Namespaces),
 	}
 	for n, it := range b.items {
-		arg.Awaiteds[n] = it.completion.Awaited
+		arg.Awaiteds[n] = it.completion.tellsRun()
 		if job := it.completion.Job; job != nil {
 			arg.JobNames[n], arg.WorkerIds[n] = job.Name, job.WorkerID
 		}

@@ -23,10 +23,7 @@ func (l *lane) recover(ops []operation, cause error) []operation {
 	l.store.log.Warn("database connection lost", "lane", l.number, "items", len(ops), "error", cause)
 	sent := l.conn != nil
 	l.disconnect()
-	keys := make([]process.Key, 0, len(ops))
-	for _, op := range ops {
-		keys = append(keys, op.base().key)
-	}
+	keys := keysOfItems(ops)
 	wait := 10 * time.Millisecond
 	for {
 		again, err := l.settle(ops, keys, sent)

@@ -16,6 +16,7 @@ type saveItem struct {
 	item
 	completion *Completion
 	saved      Saved
+	behind     bool // its run is busy, and has another task waiting now
 }
 
 // SaveResult stores what an attempt leaves, under its fencing token. process.ErrFenced: another attempt has taken its place, and
@@ -27,6 +28,9 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	}
 	it := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	it.whole = !c.plain()
+	if c.tellsRun() {
+		it.also = c.Run // in the lane of the run no other one waits for its lock
+	}
 	err := s.submit(it)
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

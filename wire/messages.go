@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -50,6 +51,9 @@ func childEnd(text json.RawMessage) (*progressorv1.ChildEnd, error) {
 		return nil, nil
 	}
 	child := &progressorv1.ChildEnd{}
+	if bytes.HasPrefix(text, []byte(`{"ends"`)) {
+		return nil, nil // of several: an attempt of a kind reads them itself
+	}
 	if err := protojson.Unmarshal(text, child); err != nil {
 		return nil, fmt.Errorf("child: %w", err)
 	}

@@ -24,10 +24,35 @@ const (
 	reasonRun        = "run_failed"
 )
 
+// notified is told the ends of what does its steps, or takes the order of another run.
+func (t *task) notified() error {
+	ends, err := t.attempt.Ends()
+	if err != nil {
+		return processor.Reject(processor.ReasonBadArgs, "%w", err)
+	}
+	for _, end := range ends {
+		child := &progressorv1.ChildEnd{
+			Namespace: end.Namespace, ProcessId: end.ProcessID, Response: end.Response,
+			Status: progressorv1.ProcessStatus(progressorv1.ProcessStatus_value[end.Status]),
+		}
+		if err := t.childEnded(end.Args, child); err != nil {
+			return err
+		}
+	}
+	switch child := t.request.GetChild(); {
+	case len(ends) > 0:
+		return nil
+	case child != nil:
+		return t.childEnded(t.request.GetArgs(), child)
+	}
+	return t.carryOut()
+}
+
 // childEnded is told the end of what does a step.
-func (t *task) childEnded() error {
+func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
+	clear(t.values) // steps have another status than for the end before
 	var by told
-	if err := json.Unmarshal(t.request.GetArgs(), &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
+	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
 		return processor.Reject(processor.ReasonBadArgs, "nobody but its steps tells a run anything")
 	}
 	if by.Round != t.state.Run.Round {
@@ -35,23 +60,29 @@ func (t *task) childEnded() error {
 	}
 	p := place{by.Step, by.Index}
 	o := flow.Outcome{Step: by.Step, Index: by.Index, Round: by.Round, Undo: by.Undo}
-	e, letter, err := t.endOf(p, by.Undo)
+	e, letter, err := t.endOf(p, child, by.Undo)
 	if err != nil {
 		return err
 	}
 	if o.Letter = letter; e.failure != nil {
 		o.Lost = e.failure.GetReason() == process.ReasonLeaseLost
 	}
+	before := t.ends[p]
 	if !by.Undo {
 		t.ends[p] = e
 	}
-	_, err = t.decision.Ended(o)
+	known, err := t.decision.Ended(o)
+	if !known && !by.Undo { // it has another end, such as a skip, or none that counts
+		if delete(t.ends, p); before != nil {
+			t.ends[p] = before
+		}
+	}
 	return err
 }
 
 // endOf says how what does a step ended.
-func (t *task) endOf(p place, undo bool) (*end, flow.Letter, error) {
-	child, action := t.request.GetChild(), t.template.Steps[p.step].Action
+func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, flow.Letter, error) {
+	action := t.template.Steps[p.step].Action
 	if undo {
 		action = flow.ActionJob
 	}

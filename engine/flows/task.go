@@ -109,11 +109,7 @@ func (f *Flows) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 		t.state.Timer = time.Time{}
 		err = t.tick()
 	case progressorv1.TaskType_TASK_TYPE_NOTIFY:
-		if r.GetChild() == nil {
-			err = t.carryOut()
-		} else {
-			err = t.childEnded()
-		}
+		err = t.notified()
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
 		t.state.Cancel, t.cancels = string(r.GetArgs()), true
 		err = t.decision.Abort()

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// run does a claim and what follows it in the same process, or in the run whose step it is, then gives its place back. The caller has taken the place, and has
+// run does a claim and what follows it in the same process, or from a run to its step and back, then gives its place back. The caller has taken the place, and has
 // entered the claim into the crew.
 func (e *Engine) run(ns *namespace, c *storage.Claim, release func()) {
 	defer e.crew.leave()
@@ -39,7 +39,7 @@ func (e *Engine) current(ns *namespace) *namespace {
 	return ns
 }
 
-// step makes one attempt and stores its end. It returns the next task of the process, or of the run whose step it was, where this node runs it too.
+// step makes one attempt and stores its end. It returns the next task of the process, or that of the run whose step it was or of a step that begins, where this node runs it too.
 func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step int) (*storage.Claim, *knownHistory, bool) {
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
@@ -51,13 +51,14 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.GoesOn = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
+	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled()
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
 	saved, err := e.save(ns, c, d)
 	if err != nil || saved.Next == nil {
 		return nil, nil, false
 	}
 	if saved.Next.ProcessID != c.ProcessID {
-		return saved.Next, nil, true // of the run whose step has ended
+		return saved.Next, nil, true // the run whose step has ended, or a step that the run has begun
 	}
 	return following(c, &d.completion, saved.Next), history.with(&d.completion, saved.Next), true
 }

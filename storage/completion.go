@@ -58,7 +58,8 @@ type Completion struct {
 	IdempotencyKey string        // of the task
 	Leased         bool          // a worker held the attempt: its lease goes
 	Run            process.Key   // of Completed: the run whose step the job is, which is told; zero: none
-	GoesOn         bool          // likewise: this node has a place to go on with the task of the run, see EndSteps
+	GoesOn         bool          // this node has a place to go on with the task of that run: see EndSteps
+	StartsOn       bool          // likewise with a job that the result starts: see StartSteps
 	Job            *JobEnd       // of an attempt of a job; nil: the process is none
 }
 
@@ -157,6 +158,11 @@ func (c *Completion) applies() bool {
 
 // tellsRun tells whether a run learns of the end by EndSteps.
 func (c *Completion) tellsRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
+
+// starts tells whether a message is the start of a job that StartSteps carries out.
+func (c *Completion) starts(m *Message) bool {
+	return m.Plain && m.NotifyParentArgs != nil && m.Target.Namespace == c.Key.Namespace && c.applies()
+}
 
 // Speaks tells whether messages and riders of the completion are stored.
 func (c *Completion) Speaks() bool { return c.applies() || c.Outcome == Removed }

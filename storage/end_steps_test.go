@@ -18,15 +18,15 @@ func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	b.namespace(ns)
 	var starts []storage.Message
 	for _, name := range names {
-		starts = append(starts, startOf("~job/r/"+name, told(name)))
+		starts = append(starts, startOf("r/"+name, told(name)))
 	}
 	b.save(end(b.start("~flow/r", func(in *storage.Init) { in.Kind = "flow" }), storage.Finished, says(starts...), func(c *storage.Completion) { c.AuxState = []byte("state") }))
 	for _, name := range names {
-		b.deliver("~job/r/" + name)
+		b.deliver("r/" + name)
 	}
 	claims := map[string]*storage.Claim{}
 	for _, c := range b.searchCalls(100) {
-		claims[strings.TrimPrefix(c.ProcessID, "~job/r/")] = &c
+		claims[strings.TrimPrefix(c.ProcessID, "r/")] = &c
 	}
 	return claims
 }
@@ -40,7 +40,7 @@ func toldBy(t *testing.T, c *storage.Claim) string {
 	var list []string
 	all, err := storage.ChildEnds(c)
 	for _, e := range must(t, all, err) {
-		list = append(list, fmt.Sprintf("%s %s %s %q", e.Args, strings.TrimPrefix(e.ProcessID, "~job/r/"), strings.TrimPrefix(e.Status, "PROCESS_STATUS_"), e.Response))
+		list = append(list, fmt.Sprintf("%s %s %s %q", e.Args, strings.TrimPrefix(e.ProcessID, "r/"), strings.TrimPrefix(e.Status, "PROCESS_STATUS_"), e.Response))
 	}
 	return string(c.TaskType) + " of " + c.ProcessID + ": " + strings.Join(list, ", ")
 }

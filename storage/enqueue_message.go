@@ -25,5 +25,8 @@ func (j *NewJob) Message() (Message, error) {
 		UniqueKey: j.UniqueKey, UniqueTTLUs: j.UniqueTTL.Microseconds(), UniqueWaiting: j.UniqueWaiting,
 		ConstraintsVersion: j.Constraints.Version, ConstraintKeys: j.Constraints.Keys, Line: j.Constraints.Line(),
 	})
-	return Message{Kind: MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job}, err
+	return Message{
+		Kind: MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job,
+		Plain: j.UniqueKey == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && !j.Grouped,
+	}, err
 }

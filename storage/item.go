@@ -12,8 +12,8 @@ import (
 type item struct {
 	key       process.Key
 	also      process.Key // another process that it locks, in whose lane it goes; zero: none
-	requestID uuid.UUID // of a keyed request
-	twin      bool      // it was held back once, behind an item of the same request or of the same new process
+	requestID uuid.UUID   // of a keyed request
+	twin      bool        // it was held back once, behind an item of the same request or of the same new process
 	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
 	repeatable bool
 	repeated   bool // after a commit whose answer was lost: what it meets may be its own work
@@ -47,6 +47,14 @@ func keysOfItems(ops []operation) []process.Key {
 		i := op.base()
 		if keys = append(keys, i.key); (i.also != process.Key{}) {
 			keys = append(keys, i.also)
+		}
+		if c := completionOf(op); c != nil && c.StartsOn {
+			for n := range c.Messages {
+				if c.starts(&c.Messages[n]) {
+					keys = append(keys, c.Messages[n].Target) // it may run here
+					break
+				}
+			}
 		}
 	}
 	return keys
@@ -141,6 +149,7 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages = append(stages, b.freeStages(s)...)
 	stages = append(stages, b.orders.stages(s)...)
 	stages = append(stages, b.riders.sendStages(s)...)
+	stages = append(stages, startStepStages(s, b.saves, &b.riders)...)
 	stages = append(stages, endStepStages(s, b.saves, &b.riders)...)
 	stages = append(stages, purgeStages(s, b.removes)...)
 	stages = append(stages, deliverStages(s, b.delivers, &b.riders)...)

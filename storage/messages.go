@@ -29,6 +29,7 @@ type Message struct {
 	StartTime        time.Time // of a start; zero: now
 	NotifyParentArgs []byte    // of a start; nil: the sender is not told of the end
 	Job              []byte    // of a start: what makes the process a job, see NewJob.Message; nil: it is none
+	Plain            bool      // of a job: it has no unique key, no constraint, no time, and one worker runs it
 	Reason           string
 }
 
@@ -120,6 +121,9 @@ func (r *riders) completed(c *Completion, quick bool) {
 	s := &r.send
 	for i := range c.Messages {
 		m := &c.Messages[i]
+		if c.starts(m) {
+			continue
+		}
 		if c.Patient {
 			if r.patient == nil {
 				r.patient = map[process.Key]struct{}{}

@@ -1,0 +1,74 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// startSteps enqueues the jobs of steps that the results of a flush start.
+type startSteps struct {
+	store  *Store
+	items  []*saveItem // by job
+	jobs   []*Message
+	arg    dbsqlc.StartStepsParams
+	riders *riders
+}
+
+// startStepStages follow what has ended the tasks that start jobs. The first job of a result may run at once.
+func startStepStages(s *Store, saves []*saveItem, r *riders) []stage {
+	b := &startSteps{store: s, riders: r}
+	a := &b.arg
+	a.NodeID = s.nodeID.Load()
+	for _, it := range saves {
+		c := it.completion
+		captures := c.StartsOn
+		for n := range c.Messages {
+			m := &c.Messages[n]
+			if !c.starts(m) {
+				continue
+			}
+			a.Ords = append(a.Ords, int32(len(b.jobs))) //nolint:gosec // at most maxFlushItems results with 100 each
+			a.Namespaces = append(a.Namespaces, c.Key.Namespace)
+			a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
+			a.TaskIds = append(a.TaskIds, c.TaskID)
+			a.FencingTokens = append(a.FencingTokens, c.FencingToken)
+			a.JobIds = append(a.JobIds, m.Target.ProcessID)
+			a.Args = append(a.Args, m.Args)
+			a.Metadatas = append(a.Metadatas, string(m.Metadata))
+			a.NotifyParentArgs = append(a.NotifyParentArgs, m.NotifyParentArgs)
+			a.Jobs = append(a.Jobs, string(m.Job))
+			a.Captures = append(a.Captures, captures)
+			a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
+			b.items, b.jobs = append(b.items, it), append(b.jobs, m)
+			captures = false
+		}
+	}
+	if len(b.jobs) == 0 {
+		return nil
+	}
+	a.Modes = s.eventModes(a.Namespaces)
+	return []stage{b.run}
+}
+
+func (b *startSteps) run(ctx context.Context, db DB) error {
+	rows, err := b.store.q.StartSteps(ctx, db, b.arg)
+	for i := range rows {
+		r := &rows[i]
+		it, m := b.items[r.Ord], b.jobs[r.Ord]
+		switch r.Outcome {
+		case "captured":
+			it.saved.Next = &Claim{
+				Namespace: m.Target.Namespace, ProcessID: m.Target.ProcessID, TaskID: r.TaskID, TaskType: process.TaskInit, Attempt: 1, Priority: r.Priority,
+				FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now, Args: m.Args, Status: process.StatusInit, StatusChangedTime: r.Now,
+				Metadata: m.Metadata, Kind: "job", CreatedTime: r.Now, Job: r.Job,
+			}
+		case "place":
+			it.saved.Deferred = true
+		default:
+			b.riders.targets = append(b.riders.targets, m.Target)
+		}
+	}
+	return err
+}

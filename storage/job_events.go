@@ -71,16 +71,13 @@ func (e *JobEvent) Bytes() int {
 // Write implements Rider.
 func (*JobEvent) Write(ctx context.Context, db DB, all []Ride) error {
 	var a dbsqlc.WriteJobEventsParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	for _, r := range all {
 		e := r.Rider.(*JobEvent)
 		index := int32(-1)
 		if e.Index != nil {
 			index = *e.Index
 		}
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
 		a.JobIds = append(a.JobIds, e.JobID)
 		a.StepIds = append(a.StepIds, e.StepID)
 		a.Indexes = append(a.Indexes, index)

@@ -26,6 +26,15 @@ type Ride struct {
 	Mode         EventMode // of the namespace
 }
 
+// Attempts are what a statement finds the tasks of its riders by, as arrays.
+func Attempts(all []Ride) (namespaces, processIDs []string, taskIDs, fencingTokens []int64) {
+	for _, r := range all {
+		namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
+		taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
+	}
+	return namespaces, processIDs, taskIDs, fencingTokens
+}
+
 // rides are the riders of a flush, by their type.
 type rides struct {
 	types  []reflect.Type // in the order of their statements
@@ -69,12 +78,9 @@ func (n *Note) Bytes() int { return 300 + len(n.details()) }
 // Write implements Rider: a note that a task takes along is of an order that it has carried out.
 func (n *Note) Write(ctx context.Context, db DB, all []Ride) error {
 	var a dbsqlc.InsertNotesParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	for _, r := range all {
 		note := r.Rider.(*Note)
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
 		a.Methods = append(a.Methods, note.Method)
 		a.Actors = append(a.Actors, note.By.Name)
 		a.Sources = append(a.Sources, note.By.Source)

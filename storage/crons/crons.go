@@ -50,12 +50,9 @@ func (f *Fire) Bytes() int {
 // Write implements storage.Rider.
 func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.WriteFiresParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
 		f := r.Rider.(*Fire)
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
 		a.CronIds = append(a.CronIds, f.CronID)
 		a.FireTimes = append(a.FireTimes, f.Time)
 		a.Changes = append(a.Changes, string(f.Change))

@@ -86,12 +86,9 @@ func (r *NewRun) Bytes() int {
 // Write implements storage.Rider.
 func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.InsertRunsParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
 		r := ride.Rider.(*NewRun)
-		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, ride.TaskID)
-		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
 		a.RunIds = append(a.RunIds, r.RunID)
 		a.TemplateTypes = append(a.TemplateTypes, r.TemplateType)
 		a.TemplateVersions = append(a.TemplateVersions, r.TemplateVersion)
@@ -132,12 +129,9 @@ func (c *Change) Bytes() int { return 200 + len(c.Result) + len(c.Failure) + len
 // Write implements storage.Rider.
 func (*Change) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.UpdateRunsParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
 		c := ride.Rider.(*Change)
-		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, ride.TaskID)
-		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
 		a.RunIds = append(a.RunIds, c.RunID)
 		a.Statuses = append(a.Statuses, string(c.Status))
 		a.Attempts = append(a.Attempts, c.Attempt)
@@ -180,12 +174,9 @@ func (s *StepChange) Bytes() int {
 // Write implements storage.Rider.
 func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.WriteStepsParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
 		s := ride.Rider.(*StepChange)
-		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, ride.TaskID)
-		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
 		a.RunIds = append(a.RunIds, s.RunID)
 		a.StepIds = append(a.StepIds, s.StepID)
 		a.Indexes = append(a.Indexes, s.Index)
@@ -222,12 +213,9 @@ func (r *Report) Bytes() int { return 100 + len(r.Progress) }
 // Write implements storage.Rider.
 func (*Report) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.ReportStepsParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
 		r := ride.Rider.(*Report)
-		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, ride.TaskID)
-		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
 		a.RunIds = append(a.RunIds, r.RunID)
 		a.StepIds = append(a.StepIds, r.StepID)
 		a.Indexes = append(a.Indexes, r.Index)

@@ -82,12 +82,9 @@ func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.Ride) er
 // Write implements storage.Rider.
 func (*leave) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.LeaveScopesParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
 		l := ride.Rider.(*leave)
-		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, ride.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, ride.TaskID)
-		a.FencingTokens = append(a.FencingTokens, ride.FencingToken)
 		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
 		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
 		a.RunIds = append(a.RunIds, l.runID)

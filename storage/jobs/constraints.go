@@ -117,12 +117,7 @@ func (Freed) Bytes() int { return 100 }
 // Write implements storage.Rider.
 func (Freed) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.FreeKeysParams
-	for _, r := range all {
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
-	}
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
@@ -136,12 +131,7 @@ func (Back) Bytes() int { return 100 }
 // Write implements storage.Rider.
 func (Back) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.BackInLineParams
-	for _, r := range all {
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
-	}
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	return dbsqlc.New().BackInLine(ctx, db, a)
 }
 

@@ -248,11 +248,8 @@ func (Seat) Bytes() int { return 100 }
 // Write implements storage.Rider.
 func (Seat) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.SeatMembersParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
 		a.Leaves = append(a.Leaves, r.Rider.(Seat).Leaves)
 	}
 	return dbsqlc.New().SeatMembers(ctx, db, a)

@@ -36,16 +36,13 @@ func (e *End) Bytes() int { return 150 + len(e.WorkerID) + len(e.Failure) + len(
 // Write implements storage.Rider.
 func (*End) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.WriteJobsParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
 		e := r.Rider.(*End)
 		takeovers := int32(0)
 		if e.Takeover {
 			takeovers = 1
 		}
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
 		a.Attempts = append(a.Attempts, e.Attempt)
 		a.WorkerIds = append(a.WorkerIds, e.WorkerID)
 		a.Takeovers = append(a.Takeovers, takeovers)
@@ -66,11 +63,8 @@ func (Again) Bytes() int { return 100 }
 // Write implements storage.Rider.
 func (Again) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.CancelRetriedParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		a.Namespaces = append(a.Namespaces, r.Key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, r.Key.ProcessID)
-		a.TaskIds = append(a.TaskIds, r.TaskID)
-		a.FencingTokens = append(a.FencingTokens, r.FencingToken)
 		a.Modes = append(a.Modes, int32(r.Mode))
 	}
 	return dbsqlc.New().CancelRetried(ctx, db, a)

@@ -1,0 +1,73 @@
+package storage_test
+
+import (
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// plainJob is the start of a job that a step is.
+func plainJob(id string) storage.Message {
+	return startOf(id, told(id), func(m *storage.Message) {
+		m.Plain, m.Job = true, []byte(`{"name": "work", "timeoutUs": 60000000, "options": {"keepResult": true}}`)
+	})
+}
+
+func startsOn(c *storage.Completion) { c.StartsOn = true }
+
+// The first job of a result runs at once where there is a place, unless its process itself goes on; the others wait for theirs. Whoever has
+// lost its attempt starts none.
+func TestJobsStartWithTheResult(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	init := b.start("run")
+	saved := b.save(end(init, storage.Finished, says(plainJob("a"), plainJob("b")), startsOn))
+	next := saved.Next
+	if next == nil {
+		t.Fatal("the first job does not run")
+	}
+	job, err := storage.JobOf(next.Job)
+	equal(t, "the claim", []any{next.ProcessID, next.TaskType, next.Status, next.Kind, string(next.Args)}, []any{"a", process.TaskInit, process.StatusInit, "job", "child"})
+	equal(t, "its job", []any{must(t, job, err).Name, job.Timeout().String(), string(job.Options)}, []any{"work", "1m0s", `{"keepResult": true}`})
+	_, err = b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))
+	equal(t, "a late result", err, process.ErrFenced)
+	claims := b.searchCalls(10)
+	equal(t, "what waits for a place", ids(claims), "[b]")
+	b.save(end(next, storage.Completed))
+	b.save(end(&claims[0], storage.Completed))
+	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
+
+	call := b.claim("run")
+	b.call("run") // it waits behind the first
+	saved = b.save(end(call, storage.Finished, says(plainJob("c")), startsOn))
+	equal(t, "what goes on", saved.Next.ProcessID, "run")
+	b.save(end(saved.Next, storage.Finished))
+	for _, c := range b.searchCalls(10) {
+		b.save(end(&c, storage.Completed))
+	}
+	equal(t, "jobs", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) FROM jobs"), "a b c")
+}
+
+// A job whose id is taken, and one of a namespace that has constraints, is started by a message, which tells what became of it.
+func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.process("taken")
+	b.process("run")
+	told := b.targets(func() {
+		saved := b.save(end(b.claim("run"), storage.Finished, says(plainJob("taken"), plainJob("free")), startsOn))
+		equal(t, "what goes on", saved.Next == nil && saved.Deferred, true)
+	})
+	equal(t, "told", told, "[taken]")
+	equal(t, "the delivery", b.deliver("taken"), "start exists")
+	for _, c := range b.searchCalls(10) {
+		b.save(end(&c, storage.Completed))
+	}
+	b.exec("INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ($1, 1, now(), now())", ns)
+	told = b.targets(func() { b.save(end(b.claim("run"), storage.Finished, says(plainJob("limited")), startsOn)) })
+	equal(t, "told where there are constraints", told, "[limited]")
+	equal(t, "that delivery", b.deliver("limited"), "start delivered")
+}

@@ -78,9 +78,6 @@ func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
 // isMember tells whether a job is a run of one that several workers run side by side.
 func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, jobs.MemberPrefix) }
 
-// runPrefix is what the ids of the processes of runs begin with.
-const runPrefix = "~flow/"
-
 // succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept, and not in tasks; but that
 // of a step is the response of its task, which the run is told with the end.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
@@ -110,8 +107,8 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 
 // runOf is the run whose step a job is, by its id: ~job/RUN/STEP.
 func runOf(job process.Key) process.Key {
-	id := job.ProcessID[len(stepPrefix):]
-	return process.Key{Namespace: job.Namespace, ProcessID: runPrefix + id[:max(strings.LastIndexByte(id, '/'), 0)]}
+	id := job.ProcessID[len(flows.JobPrefix):]
+	return process.Key{Namespace: job.Namespace, ProcessID: flows.Prefix + id[:max(strings.LastIndexByte(id, '/'), 0)]}
 }
 
 // resultTTL is for how long a kept result is kept.

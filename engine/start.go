@@ -66,7 +66,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	later := p.StartTime.After(time.Now())
 	return e.accept(ctx, r, process.TaskInit, !later, func() (storage.Prepared, error) {
 		in.Call = r.call
-		prepared, err := e.prepareInit(ctx, in)
+		prepared, err := e.store.PrepareInit(in)
 		if err == nil && prepared.Outcome == storage.Postponed {
 			// It waits for a place, or for its time: a scan says how far off that is by the database's clock.
 			e.calls.wake()
@@ -76,22 +76,4 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		}
 		return prepared, err
 	})
-}
-
-// prepareInit stores a Start. Where the process exists, a twin of the request may have made it at the same moment, in a
-// transaction that the statement did not see yet: then the twin's answer is the answer.
-func (e *Engine) prepareInit(ctx context.Context, in *storage.Init) (storage.Prepared, error) {
-	p, err := e.store.PrepareInit(in)
-	if err != nil || in.IdempotencyKey == "" || p.Outcome != storage.Exists {
-		return p, err
-	}
-	twins, err := e.store.ReadRequests(context.WithoutCancel(ctx), in.RequestID)
-	if err != nil || len(twins) == 0 {
-		return p, err
-	}
-	p.ProcessID, p.TaskID, p.Outcome = twins[0].ProcessID, twins[0].TaskID, storage.Mismatched
-	if string(twins[0].Fingerprint) == string(in.Fingerprint) {
-		p.Outcome = storage.Replayed
-	}
-	return p, nil
 }

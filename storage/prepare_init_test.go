@@ -124,27 +124,50 @@ func TestManyInitsAtOnce(t *testing.T) {
 // A process that another session has made meanwhile, whose row no snapshot of the flush has seen, exists.
 func TestInitMeetsInit(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	newBench(t).initMeets(storage.Exists, nil)
+}
+
+// Where a twin of the request has made it, the twin's task is the answer: its two rows come with one commit, so that whoever sees the process
+// sees the request, too.
+func TestInitMeetsTwin(t *testing.T) {
+	t.Parallel()
+	newBench(t).initMeets(storage.Replayed, func(in *storage.Init, tx pgx.Tx) error {
+		keyedInit("k", "x")(in)
+		_, err := tx.Exec(t.Context(), `INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
+			VALUES ($1, $2, $3, 0, $4, now())`, in.RequestID, in.Key.Namespace, in.Key.ProcessID, in.Fingerprint)
+		return err
+	})
+}
+
+// initMeets looks at what a Start meets whose process another session has made, and has not committed when the Start is stored. also is what that
+// session stores beside, and changes of the Start; nil: nothing.
+func (b *bench) initMeets(want storage.PrepareOutcome, also func(*storage.Init, pgx.Tx) error) {
+	t := b.t
+	t.Helper()
 	for try := range 20 { // a lane waits 250 ms for a lock: on a busy machine that may be over before the other one commits
-		id := fmt.Sprintf("p-%d", try)
+		in := newInit(fmt.Sprintf("p-%d", try))
 		tx, err := b.db.BeginTx(t.Context(), pgx.TxOptions{})
 		if err == nil {
-			_, err = tx.Exec(t.Context(), "INSERT INTO processes (namespace, process_id, status, attention) VALUES ('shop', $1, 'COMPLETED', 'COMPLETED')", id)
+			_, err = tx.Exec(t.Context(), "INSERT INTO processes (namespace, process_id, status, attention) VALUES ('shop', $1, 'COMPLETED', 'COMPLETED')", in.Key.ProcessID)
+		}
+		if err == nil && also != nil {
+			err = also(in, tx)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		start := later(func() (storage.Prepared, error) { return b.PrepareInit(newInit(id)) })
+		start := later(func() (storage.Prepared, error) { return b.PrepareInit(in) })
 		waits := b.waits(1)
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		p, err := start()
-		b.exec("DELETE FROM processes WHERE process_id = $1", id)
+		b.exec("DELETE FROM requests WHERE process_id = $1", in.Key.ProcessID)
+		b.exec("DELETE FROM processes WHERE process_id = $1", in.Key.ProcessID)
 		if errors.Is(err, process.ErrUnavailable) || !waits {
 			continue
 		}
-		equal(t, "outcome", must(t, p, err).Outcome, storage.Exists)
+		equal(t, "outcome", must(t, p, err).Outcome, want)
 		return
 	}
 	t.Fatal("never within the lock timeout")

@@ -1,4 +1,4 @@
--- ReadLease gives a leased task as Poll handed it out, where the token is that of its lease: any node can answer it.
+-- ReadLease gives a leased task as Poll handed it out, with its columns, where the token is that of its lease: any node can answer it.
 -- name: ReadLease :one
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
@@ -8,7 +8,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        p.last_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job,
-       l.worker_id
+       l.salt, l.worker_id, (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
+       (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us, (extract(epoch FROM r.deadline - r.running_time) * 1000000)::bigint AS timeout_us
   FROM leases l
  CROSS JOIN LATERAL (SELECT r.* FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
  CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id LIMIT 1) p

@@ -126,19 +126,22 @@ func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit i
 	}
 	leases := make([]Lease, len(rows))
 	for n := range rows {
-		r := &rows[n]
-		leases[n] = Lease{
-			Claim: Claim{
-				Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
-				FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
-				TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
-				Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
-				AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
-			},
-			WorkerID: r.WorkerID, Salt: r.Salt, Duration: microseconds(r.LeaseUs), Heartbeat: microseconds(r.BeatUs), Timeout: microseconds(r.TimeoutUs),
-		}
+		leases[n] = leaseOf(&rows[n])
 	}
 	return leases, nil
+}
+
+func leaseOf(r *dbsqlc.PollRow) Lease {
+	return Lease{
+		Claim: Claim{
+			Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
+			FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
+			TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
+			Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
+			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
+		},
+		WorkerID: r.WorkerID, Salt: r.Salt, Duration: microseconds(r.LeaseUs), Heartbeat: microseconds(r.BeatUs), Timeout: microseconds(r.TimeoutUs),
+	}
 }
 
 func (s *Store) poll(ctx context.Context, a dbsqlc.PollParams, grouped bool) ([]dbsqlc.PollRow, error) {
@@ -216,13 +219,8 @@ func (s *Store) ReadLease(ctx context.Context, t LeaseToken) (Lease, error) {
 	if err != nil {
 		return Lease{}, mapped("read lease", err)
 	}
-	return Lease{WorkerID: r.WorkerID, Salt: t.Salt, Claim: Claim{
-		Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
-		FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
-		TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
-		Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
-		AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
-	}}, nil
+	row := dbsqlc.PollRow(r)
+	return leaseOf(&row), nil
 }
 
 // LeaseToken names one lease: an attempt, with a random part that nobody guesses.

@@ -75,10 +75,7 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns,
 				Modes: s.eventModes(p.namespaces), NodeID: s.nodeID.Load(),
 			})
-			claims = make([]Claim, len(rows))
-			for n := range rows {
-				claims[n] = Claim(rows[n])
-			}
+			claims = claimsOf(rows)
 			return err
 		},
 		func(ctx context.Context, db DB) error {
@@ -107,11 +104,16 @@ func (s *Store) SearchCronTimers(ctx context.Context, rooms []Room) ([]Claim, er
 	rows, err := s.q.SearchCronTimers(ctx, s.hot, dbsqlc.SearchCronTimersParams{
 		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
 	})
+	return claimsOf(rows), mapped("search cron timers", err)
+}
+
+// claimsOf are the claims that a statement gives with the columns of SearchCalls.
+func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.SearchCronTimersRow | dbsqlc.ListRunningRow](rows []Row) []Claim {
 	claims := make([]Claim, len(rows))
 	for n := range rows {
 		claims[n] = Claim(rows[n])
 	}
-	return claims, mapped("search cron timers", err)
+	return claims
 }
 
 // Zombie is a running row that nobody runs any more.
@@ -134,14 +136,7 @@ func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duratio
 	rows, err := s.q.ListRunning(ctx, s.kept, dbsqlc.ListRunningParams{
 		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(),
 	})
-	if err != nil {
-		return nil, mapped("list running", err)
-	}
-	claims := make([]Claim, len(rows))
-	for n := range rows {
-		claims[n] = Claim(rows[n])
-	}
-	return claims, nil
+	return claimsOf(rows), mapped("list running", err)
 }
 
 // Depth is what waits in a namespace although it could run.

@@ -161,7 +161,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        p.last_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job,
-       l.worker_id
+       l.salt, l.worker_id, (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
+       (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us, (extract(epoch FROM r.deadline - r.running_time) * 1000000)::bigint AS timeout_us
   FROM leases l
  CROSS JOIN LATERAL (SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
  CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id LIMIT 1) p
@@ -203,10 +204,14 @@ type ReadLeaseRow struct {
 	CreatedTime       time.Time
 	Child             json.RawMessage
 	Job               []byte
+	Salt              []byte
 	WorkerID          string
+	LeaseUs           int64
+	BeatUs            int64
+	TimeoutUs         int64
 }
 
-// ReadLease gives a leased task as Poll handed it out, where the token is that of its lease: any node can answer it.
+// ReadLease gives a leased task as Poll handed it out, with its columns, where the token is that of its lease: any node can answer it.
 func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (ReadLeaseRow, error) {
 	row := db.QueryRow(ctx, readLease,
 		arg.Namespace,
@@ -243,7 +248,11 @@ func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (
 		&i.CreatedTime,
 		&i.Child,
 		&i.Job,
+		&i.Salt,
 		&i.WorkerID,
+		&i.LeaseUs,
+		&i.BeatUs,
+		&i.TimeoutUs,
 	)
 	return i, err
 }

@@ -39,6 +39,6 @@ SELECT x.actor, x.source, x.method, x.namespace, x.process_id, NULLIF(x.details,
    LIMIT 1) e;
 
 -- ForgetAudit drops the oldest orders that are past their retention, lim at a time.
--- name: ForgetAudit :execrows
+-- name: ForgetAudit :exec
 DELETE FROM audit a USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT @lim::int) d
  WHERE a.audit_id = d.audit_id AND d.time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond';

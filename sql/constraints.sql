@@ -2,7 +2,7 @@
 -- It follows that what it counts can only become less while it runs: ends of jobs free keys without a lock.
 -- next_us: how long it is until the next job's time comes, or the next start of a key; -1: nobody waits for either.
 -- name: LockConstraints :one
-SELECT c.version, c.changed_time, c.began_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
+SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
        coalesce(greatest(extract(epoch FROM least(
          (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'time' AND s.line IS NOT NULL
            ORDER BY s.scheduled_time LIMIT 1),
@@ -17,11 +17,10 @@ SELECT name, match, key, max_running, rate_count, rate_per, rate_burst FROM cons
 SELECT namespace, version FROM constraint_sets;
 
 -- ChangeConstraints makes a new version, and has the jobs that wait looked through from the beginning.
--- name: ChangeConstraints :one
+-- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
 VALUES (@namespace, 1, clock_timestamp(), clock_timestamp(), '')
-ON CONFLICT (namespace) DO UPDATE SET version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(), cursor = ''
-RETURNING version;
+ON CONFLICT (namespace) DO UPDATE SET version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(), cursor = '';
 
 -- name: PutConstraint :exec
 INSERT INTO constraints (namespace, name, match, key, max_running, rate_count, rate_per, rate_burst)
@@ -212,9 +211,10 @@ SELECT r.process_id, r.priority, j.name, r.args, p.metadata, j.tags
  CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
  WHERE r.namespace = @namespace::text AND p.kind = 'job' AND coalesce(j.constraints_version, 0) <> @version::bigint;
 
--- CountConstraints tells of each constraint how many jobs hold a key of it and run, and how many wait for one, and when the next of these may start.
+-- CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many wait for one, and when
+-- the next of these may start.
 -- name: CountConstraints :many
-SELECT c.name, (SELECT count(*) FROM constraint_holds h
+SELECT (SELECT count(*) FROM constraint_holds h
          CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r
          WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>')::bigint AS running,
        (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,

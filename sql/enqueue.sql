@@ -84,6 +84,5 @@ req AS (
 SELECT c.ord::int AS ord,
        (CASE WHEN c.created THEN 'enqueued' WHEN c.twin_task_id IS NOT NULL THEN CASE WHEN c.twin_fingerprint = c.fingerprint THEN 'replayed' ELSE 'mismatch' END
              WHEN c.again THEN 'again' WHEN c.holder IS NOT NULL THEN 'twin' ELSE 'exists' END)::text AS outcome,
-       coalesce(c.twin_process_id, c.holder, c.process_id)::text AS process_id, coalesce(c.twin_task_id, c.task_id)::bigint AS task_id,
-       (c.run_time > statement_timestamp())::bool AS later, statement_timestamp()::timestamptz AS now
+       coalesce(c.twin_process_id, c.holder, c.process_id)::text AS process_id, (c.run_time > statement_timestamp())::bool AS later
   FROM c;

@@ -4,11 +4,11 @@
 -- max_bytes, and the event that passes it; of all together until they have passed max_total: who is cut off is asked for again.
 -- The laterals end in LIMIT so that every process is reached by its key, whatever the settings and statistics say.
 -- name: ReadWatched :many
-SELECT x.ord::int AS ord, x.found::bool AS found, x.status::process_status AS status, x.status_changed_time::timestamptz AS status_changed_time,
+SELECT x.ord::int AS ord, x.found::bool AS found, x.status_changed_time::timestamptz AS status_changed_time,
        x.created_time::timestamptz AS created_time, x.last_event_id::bigint AS last_event_id, x.event_id::bigint AS event_id, x.task_id::bigint AS task_id,
        x."timestamp"::timestamptz AS "timestamp", x.metadata::jsonb AS metadata, x.payload::bytea AS payload FROM (
   SELECT y.*, sum(y.size) OVER (ORDER BY y.ord, y.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT k.ord, p.status IS NOT NULL AS found, coalesce(p.status, 'INIT') AS status, coalesce(p.status_changed_time, 'epoch') AS status_changed_time,
+    SELECT k.ord, p.status IS NOT NULL AS found, coalesce(p.status_changed_time, 'epoch') AS status_changed_time,
            coalesce(p.created_time, 'epoch') AS created_time, coalesce(p.last_event_id, 0) AS last_event_id,
            coalesce(e.event_id, 0) AS event_id, coalesce(e.task_id, 0) AS task_id, coalesce(e."timestamp", 'epoch') AS "timestamp", e.metadata, e.payload,
            coalesce(e.size, 0) AS size

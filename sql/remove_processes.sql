@@ -119,7 +119,7 @@ an AS (
 SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t) + (SELECT count(*) FROM fs))::bigint AS deleted;
 
 -- DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
--- name: DeleteRemoved :execrows
+-- name: DeleteRemoved :exec
 DELETE FROM processes p USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
  WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)

@@ -57,8 +57,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
 -- long the newest of those that are due has been passed over (µs); -1: there is none. It follows SearchTimers in one transaction:
 -- now() is when that began, so that no timer falls between the two.
 -- name: NextTimes :many
-SELECT n.namespace::text AS namespace,
-       (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
+SELECT (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
        (CASE WHEN o.scheduled_time IS NULL THEN -1 ELSE extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000 END)::bigint AS passed_us
   FROM unnest(@namespaces::text[]) AS n(namespace)
   LEFT JOIN LATERAL (

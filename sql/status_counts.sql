@@ -4,7 +4,7 @@
 
 -- TakeLane gives the session a number that no other session of the database has, for as long as it lives: the default of
 -- status_counts.lane. Where all are taken it is 0, which sessions share: then they wait for each other, and count as well.
--- name: TakeLane :one
+-- name: TakeLane :exec
 SELECT set_config('progressor.lane', coalesce((
   SELECT n FROM generate_series(1, 1000) n WHERE pg_try_advisory_lock(@class::int, n) LIMIT 1), 0)::text, false)::int AS lane;
 

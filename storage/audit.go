@@ -98,6 +98,5 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 
 // ForgetAudit drops orders that are past their retention.
 func (s *Store) ForgetAudit(ctx context.Context) error {
-	_, err := s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch})
-	return mapped("forget audit", err)
+	return mapped("forget audit", s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch}))
 }

@@ -43,7 +43,6 @@ type NewJob struct {
 type Enqueued struct {
 	Outcome   EnqueueOutcome
 	ProcessID string // of the job, or of the one that was there
-	TaskID    int64
 	Later     bool // its time has not come
 }
 
@@ -142,7 +141,7 @@ func (p *enqueueParams) run(ctx context.Context, s *Store, db DB, take func(ord 
 	p.jobs.Modes = s.eventModes(p.jobs.Namespaces)
 	rows, err := s.q.EnqueueJobs(ctx, db, p.jobs)
 	for _, r := range rows {
-		take(r.Ord, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, TaskID: r.TaskID, Later: r.Later})
+		take(r.Ord, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, Later: r.Later})
 	}
 	return err
 }

@@ -310,7 +310,7 @@ func (l *lane) connect() error {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
-	if _, err := l.store.q.TakeLane(ctx, conn, laneLocks); err != nil {
+	if err := l.store.q.TakeLane(ctx, conn, laneLocks); err != nil {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}

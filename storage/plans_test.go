@@ -95,7 +95,7 @@ func hotStatements() map[string]string {
 		"ReadProcesses":   text(func(db dbsqlc.DBTX) error { return second(q.ReadProcesses(ctx, db, dbsqlc.ReadProcessesParams{})) }),
 		"RemoveProcesses": text(func(db dbsqlc.DBTX) error { return second(q.RemoveProcesses(ctx, db, dbsqlc.RemoveProcessesParams{})) }),
 		"PurgeHistory":    text(func(db dbsqlc.DBTX) error { return second(q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{})) }),
-		"DeleteRemoved":   text(func(db dbsqlc.DBTX) error { return second(q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{})) }),
+		"DeleteRemoved":   text(func(db dbsqlc.DBTX) error { return q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{}) }),
 		"WriteFires":      text(func(db dbsqlc.DBTX) error { return q.WriteFires(ctx, db, dbsqlc.WriteFiresParams{}) }),
 		"InsertNotes":     text(func(db dbsqlc.DBTX) error { return q.InsertNotes(ctx, db, dbsqlc.InsertNotesParams{}) }),
 		"SendMessages":    text(func(db dbsqlc.DBTX) error { return second(q.SendMessages(ctx, db, dbsqlc.SendMessagesParams{})) }),

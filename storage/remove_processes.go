@@ -135,8 +135,7 @@ func (s *Store) purgeStage(keys keysParams, deleted *int64) stage {
 
 func (s *Store) deleteStage(keys keysParams) stage {
 	return func(ctx context.Context, db DB) error {
-		_, err := s.q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs})
-		return err
+		return s.q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs})
 	}
 }
 

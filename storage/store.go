@@ -222,8 +222,7 @@ func openPool(ctx context.Context, dsn string, size int, settings map[string]str
 	cfg.MaxConns = int32(size) //nolint:gosec // a handful of connections
 	if counts {
 		cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := dbsqlc.New().TakeLane(ctx, conn, laneLocks)
-			return err
+			return dbsqlc.New().TakeLane(ctx, conn, laneLocks)
 		}
 	}
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {

@@ -213,7 +213,7 @@ func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name str
 func change(ctx context.Context, s *storage.Store, namespace string, after func(*Turn) error, write func(context.Context, storage.DB, *dbsqlc.Queries) error) error {
 	return s.Taking(ctx, "change constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
 		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
-		if _, err := t.q.ChangeConstraints(ctx, db, namespace); err != nil {
+		if err := t.q.ChangeConstraints(ctx, db, namespace); err != nil {
 			return err
 		}
 		if err := write(ctx, db, t.q); err != nil {

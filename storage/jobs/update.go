@@ -50,18 +50,17 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, clearSuccesse
 		actor = by[0].Name
 	}
 	return s.Locked(ctx, "retry job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
-		rows, err := dbsqlc.New().RetryJobs(ctx, db, dbsqlc.RetryJobsParams{
-			Ords: []int32{0}, Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}, ClearSuccesses: []bool{clearSuccesses},
-			Actors: []string{actor}, Modes: []int32{s.EventModeOf(key.Namespace)},
+		r, err := dbsqlc.New().RetryJob(ctx, db, dbsqlc.RetryJobParams{
+			Namespace: key.Namespace, ProcessID: key.ProcessID, ClearSuccesses: clearSuccesses, Actor: actor, Mode: s.EventModeOf(key.Namespace),
 		})
 		if err != nil {
 			return err
 		}
-		switch rows[0].Outcome {
+		switch r.Outcome {
 		case "not_found":
 			return process.ErrJobNotFound
 		case "status":
-			return &process.WrongStatusError{Key: key, Status: rows[0].Status, Reason: "only a job that has FAILED or was CANCELLED can be retried"}
+			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: "only a job that has FAILED or was CANCELLED can be retried"}
 		}
 		return nil
 	})

@@ -9,7 +9,7 @@ import (
 	"context"
 )
 
-const forgetAudit = `-- name: ForgetAudit :execrows
+const forgetAudit = `-- name: ForgetAudit :exec
 DELETE FROM audit a USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT $1::int) d
  WHERE a.audit_id = d.audit_id AND d.time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
 `
@@ -20,12 +20,9 @@ type ForgetAuditParams struct {
 }
 
 // ForgetAudit drops the oldest orders that are past their retention, lim at a time.
-func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, arg ForgetAuditParams) (int64, error) {
-	result, err := db.Exec(ctx, forgetAudit, arg.Lim, arg.RetentionUs)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, arg ForgetAuditParams) error {
+	_, err := db.Exec(ctx, forgetAudit, arg.Lim, arg.RetentionUs)
+	return err
 }
 
 const insertAudit = `-- name: InsertAudit :exec

@@ -57,19 +57,16 @@ func (q *Queries) BeginSweep(ctx context.Context, db DBTX, namespace string) err
 	return err
 }
 
-const changeConstraints = `-- name: ChangeConstraints :one
+const changeConstraints = `-- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
 VALUES ($1, 1, clock_timestamp(), clock_timestamp(), '')
 ON CONFLICT (namespace) DO UPDATE SET version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(), cursor = ''
-RETURNING version
 `
 
 // ChangeConstraints makes a new version, and has the jobs that wait looked through from the beginning.
-func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace string) (int64, error) {
-	row := db.QueryRow(ctx, changeConstraints, namespace)
-	var version int64
-	err := row.Scan(&version)
-	return version, err
+func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace string) error {
+	_, err := db.Exec(ctx, changeConstraints, namespace)
+	return err
 }
 
 const constraintVersions = `-- name: ConstraintVersions :many
@@ -102,7 +99,7 @@ func (q *Queries) ConstraintVersions(ctx context.Context, db DBTX) ([]Constraint
 }
 
 const countConstraints = `-- name: CountConstraints :many
-SELECT c.name, (SELECT count(*) FROM constraint_holds h
+SELECT (SELECT count(*) FROM constraint_holds h
          CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r
          WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>')::bigint AS running,
        (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,
@@ -112,13 +109,13 @@ SELECT c.name, (SELECT count(*) FROM constraint_holds h
 `
 
 type CountConstraintsRow struct {
-	Name         string
 	Running      int64
 	Waiting      int64
 	NextFreeTime time.Time
 }
 
-// CountConstraints tells of each constraint how many jobs hold a key of it and run, and how many wait for one, and when the next of these may start.
+// CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many wait for one, and when
+// the next of these may start.
 func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace string) ([]CountConstraintsRow, error) {
 	rows, err := db.Query(ctx, countConstraints, namespace)
 	if err != nil {
@@ -128,12 +125,7 @@ func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace strin
 	var items []CountConstraintsRow
 	for rows.Next() {
 		var i CountConstraintsRow
-		if err := rows.Scan(
-			&i.Name,
-			&i.Running,
-			&i.Waiting,
-			&i.NextFreeTime,
-		); err != nil {
+		if err := rows.Scan(&i.Running, &i.Waiting, &i.NextFreeTime); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -365,7 +357,7 @@ func (q *Queries) ListLines(ctx context.Context, db DBTX, arg ListLinesParams) (
 }
 
 const lockConstraints = `-- name: LockConstraints :one
-SELECT c.version, c.changed_time, c.began_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
+SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
        coalesce(greatest(extract(epoch FROM least(
          (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'time' AND s.line IS NOT NULL
            ORDER BY s.scheduled_time LIMIT 1),
@@ -377,7 +369,6 @@ SELECT c.version, c.changed_time, c.began_time, c.swept_time, c.cursor, statemen
 type LockConstraintsRow struct {
 	Version     int64
 	ChangedTime time.Time
-	BeganTime   time.Time
 	SweptTime   *time.Time
 	Cursor      *string
 	Now         time.Time
@@ -393,7 +384,6 @@ func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string
 	err := row.Scan(
 		&i.Version,
 		&i.ChangedTime,
-		&i.BeganTime,
 		&i.SweptTime,
 		&i.Cursor,
 		&i.Now,

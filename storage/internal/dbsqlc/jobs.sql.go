@@ -123,9 +123,9 @@ func (q *Queries) ForgetResults(ctx context.Context, db DBTX, lim int32) (int64,
 }
 
 const getJobs = `-- name: GetJobs :many
-SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.previous_status, p.metadata, p.created_time, p.status_changed_time, p.cancel_requested_time,
-       coalesce(p.cancel_reason, '')::text AS cancel_reason, (p.cancel_deadline IS NOT NULL)::bool AS cancelling, j.name, j.timeout, j.takeovers, j.updated_time,
-       j.result_expires_time, coalesce(l.worker_id, j.worker_id, '')::text AS worker_id, j.tags, j.options, j.failures, j.progress,
+SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.created_time, p.status_changed_time, p.cancel_requested_time,
+       coalesce(p.cancel_reason, '')::text AS cancel_reason, (p.cancel_deadline IS NOT NULL)::bool AS cancelling, j.name, j.timeout, j.updated_time,
+       coalesce(l.worker_id, j.worker_id, '')::text AS worker_id, j.tags, j.options, j.failures, j.progress,
        (CASE WHEN j.result_expires_time > statement_timestamp() THEN j.result END)::bytea AS result,
        coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        coalesce(x.task_id, 0)::bigint AS task_id, coalesce(x.attempt, 0)::int AS attempt, coalesce(x.priority, 0)::int AS priority, coalesce(x.place, '')::text AS place,
@@ -169,7 +169,6 @@ type GetJobsRow struct {
 	Namespace           string
 	ProcessID           string
 	Status              process.Status
-	PreviousStatus      *process.Status
 	Metadata            json.RawMessage
 	CreatedTime         time.Time
 	StatusChangedTime   time.Time
@@ -178,9 +177,7 @@ type GetJobsRow struct {
 	Cancelling          bool
 	Name                string
 	Timeout             time.Duration
-	Takeovers           int32
 	UpdatedTime         time.Time
-	ResultExpiresTime   *time.Time
 	WorkerID            string
 	Tags                json.RawMessage
 	Options             json.RawMessage
@@ -217,7 +214,6 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 			&i.Namespace,
 			&i.ProcessID,
 			&i.Status,
-			&i.PreviousStatus,
 			&i.Metadata,
 			&i.CreatedTime,
 			&i.StatusChangedTime,
@@ -226,9 +222,7 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 			&i.Cancelling,
 			&i.Name,
 			&i.Timeout,
-			&i.Takeovers,
 			&i.UpdatedTime,
-			&i.ResultExpiresTime,
 			&i.WorkerID,
 			&i.Tags,
 			&i.Options,
@@ -259,12 +253,11 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 	return items, nil
 }
 
-const retryJobs = `-- name: RetryJobs :many
+const retryJob = `-- name: RetryJob :one
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.clear_successes, t.actor, t.mode, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority, l.idempotency_key,
+  SELECT t.namespace, t.process_id, t.clear_successes, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority,
          coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS again
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bool[]), unnest($5::text[]), unnest($6::int[]))
-         AS t(ord, namespace, process_id, clear_successes, actor, mode)
+    FROM (SELECT $1::text AS namespace, $2::text AS process_id, $3::bool AS clear_successes) t
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN LATERAL (
       SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.status, k.attempt, k.priority, k.fencing_token, k.cancelled_by, k.scheduled_time, k.running_time, k.finished_time, k.retry_interval, k.timer_name, k.idempotency_key, k.args, k.context, k.response, k.failure, k.rejection FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
@@ -282,7 +275,7 @@ cn AS (
 jb AS (
   UPDATE jobs j SET takeovers = 0, failures = NULL, progress = NULL, worker_id = NULL, result = NULL, result_expires_time = NULL, updated_time = statement_timestamp()
     FROM i WHERE i.again AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id
-  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, coalesce(j.options ? 'workers', false) AS grouped, i.actor, i.mode,
+  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, coalesce(j.options ? 'workers', false) AS grouped,
             CASE i.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' ELSE 'cancelled' END AS state),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -291,7 +284,7 @@ jc AS (
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
-  SELECT jb.namespace, jb.process_id, 'retried', jb.state, 'available', NULLIF(jb.actor, '') FROM jb WHERE jb.mode = 2),
+  SELECT jb.namespace, jb.process_id, 'retried', jb.state, 'available', NULLIF($4::text, '') FROM jb WHERE $5::int = 2),
 pl AS (
   DELETE FROM job_places l USING i WHERE i.again AND l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id AND l.state IS NOT NULL
      AND (l.state <> 'succeeded' OR i.clear_successes)),
@@ -299,56 +292,40 @@ sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line, taker)
   SELECT i.namespace, i.process_id, nextval('task_ids'), 'INIT', CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
          i.priority, statement_timestamp(), i.args, b.name, CASE WHEN b.constraints_version IS NOT NULL THEN '' END, CASE WHEN b.grouped THEN '~' END
-    FROM i CROSS JOIN LATERAL (SELECT jb.name, jb.constraints_version, jb.grouped FROM jb WHERE jb.namespace = i.namespace AND jb.process_id = i.process_id) b WHERE i.again)
-SELECT i.ord::int AS ord, (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::process_status AS status,
+    FROM i CROSS JOIN jb b)
+SELECT (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::process_status AS status,
        (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' ELSE 'status' END)::text AS outcome
   FROM i
 `
 
-type RetryJobsParams struct {
-	Ords           []int32
-	Namespaces     []string
-	ProcessIds     []string
-	ClearSuccesses []bool
-	Actors         []string
-	Modes          []int32
+type RetryJobParams struct {
+	Namespace      string
+	ProcessID      string
+	ClearSuccesses bool
+	Actor          string
+	Mode           int32
 }
 
-type RetryJobsRow struct {
-	Ord     int32
+type RetryJobRow struct {
 	Status  process.Status
 	Outcome string
 }
 
-// RetryJobs lets jobs run again that have FAILED or were CANCELLED, and with clear_successes such as have SUCCEEDED: as a new INIT task with the
+// RetryJob lets a job run again that has FAILED or was CANCELLED, and with clear_successes one that has SUCCEEDED: as a new INIT task with the
 // args of the last one, and all attempts. It runs after LockProcesses.
 // outcome: changed, not_found (no job), status.
 // Of a group the places go whose worker has not succeeded, and with clear_successes all: other members take them.
-func (q *Queries) RetryJobs(ctx context.Context, db DBTX, arg RetryJobsParams) ([]RetryJobsRow, error) {
-	rows, err := db.Query(ctx, retryJobs,
-		arg.Ords,
-		arg.Namespaces,
-		arg.ProcessIds,
+func (q *Queries) RetryJob(ctx context.Context, db DBTX, arg RetryJobParams) (RetryJobRow, error) {
+	row := db.QueryRow(ctx, retryJob,
+		arg.Namespace,
+		arg.ProcessID,
 		arg.ClearSuccesses,
-		arg.Actors,
-		arg.Modes,
+		arg.Actor,
+		arg.Mode,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RetryJobsRow
-	for rows.Next() {
-		var i RetryJobsRow
-		if err := rows.Scan(&i.Ord, &i.Status, &i.Outcome); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	var i RetryJobRow
+	err := row.Scan(&i.Status, &i.Outcome)
+	return i, err
 }
 
 const updateJob = `-- name: UpdateJob :one

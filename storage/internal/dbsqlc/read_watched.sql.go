@@ -90,11 +90,11 @@ func (q *Queries) ReadProcesses(ctx context.Context, db DBTX, arg ReadProcessesP
 }
 
 const readWatched = `-- name: ReadWatched :many
-SELECT x.ord::int AS ord, x.found::bool AS found, x.status::process_status AS status, x.status_changed_time::timestamptz AS status_changed_time,
+SELECT x.ord::int AS ord, x.found::bool AS found, x.status_changed_time::timestamptz AS status_changed_time,
        x.created_time::timestamptz AS created_time, x.last_event_id::bigint AS last_event_id, x.event_id::bigint AS event_id, x.task_id::bigint AS task_id,
        x."timestamp"::timestamptz AS "timestamp", x.metadata::jsonb AS metadata, x.payload::bytea AS payload FROM (
-  SELECT y.ord, y.found, y.status, y.status_changed_time, y.created_time, y.last_event_id, y.event_id, y.task_id, y.timestamp, y.metadata, y.payload, y.size, sum(y.size) OVER (ORDER BY y.ord, y.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT k.ord, p.status IS NOT NULL AS found, coalesce(p.status, 'INIT') AS status, coalesce(p.status_changed_time, 'epoch') AS status_changed_time,
+  SELECT y.ord, y.found, y.status_changed_time, y.created_time, y.last_event_id, y.event_id, y.task_id, y.timestamp, y.metadata, y.payload, y.size, sum(y.size) OVER (ORDER BY y.ord, y.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+    SELECT k.ord, p.status IS NOT NULL AS found, coalesce(p.status_changed_time, 'epoch') AS status_changed_time,
            coalesce(p.created_time, 'epoch') AS created_time, coalesce(p.last_event_id, 0) AS last_event_id,
            coalesce(e.event_id, 0) AS event_id, coalesce(e.task_id, 0) AS task_id, coalesce(e."timestamp", 'epoch') AS "timestamp", e.metadata, e.payload,
            coalesce(e.size, 0) AS size
@@ -131,7 +131,6 @@ type ReadWatchedParams struct {
 type ReadWatchedRow struct {
 	Ord               int32
 	Found             bool
-	Status            process.Status
 	StatusChangedTime time.Time
 	CreatedTime       time.Time
 	LastEventID       int64
@@ -168,7 +167,6 @@ func (q *Queries) ReadWatched(ctx context.Context, db DBTX, arg ReadWatchedParam
 		if err := rows.Scan(
 			&i.Ord,
 			&i.Found,
-			&i.Status,
 			&i.StatusChangedTime,
 			&i.CreatedTime,
 			&i.LastEventID,

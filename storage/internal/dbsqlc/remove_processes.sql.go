@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-const deleteRemoved = `-- name: DeleteRemoved :execrows
+const deleteRemoved = `-- name: DeleteRemoved :exec
 DELETE FROM processes p USING ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
  WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
@@ -26,12 +26,9 @@ type DeleteRemovedParams struct {
 }
 
 // DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
-func (q *Queries) DeleteRemoved(ctx context.Context, db DBTX, arg DeleteRemovedParams) (int64, error) {
-	result, err := db.Exec(ctx, deleteRemoved, arg.Namespaces, arg.ProcessIds)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) DeleteRemoved(ctx context.Context, db DBTX, arg DeleteRemovedParams) error {
+	_, err := db.Exec(ctx, deleteRemoved, arg.Namespaces, arg.ProcessIds)
+	return err
 }
 
 const listRemoved = `-- name: ListRemoved :many

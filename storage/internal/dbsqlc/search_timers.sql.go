@@ -14,8 +14,7 @@ import (
 )
 
 const nextTimes = `-- name: NextTimes :many
-SELECT n.namespace::text AS namespace,
-       (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
+SELECT (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
        (CASE WHEN o.scheduled_time IS NULL THEN -1 ELSE extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000 END)::bigint AS passed_us
   FROM unnest($1::text[]) AS n(namespace)
   LEFT JOIN LATERAL (
@@ -27,9 +26,8 @@ SELECT n.namespace::text AS namespace,
 `
 
 type NextTimesRow struct {
-	Namespace string
-	DelayUs   int64
-	PassedUs  int64
+	DelayUs  int64
+	PassedUs int64
 }
 
 // NextTimes tells, for each namespace, how long it is until its next timer (µs), so that a node can sleep until then, and for how
@@ -44,7 +42,7 @@ func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) (
 	var items []NextTimesRow
 	for rows.Next() {
 		var i NextTimesRow
-		if err := rows.Scan(&i.Namespace, &i.DelayUs, &i.PassedUs); err != nil {
+		if err := rows.Scan(&i.DelayUs, &i.PassedUs); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -111,7 +111,7 @@ func (q *Queries) CountResults(ctx context.Context, db DBTX, arg CountResultsPar
 	return err
 }
 
-const takeLane = `-- name: TakeLane :one
+const takeLane = `-- name: TakeLane :exec
 
 SELECT set_config('progressor.lane', coalesce((
   SELECT n FROM generate_series(1, 1000) n WHERE pg_try_advisory_lock($1::int, n) LIMIT 1), 0)::text, false)::int AS lane
@@ -122,9 +122,7 @@ SELECT set_config('progressor.lane', coalesce((
 // once and a flush of calls not at all; each lane has rows of its own (see TakeLane), so that no flush waits for another.
 // TakeLane gives the session a number that no other session of the database has, for as long as it lives: the default of
 // status_counts.lane. Where all are taken it is 0, which sessions share: then they wait for each other, and count as well.
-func (q *Queries) TakeLane(ctx context.Context, db DBTX, class int32) (int32, error) {
-	row := db.QueryRow(ctx, takeLane, class)
-	var lane int32
-	err := row.Scan(&lane)
-	return lane, err
+func (q *Queries) TakeLane(ctx context.Context, db DBTX, class int32) error {
+	_, err := db.Exec(ctx, takeLane, class)
+	return err
 }

@@ -76,7 +76,7 @@ dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.*),
 ds AS (
   DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.*),
--- expired is a hashed subplan, not a join: see PrepareInit.
+-- expired is a hashed subplan, not a join: see EnqueueJobs.
 e AS (
   SELECT x.*, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (
     SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,

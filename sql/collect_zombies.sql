@@ -33,7 +33,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
    AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
  LIMIT 1000;
 
--- ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost.
+-- ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost. Columns as ListRunning.
 -- name: ListRunningOf :many
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,

@@ -52,7 +52,7 @@ cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
--- The row comparison stays a hashed subplan: see PrepareInit.
+-- The row comparison stays a hashed subplan: a join of two CTEs would be a nested loop here, and grow with the square.
 c AS MATERIALIZED (
   SELECT i.*, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
          CASE WHEN i.run_time > statement_timestamp() THEN 'scheduled' ELSE 'available' END AS state FROM i),

@@ -1,6 +1,7 @@
--- SaveFinished is SaveResult for the most frequent result: the attempt has finished, sets no timer and says nothing to others, and
--- nothing waits for its process. An item to which that does not apply is missing from the answer, as one whose token has moved on is:
--- SaveResult tells which.
+-- SaveFinished is SaveResult for the most frequent result: the attempt has finished and sets no timer, and nothing waits for its process. An
+-- item to which that does not apply is missing from the answer, as one whose token has moved on is: SaveResult tells which.
+-- (f, ev, tk and dl stand in SaveResult and SaveCompleted, too: SQL text cannot be shared, and one statement for all three would be as large as
+-- SaveResult, which is what these two spare.)
 -- name: SaveFinished :many
 WITH f AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,

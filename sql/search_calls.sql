@@ -1,5 +1,7 @@
 -- SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
--- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest. crons: of that only crons.
+-- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
+-- crons: of that only crons. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
+-- with one search by one index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
   SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout

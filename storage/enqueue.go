@@ -43,7 +43,7 @@ type NewJob struct {
 type Enqueued struct {
 	Outcome   EnqueueOutcome
 	ProcessID string // of the job, or of the one that was there
-	Later     bool // its time has not come
+	Later     bool   // its time has not come
 }
 
 // EnqueueOutcome is what an Enqueue met.

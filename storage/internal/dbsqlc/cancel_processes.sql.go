@@ -146,7 +146,7 @@ type CancelProcessesRow struct {
 // Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 // SaveResult.)
 // A group has its members end first.
-// expired is a hashed subplan, not a join: see PrepareInit.
+// expired is a hashed subplan, not a join: see EnqueueJobs.
 func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProcessesParams) ([]CancelProcessesRow, error) {
 	rows, err := db.Query(ctx, cancelProcesses,
 		arg.Ords,

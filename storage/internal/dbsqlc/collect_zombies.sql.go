@@ -240,7 +240,7 @@ type ListRunningOfRow struct {
 	Job               []byte
 }
 
-// ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost.
+// ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost. Columns as ListRunning.
 func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfParams) ([]ListRunningOfRow, error) {
 	rows, err := db.Query(ctx, listRunningOf, arg.Namespaces, arg.ProcessIds, arg.NodeID)
 	if err != nil {

@@ -120,7 +120,7 @@ type EnqueueJobsRow struct {
 // A job that needs keys of constraints waits in the line of the first of them; it was evaluated under constraints_version, and if they have
 // changed since it waits to be evaluated again.
 // outcome: enqueued, twin (another job has the unique key: process_id is its), again, replayed, mismatch, exists.
-// The row comparison stays a hashed subplan: see PrepareInit.
+// The row comparison stays a hashed subplan: a join of two CTEs would be a nested loop here, and grow with the square.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
 	rows, err := db.Query(ctx, enqueueJobs,
 		arg.Ords,

@@ -190,7 +190,7 @@ type PollGroupsRow struct {
 }
 
 // PollGroups is Poll where members of groups wait, too: a statement of its own, because to have their part ready costs each poll of a hundred jobs a
-// tenth of its time, and most namespaces have none.
+// tenth of its time, and most namespaces have none. What it has beyond Poll are the parts c, f, gr and pl.
 // The place of a member goes to a worker that has it already, or to one that the group allows and that has none: the row of the group is locked
 // with it, so that of two polls of one worker the second sees what the first has taken, or passes over the group. Of one priority those go first
 // that are for this worker.

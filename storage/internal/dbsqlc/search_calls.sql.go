@@ -125,7 +125,9 @@ type SearchCallsRow struct {
 }
 
 // SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
-// changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest. crons: of that only crons.
+// changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
+// crons: of that only crons. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
+// with one search by one index, and SQL text cannot be shared.)
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {
 	rows, err := db.Query(ctx, searchCalls,
 		arg.Namespaces,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -37,6 +38,13 @@ func TaskType(t process.TaskType) progressorv1.TaskType { return taskTypes[t] }
 // TaskStatus gives the enum of the API.
 func TaskStatus(s process.TaskStatus) progressorv1.TaskStatus {
 	return progressorv1.TaskStatus(progressorv1.TaskStatus_value["TASK_STATUS_"+string(s)])
+}
+
+func timestampOf(t *time.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	return timestamppb.New(*t)
 }
 
 func durationOf(d *time.Duration) *durationpb.Duration {

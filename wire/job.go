@@ -20,14 +20,7 @@ import (
 
 // Value reads a JSON text as it is stored; nil: there is none.
 func Value(text []byte) (*structpb.Value, error) {
-	if len(text) == 0 {
-		return nil, nil //nolint:nilnil // absent
-	}
-	v := &structpb.Value{}
-	if err := protojson.Unmarshal(text, v); err != nil {
-		return nil, fmt.Errorf("JSON value: %w", err)
-	}
-	return v, nil
+	return read[structpb.Value]("JSON value", text)
 }
 
 // ValueJSON is a value as it is stored; nil: there is none. What PostgreSQL does not take is replaced.
@@ -36,13 +29,9 @@ func ValueJSON(v *structpb.Value) ([]byte, error) {
 		return nil, nil
 	}
 	v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}}) // so that a string is cleaned too
-	v = cloned(v)
+	v = proto.CloneOf(v)
 	cleanValue(v)
 	return protojson.Marshal(v.GetListValue().GetValues()[0])
-}
-
-func cloned(v *structpb.Value) *structpb.Value {
-	return proto.Clone(v).(*structpb.Value)
 }
 
 // ProgressJSON is a progress as it is stored; nil: there is none.
@@ -50,7 +39,7 @@ func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {
 	if p == nil {
 		return nil, nil
 	}
-	p = proto.Clone(p).(*progressorv1.Progress)
+	p = proto.CloneOf(p)
 	p.Summary = Plain(p.GetSummary())
 	if p.Details != nil {
 		cleanStruct(p.GetDetails())
@@ -135,18 +124,11 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	m := &progressorv1.Job{
 		Namespace: r.Namespace, JobId: r.ProcessID, Name: r.Name, State: JobState(r), Attempt: r.Attempt, WorkerId: r.WorkerID,
 		CreatedTime: timestamppb.New(r.CreatedTime), RunTime: timestamppb.New(r.ScheduledTime), UpdatedTime: timestamppb.New(r.UpdatedTime),
+		RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime), CancelRequestedTime: timestampOf(r.CancelRequestedTime),
 		CancelReason: r.CancelReason, BlockedOn: blockedOn(r),
 	}
 	if r.StatusChangedTime.After(r.UpdatedTime) {
 		m.UpdatedTime = timestamppb.New(r.StatusChangedTime)
-	}
-	for _, t := range []struct {
-		into **timestamppb.Timestamp
-		from *time.Time
-	}{{&m.RunningTime, r.RunningTime}, {&m.FinishedTime, r.FinishedTime}, {&m.CancelRequestedTime, r.CancelRequestedTime}} {
-		if t.from != nil {
-			*t.into = timestamppb.New(*t.from)
-		}
 	}
 	if r.LeaseExpiresTime.Unix() > 0 {
 		m.LeaseExpiresTime = timestamppb.New(r.LeaseExpiresTime)
@@ -180,13 +162,8 @@ func jobJSON(m *progressorv1.Job, r *storage.JobRow) (err error) {
 			return fmt.Errorf("tags of a job: %w", err)
 		}
 	}
-	if len(r.Progress) > 0 {
-		m.Progress = &progressorv1.Progress{}
-		if err := protojson.Unmarshal(r.Progress, m.Progress); err != nil {
-			return fmt.Errorf("progress of a job: %w", err)
-		}
-	}
-	return nil
+	m.Progress, err = read[progressorv1.Progress]("progress of a job", r.Progress)
+	return err
 }
 
 // workerRun is the place of a worker as GetJobs tells of it.
@@ -212,16 +189,10 @@ func workerRuns(m *progressorv1.Job, text []byte) error {
 	for _, r := range all {
 		run := &progressorv1.WorkerRun{
 			WorkerId: r.WorkerID, State: progressorv1.JobState(progressorv1.JobState_value["JOB_STATE_"+strings.ToUpper(r.State)]), Attempts: r.Attempts,
-			Result: m.GetResult().GetStructValue().GetFields()[r.WorkerID],
+			RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime), Result: m.GetResult().GetStructValue().GetFields()[r.WorkerID],
 		}
-		if r.RunningTime != nil {
-			run.RunningTime = timestamppb.New(*r.RunningTime)
-			if m.RunningTime == nil || r.RunningTime.Before(m.GetRunningTime().AsTime()) {
-				m.RunningTime = run.GetRunningTime()
-			}
-		}
-		if r.FinishedTime != nil {
-			run.FinishedTime = timestamppb.New(*r.FinishedTime)
+		if r.RunningTime != nil && (m.RunningTime == nil || r.RunningTime.Before(m.GetRunningTime().AsTime())) {
+			m.RunningTime = run.GetRunningTime()
 		}
 		var err error
 		if string(r.Failure) != "null" {

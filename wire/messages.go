@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
-
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -47,15 +44,8 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 
 // childEnd reads the column child; nil for NULL.
 func childEnd(text json.RawMessage) (*progressorv1.ChildEnd, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	child := &progressorv1.ChildEnd{}
 	if bytes.HasPrefix(text, []byte(`{"ends"`)) {
 		return nil, nil // of several: an attempt of a kind reads them itself
 	}
-	if err := protojson.Unmarshal(text, child); err != nil {
-		return nil, fmt.Errorf("child: %w", err)
-	}
-	return child, nil
+	return read[progressorv1.ChildEnd]("child", text)
 }

@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"fmt"
-
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/progressor-engine/progressor/process"
@@ -21,14 +19,7 @@ func RangeJSON(r *progressorv1.HistoryRange) (string, error) {
 
 // Range reads the column history_range; nil for "".
 func Range(text string) (*progressorv1.HistoryRange, error) {
-	if text == "" {
-		return nil, nil
-	}
-	r := &progressorv1.HistoryRange{}
-	if err := protojson.Unmarshal([]byte(text), r); err != nil {
-		return nil, fmt.Errorf("history_range: %w", err)
-	}
-	return r, nil
+	return read[progressorv1.HistoryRange]("history_range", []byte(text))
 }
 
 // RangeOf is a range as storage reads it. Without a limit it is the whole history.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -89,10 +90,7 @@ func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
 		TaskId: t.TaskID, Namespace: t.Namespace, ProcessId: t.ProcessID, Type: TaskType(t.TaskType), Status: TaskStatus(t.Status),
 		ScheduledTime: timestamppb.New(t.ScheduledTime), Args: t.Args, Context: t.Context, IdempotencyKey: deref(t.IdempotencyKey),
 		Attempt: t.Attempt, RetryInterval: durationOf(t.RetryInterval), Response: t.Response, TimerName: deref(t.TimerName), Priority: t.Priority,
-		Events: Events(events),
-	}
-	if t.RunningTime != nil {
-		m.RunningTime = timestamppb.New(*t.RunningTime)
+		RunningTime: timestampOf(t.RunningTime), Events: Events(events),
 	}
 	if t.Status.Ended() {
 		m.FinishedTime = timestamppb.New(t.FinishedTime)
@@ -160,26 +158,27 @@ func JSON(s *structpb.Struct) ([]byte, error) {
 
 // Failure reads the column failure.
 func Failure(text json.RawMessage) (*progressorv1.Failure, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	f := &progressorv1.Failure{}
-	if err := protojson.Unmarshal(text, f); err != nil {
-		return nil, fmt.Errorf("failure: %w", err)
-	}
-	return f, nil
+	return read[progressorv1.Failure]("failure", text)
 }
 
 // Rejection reads the column rejection.
 func Rejection(text json.RawMessage) (*progressorv1.Rejection, error) {
+	return read[progressorv1.Rejection]("rejection", text)
+}
+
+// read reads a message from JSON as it is stored; nil: there is none. what names it in errors.
+func read[M any, P interface {
+	*M
+	proto.Message
+}](what string, text []byte) (P, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	r := &progressorv1.Rejection{}
-	if err := protojson.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("rejection: %w", err)
+	m := P(new(M))
+	if err := protojson.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return r, nil
+	return m, nil
 }
 
 func deref[T any](p *T) T {

@@ -75,7 +75,7 @@ func (p *timerPoller) claimCrons(ctx context.Context) (more bool) {
 	for n := range claims {
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
-	p.startCrons(rooms, claims, &more)
+	more = p.startCrons(rooms, claims)
 	p.setCronsDue(more)
 	p.claimCronCalls(ctx)
 	return more
@@ -99,22 +99,21 @@ func (p *timerPoller) claimCronCalls(ctx context.Context) {
 		e.scanFailed(ctx, "calls of crons", err)
 		e.doubtClaims()
 	}
-	var more bool
-	p.startCrons(rooms, claims, &more)
-	if more {
+	if p.startCrons(rooms, claims) {
 		p.alarm(0)
 	}
 }
 
 // startCrons runs what was claimed for crons, and gives back the places that were too many. more: there were too few.
-func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim, more *bool) {
+func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim) (more bool) {
 	p.cronsRun.Add(int64(len(claims)))
 	got := rooms.start(claims, func(ns *namespace) func() { return func() { p.cronEnded(ns) } })
 	for n, room := range rooms.rooms {
 		left := room.Places - got[room.Namespace]
 		rooms.namespaces[n].cronPlaces.giveBack(left)
-		*more = *more || left == 0
+		more = more || left == 0
 	}
+	return more
 }
 
 // cronEnded gives the place of a cron's task back.

@@ -206,8 +206,7 @@ func (e *Engine) refuseLease(l *storage.Lease, cause error) {
 	}
 	ns := e.registry.all()[l.Claim.Namespace]
 	d := decide(attemptEnd{claim: &l.Claim, err: cause, retry: ns.retry, kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID})
-	d.completion.StepTimeout, d.completion.Leased = ns.stepTimeout, true
-	_, _ = e.save(ns, &l.Claim, d) // it has logged what went wrong; the lease expires
+	_ = e.endLease(ns, l, d) // it has logged what went wrong; the lease expires
 }
 
 // release gives the task of a lease back unanswered: no attempt is counted, and another worker takes it at once.
@@ -220,8 +219,14 @@ func (e *Engine) release(l *storage.Lease) {
 	if d.completion.Job != nil {
 		d.completion.Job.WorkerID = l.WorkerID
 	}
-	d.completion.StepTimeout, d.completion.Leased = ns.stepTimeout, true
-	_, _ = e.save(ns, &l.Claim, d) // it has logged what went wrong; the lease expires
+	_ = e.endLease(ns, l, d) // it has logged what went wrong; the lease expires
+}
+
+// endLease stores the end of an attempt that a worker held, and its lease goes.
+func (e *Engine) endLease(ns *namespace, l *storage.Lease, d decision) error {
+	d.workerID, d.completion.StepTimeout, d.completion.Leased = l.WorkerID, ns.stepTimeout, true
+	_, err := e.save(ns, &l.Claim, d)
+	return err
 }
 
 // LeaseAnswer is how a worker answers a lease. Exactly one of Response and Acknowledged is set.
@@ -259,9 +264,7 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 		}}
 	}
 	d := decide(end)
-	d.workerID = l.WorkerID
-	d.completion.StepTimeout, d.completion.Leased = ns.stepTimeout, true
-	_, err = e.save(ns, &l.Claim, d)
+	err = e.endLease(ns, l, d)
 	e.leased.drop(t.FencingToken)
 	if errors.Is(err, process.ErrFenced) {
 		return e.answeredBefore(ctx, t)

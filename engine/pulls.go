@@ -91,14 +91,19 @@ func (p *pulls) wake() {
 	}
 }
 
+// end wakes a poll, which waits no longer. The caller holds the lock.
+func (p *pulls) end(w *pull) {
+	delete(p.waiting, w)
+	close(w.woken)
+}
+
 // wakeWorker has the polls of a worker look at what it was told.
 func (p *pulls) wakeWorker(workerID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.waiting {
 		if w.workerID == workerID {
-			delete(p.waiting, w)
-			close(w.woken)
+			p.end(w)
 		}
 	}
 }
@@ -117,8 +122,7 @@ func (p *pulls) offer(namespace, jobName string, n int) {
 		if longest == nil {
 			return
 		}
-		delete(p.waiting, longest)
-		close(longest.woken)
+		p.end(longest)
 	}
 }
 
@@ -137,6 +141,8 @@ type line struct {
 	jobsOnly           bool
 }
 
+func lineOf(l storage.Line) line { return line{l.Namespace, l.JobName, l.JobsOnly} }
+
 // lines are the lines that somebody waits at.
 func (p *pulls) lines() []storage.Line {
 	p.mu.Lock()
@@ -145,7 +151,7 @@ func (p *pulls) lines() []storage.Line {
 	var lines []storage.Line
 	for w := range p.waiting {
 		for _, l := range w.lines {
-			key := line{l.Namespace, l.JobName, l.JobsOnly}
+			key := lineOf(l)
 			if _, twice := seen[key]; !twice {
 				seen[key] = struct{}{}
 				lines = append(lines, l)
@@ -213,7 +219,7 @@ func (p *pulls) workers() (workers []string, lines []storage.Line) {
 	seen := map[at]struct{}{}
 	for w := range p.waiting {
 		for _, l := range w.lines {
-			key := at{line{l.Namespace, l.JobName, l.JobsOnly}, w.workerID}
+			key := at{lineOf(l), w.workerID}
 			if _, twice := seen[key]; !twice {
 				seen[key] = struct{}{}
 				workers, lines = append(workers, w.workerID), append(lines, l)
@@ -229,8 +235,7 @@ func (p *pulls) offerWorker(workerID string, l storage.Line) {
 	defer p.mu.Unlock()
 	for w := range p.waiting {
 		if w.workerID == workerID && w.at(l) {
-			delete(p.waiting, w)
-			close(w.woken)
+			p.end(w)
 			return
 		}
 	}
@@ -238,9 +243,7 @@ func (p *pulls) offerWorker(workerID string, l storage.Line) {
 
 // at tells whether a poll waits at exactly this line.
 func (w *pull) at(l storage.Line) bool {
-	return slices.ContainsFunc(w.lines, func(own storage.Line) bool {
-		return own.Namespace == l.Namespace && own.JobName == l.JobName && own.JobsOnly == l.JobsOnly
-	})
+	return slices.ContainsFunc(w.lines, func(own storage.Line) bool { return lineOf(own) == lineOf(l) })
 }
 
 // offerLine wakes n of the polls that wait at a line.
@@ -252,8 +255,7 @@ func (p *pulls) offerLine(l storage.Line, n int) {
 			return
 		}
 		if w.at(l) {
-			delete(p.waiting, w)
-			close(w.woken)
+			p.end(w)
 			n--
 		}
 	}

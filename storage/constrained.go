@@ -6,9 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -47,29 +44,22 @@ func (c Constrained) JSON() string {
 	return string(text)
 }
 
-// Taking runs a transaction that moves tasks which it takes with SKIP LOCKED, with the plans of the hot path. op names it in errors.
-func (s *Store) Taking(ctx context.Context, op string, take func(context.Context, DB) error) error {
-	return mapped(op, pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error { return take(ctx, tx) }))
-}
-
 // freeStages free the keys of processes that an order may have ended, or held.
 func (b *batch) freeStages(s *Store) []stage {
-	var a dbsqlc.FreeEndedParams
-	add := func(key process.Key) {
-		a.Namespaces = append(a.Namespaces, key.Namespace)
-		a.ProcessIds = append(a.ProcessIds, key.ProcessID)
-	}
+	var of keysParams
 	for _, it := range b.removes {
-		add(it.key)
+		of.add(it.key)
 	}
 	for _, it := range b.suspends {
-		add(it.key)
+		of.add(it.key)
 	}
 	for _, it := range b.cancels {
-		add(it.key)
+		of.add(it.key)
 	}
-	if len(a.Namespaces) == 0 {
+	if len(of.namespaces) == 0 {
 		return nil
 	}
-	return []stage{func(ctx context.Context, db DB) error { return s.q.FreeEnded(ctx, db, a) }}
+	return []stage{func(ctx context.Context, db DB) error {
+		return s.q.FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: of.namespaces, ProcessIds: of.processIDs})
+	}}
 }

@@ -13,11 +13,8 @@ func lockStage(s *Store, keys []process.Key) stage {
 	keys = slices.Clone(keys)
 	slices.SortFunc(keys, process.Key.Compare)
 	keys = slices.Compact(keys)
-	arg := dbsqlc.LockProcessesParams{Namespaces: make([]string, len(keys)), ProcessIds: make([]string, len(keys))}
-	for n, k := range keys {
-		arg.Namespaces[n], arg.ProcessIds[n] = k.Namespace, k.ProcessID
-	}
+	of := keysParamsOf(keys)
 	return func(ctx context.Context, db DB) error {
-		return s.q.LockProcesses(ctx, db, arg)
+		return s.q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{Namespaces: of.namespaces, ProcessIds: of.processIDs})
 	}
 }

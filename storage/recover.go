@@ -202,12 +202,8 @@ func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key, known 
 	if run == nil {
 		return nil
 	}
-	arg := dbsqlc.ListRunningOfParams{NodeID: s.nodeID.Load()}
-	for _, k := range keys {
-		arg.Namespaces = append(arg.Namespaces, k.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, k.ProcessID)
-	}
-	rows, err := s.q.ListRunningOf(ctx, db, arg)
+	of := keysParamsOf(keys)
+	rows, err := s.q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{Namespaces: of.namespaces, ProcessIds: of.processIDs, NodeID: s.nodeID.Load()})
 	if err != nil {
 		return err
 	}

@@ -103,26 +103,6 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 	return []stage{s.purgeStage(keys, nil), s.deleteStage(keys)}
 }
 
-type keyRow interface {
-	~struct{ Namespace, ProcessID string }
-}
-
-// keysOf are the keys that a statement has found.
-func keysOf[Row keyRow](rows []Row) []process.Key {
-	keys := make([]process.Key, len(rows))
-	for n, r := range rows {
-		keys[n] = process.Key(r)
-	}
-	return keys
-}
-
-type keysParams struct{ namespaces, processIDs []string }
-
-func (k *keysParams) add(key process.Key) {
-	k.namespaces = append(k.namespaces, key.Namespace)
-	k.processIDs = append(k.processIDs, key.ProcessID)
-}
-
 func (s *Store) purgeStage(keys keysParams, deleted *int64) stage {
 	return func(ctx context.Context, db DB) error {
 		n, err := s.q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: int32(max(purgeBatch/len(keys.processIDs), 20))}) //nolint:gosec // at most purgeBatch
@@ -141,10 +121,7 @@ func (s *Store) deleteStage(keys keysParams) stage {
 
 // purge deletes one batch of the history of removed processes, in a transaction of its own.
 func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err error) {
-	var params keysParams
-	for _, k := range keys {
-		params.add(k)
-	}
+	params := keysParamsOf(keys)
 	conn, err := s.general.Acquire(ctx)
 	if err != nil {
 		return false, mapped("remove", err)

@@ -246,10 +246,10 @@ func (s *scene) failed(t testing.TB) {
 // behind has the run wait for another one of its scope.
 func (s *scene) behind(t testing.TB) {
 	t.Helper()
-	other := &scene{n: s.n, id: s.id + "-before"}
+	other := s.id + "-before"
 	const queues = `"concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE",`
 	s.n.put(t, "pull", strings.ReplaceAll(`{"type": "ID", "dedupe_keys": ["scope_id"], `+queues+` "steps": [`+jobA+`, `+jobB+`]}`, "ID", s.id))
-	if _, err := s.n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: s.id, RunId: other.id, ScopeId: s.id}, kim); err != nil {
+	if _, err := s.n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: s.id, RunId: other, ScopeId: s.id}, kim); err != nil {
 		t.Fatal(err)
 	}
 	s.begin(t, "PENDING", queues, jobA, jobB)

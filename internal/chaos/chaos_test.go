@@ -28,6 +28,7 @@ type siege struct {
 	load    *load
 	crons   *cronWatch
 	jobs    *jobWatch
+	flows   *flowWatch
 	nodes   []*node
 	proxies []*proxy
 	started int
@@ -109,6 +110,7 @@ func newSiege(t testing.TB, seed uint64) *siege {
 	s.fleet.start(50)
 	s.crons = startCrons(s.fleet, s.nodes[0], s.chain)
 	s.jobs = startJobs(s.fleet, s.nodes[0], seed)
+	s.flows = startFlows(s.fleet, s.nodes[0], s.jobs)
 	s.load = startLoad(s.fleet, plan{clients: 48, processes: 50, seed: seed, vary: vary, aside: aside(50)})
 	return s
 }
@@ -176,10 +178,15 @@ func soon(limit time.Duration, met func() bool) bool {
 	return true
 }
 
+// kill ends an engine while it holds calls, and, where a step of a run ends meanwhile, before anybody has stored what follows from that.
 func (s *siege) kill(i int) {
 	s.busy(i)
 	s.harvest(s.nodes[i])
+	conn := observe(s.t, s.dsn)
+	defer conn.Close(s.t.Context())
+	release := s.flows.holdEnd(conn)
 	s.nodes[i].kill()
+	release()
 	s.chain.openAll()
 	s.open(i)
 }
@@ -287,10 +294,12 @@ func (s *siege) away(int) {
 // conclude heals everything, waits until all is done and compares.
 func (s *siege) conclude() {
 	s.chain.openAll()
+	s.flows.stop()
 	entries := s.load.finish()
 	conn := observe(s.t, s.dsn)
 	await(s.t, patience, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
 	s.crons.end(s.load, conn)
+	runs := s.flows.end(conn)
 	jobs := s.jobs.end(conn)
 	settle(s.t, s.dsn)
 	for _, n := range s.nodes {
@@ -300,11 +309,11 @@ func (s *siege) conclude() {
 	said, wrong := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
 	turnedAway, done := held(s.load.orders.windows, entries)
 	fires, odd := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
-	for _, w := range slices.Concat(wrong, done, odd, s.jobs.judge(jobs)) {
+	for _, w := range slices.Concat(wrong, done, odd, s.jobs.judge(jobs), s.flows.judge(runs)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
-	s.tell(conn, entries, append(s.figures(conn, said, turnedAway, fires), s.jobs.figures(jobs)...))
+	s.tell(conn, entries, slices.Concat(s.figures(conn, said, turnedAway, fires), s.jobs.figures(jobs), s.flows.figures(runs)))
 }
 
 // resumeAll resumes what an engine that was away has suspended by an old order, and tells how many that were.

@@ -141,6 +141,9 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 		return count(w.t, conn, `SELECT count(*) FROM (SELECT cron_id FROM cron_fires WHERE NOT manual GROUP BY cron_id HAVING max(fire_time) >= to_timestamp($1)) c`,
 			healed) == len(cronKinds)-1
 	})
+	await(w.t, patience, "no fire waits for the run before it", func() bool { // one that is paused would leave it waiting
+		return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE status = 'SCHEDULED'`) == 0
+	})
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	for i, k := range cronKinds {

@@ -123,7 +123,7 @@ func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 	for try := 0; ctx.Err() == nil; try++ {
 		limit, over := context.WithTimeout(ctx, w.fleet.try)
 		resp, err := w.fleet.at(random.IntN(100)).Worker.Poll(limit, &progressorv1.PollRequest{
-			Namespaces: []string{jobNamespace}, WorkerId: id, MaxLeases: 3, Wait: durationpb.New(500 * time.Millisecond),
+			Namespaces: []string{jobNamespace, flowNamespace}, WorkerId: id, MaxLeases: 3, Wait: durationpb.New(500 * time.Millisecond),
 		})
 		over()
 		if err != nil {

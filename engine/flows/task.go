@@ -86,6 +86,14 @@ type end struct {
 
 // process runs a task of a run.
 func (f *Flows) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	response, err := f.decide(ctx, r)
+	if errors.Is(err, process.ErrUnavailable) { // nothing was decided: it is tried again, where a failure would break the run
+		err = &processor.UnreachableError{Err: err}
+	}
+	return response, err
+}
+
+func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	a := engine.AttemptOf(ctx)
 	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
 	t := &task{

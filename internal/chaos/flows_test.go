@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -96,6 +97,9 @@ func (w *flowWatch) start(ctx context.Context) {
 			resp, err := c.Flow.StartRun(ctx, &progressorv1.StartRunRequest{
 				Namespace: flowNamespace, Type: "stream", RunId: id, IdempotencyKey: id, Payload: structpb.NewStringValue(id),
 			})
+			if connect.CodeOf(err) == connect.CodeAborted {
+				w.t.Errorf("start %s: %v", id, err)
+			}
 			if err == nil && !resp.GetStarted() {
 				err = fmt.Errorf("it is answered with run %s", resp.GetRun().GetRunId())
 			}

@@ -120,7 +120,8 @@ func (w *flowWatch) start(ctx context.Context) {
 	}
 }
 
-// holdEnd holds a run while the end of a step of it is stored, and the start of the next one is not: until release. Now and then no step ends in time.
+// holdEnd holds the row of a run, which is written by its decisions and not by the ends of its steps, while it has been told such an end and has not
+// started the next step: until release. Now and then no step ends in time.
 func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 	ctx := w.t.Context()
 	for range 8 {
@@ -130,9 +131,11 @@ func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 		}
 		var process string
 		err = tx.QueryRow(ctx, `SELECT p.process_id FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id
-			WHERE r.namespace = $1 AND r.finished_time IS NULL ORDER BY r.created_time DESC LIMIT 1 FOR UPDATE OF p`, flowNamespace).Scan(&process)
+			WHERE r.namespace = $1 AND r.finished_time IS NULL ORDER BY r.created_time DESC LIMIT 1 FOR UPDATE OF r`, flowNamespace).Scan(&process)
 		met := err == nil && soon(500*time.Millisecond, func() bool {
-			return count(w.t, conn, `SELECT count(*) FROM messages WHERE namespace = $1 AND process_id = $2 AND kind = 'child_end'`, flowNamespace, process) > 0
+			return count(w.t, conn, `SELECT (SELECT count(*) FROM messages WHERE namespace = $1 AND process_id = $2 AND kind = 'child_end')
+				+ (SELECT count(*) FROM running WHERE namespace = $1 AND process_id = $2 AND task_type = 'NOTIFY')
+				+ (SELECT count(*) FROM schedule WHERE namespace = $1 AND process_id = $2 AND task_type = 'NOTIFY')`, flowNamespace, process) > 0
 		})
 		if met {
 			w.between++

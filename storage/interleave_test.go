@@ -247,7 +247,7 @@ func (b *bench) together(other *storage.Store, situation func(*bench, string) *s
 	for try := range 20 {
 		id := fmt.Sprintf("%s-%d", name, try)
 		claim := b.posted(situation, id)
-		release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", id)
+		release := b.foreign("SELECT FROM processes WHERE process_id IN ($1, '~flow/' || $1) FOR UPDATE", id) // of the job of a step: its run, too
 		one := later(func() (string, error) { return first.run(b.Store, id, claim) })
 		waits := b.waits(1)
 		two := later(func() (string, error) { return second.run(other, id, claim) })

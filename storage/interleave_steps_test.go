@@ -1,0 +1,103 @@
+package storage_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// runOf is the run whose step a job is here.
+func runOf(id string) string { return "~flow/" + id }
+
+// stepJob makes a run that waits for a job, which a worker has, and gives the claim of the job.
+func (b *bench) stepJob(id string) *storage.Claim {
+	b.t.Helper()
+	b.save(end(b.start(runOf(id), func(in *storage.Init) { in.Kind = "flow" }), storage.Finished))
+	b.enqueue(id)
+	b.exec("INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES ($1, $2, $1, $3, 'the step')", ns, id, runOf(id))
+	return b.leased(id)
+}
+
+// ofItsRun tells the run of a job its end in the transaction of that.
+func ofItsRun(goesOn bool) func(*storage.Completion) {
+	return func(c *storage.Completion) { c.Run, c.GoesOn = key(runOf(c.Key.ProcessID)), goesOn }
+}
+
+var stepTransactions = []transaction{
+	ends("succeed", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(true)),
+	ends("succeed without a place for the run", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(false)),
+	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
+	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
+		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{})),
+	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{})),
+	orders("cancel the job", func(s *storage.Store, id string) (string, error) {
+		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
+		return fmt.Sprintf("%+v", state), err
+	}),
+	orders("end an overdue cancel of the job", func(s *storage.Store, id string) (string, error) {
+		ended, err := s.EndOverdueCancel(key(id))
+		return fmt.Sprint("ended:", ended), err
+	}),
+	orders("cancel the run", func(s *storage.Store, id string) (string, error) {
+		state, err := s.CancelProcess(storage.Cancel{Key: key(runOf(id)), Grace: time.Hour})
+		return fmt.Sprintf("%+v", state), err
+	}),
+	orders("suspend the run", func(s *storage.Store, id string) (string, error) { return "", s.SuspendProcess(key(runOf(id)), "why") }),
+}
+
+var stepSituations = []situation{
+	{"the run waits", func(b *bench, id string) *storage.Claim { return b.stepJob(id) }},
+	{"the run is at work", func(b *bench, id string) *storage.Claim {
+		c := b.stepJob(id)
+		b.claim(runOf(id))
+		return c
+	}},
+	{"the run is to be cancelled", func(b *bench, id string) *storage.Claim {
+		c := b.stepJob(id)
+		b.cancelFor(runOf(id), time.Hour)
+		return c
+	}},
+	{"the run is suspended", func(b *bench, id string) *storage.Claim {
+		c := b.stepJob(id)
+		b.suspend(runOf(id))
+		return c
+	}},
+	{"the grace of a cancel of the job is over", func(b *bench, id string) *storage.Claim {
+		c := b.stepJob(id)
+		b.cancelFor(id, 0)
+		return c
+	}},
+}
+
+// stepState is what stands of a job and of its run: the run has been told, or will be by the row of parents, and never both.
+func (b *bench) stepState(id string) string {
+	b.t.Helper()
+	return b.jobState(id) + " run " + b.state(runOf(id)) + ask[string](b, `SELECT ' told by ' || coalesce((SELECT string_agg(x.how, ', ') FROM (
+		SELECT 'a task' AS how FROM running WHERE process_id = $2 AND child IS NOT NULL
+		UNION ALL SELECT 'a waiting task' FROM schedule WHERE process_id = $2 AND child IS NOT NULL
+		UNION ALL SELECT 'a message' FROM messages WHERE process_id = $2 AND kind = 'child_end'
+		UNION ALL SELECT 'nobody yet' FROM parents WHERE process_id = $1) x), 'nobody')`, id, runOf(id))
+}
+
+// Whatever two nodes do to the job of a step and to its run at the same moment, such as its end and a cancel of the run, or its end and its reap: it
+// comes out as one after the other, and the run is told once. A success tries the quick statement first, and may come out as the second; an order to the
+// run waits for another row than one to the job.
+func TestEveryTwoTransactionsOfAStep(t *testing.T) {
+	t.Parallel()
+	for _, situation := range stepSituations {
+		t.Run(situation.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.standings = b.stepState
+			other := open(t, b.dsn, storage.Config{})
+			for a, first := range stepTransactions {
+				for z, second := range stepTransactions {
+					b.meetQuick(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
+				}
+			}
+		})
+	}
+}

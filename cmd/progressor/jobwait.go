@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/progressor-engine/progressor/client"
@@ -53,7 +54,7 @@ func (f jobWaitFlags) follow(a *app, flags clientFlags, namespace, id string) er
 func interruptedWait(ctx context.Context, what, namespace, id string, limit time.Duration, err error) error {
 	get := fmt.Sprintf("progressor %s get %s %s", what, shellWord(namespace), shellWord(id))
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), limit > 0 && connect.CodeOf(err) == connect.CodeDeadlineExceeded: // the engine may look at the clock first
 		return &codedError{code: exitTimeout, err: fmt.Errorf("%s %s is not at its end after %s; it goes on", what, id, limit), next: get}
 	case errors.Is(ctx.Err(), context.Canceled):
 		return &codedError{code: exitInterrupted, err: fmt.Errorf("the wait was interrupted: the %s goes on", what), next: get}

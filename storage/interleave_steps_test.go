@@ -1,10 +1,13 @@
 package storage_test
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
@@ -99,5 +102,41 @@ func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The end of a step that shares a flush with the late result of an earlier attempt, whose worker was lost: the run is told the answer.
+func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("other")
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).Whole()
+	lost := func(c *storage.Claim) *storage.Completion {
+		return end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{}))
+	}
+	for round := range 10 {
+		id := fmt.Sprint("j", round)
+		first := b.stepJob(id)
+		b.save(lost(first))
+		second := b.leased(id)
+		release := b.foreign("SELECT FROM processes WHERE process_id = 'other' FOR UPDATE")
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = s.PrepareCall(call("other", placeless)) }) // the lane waits, and what comes meanwhile shares the next flush
+		b.waits(1)
+		all.Go(func() {
+			if _, err := s.SaveResult(lost(first)); !errors.Is(err, process.ErrFenced) {
+				t.Errorf("the late result: %v", err)
+			}
+		})
+		all.Go(func() {
+			if _, err := s.SaveResult(end(second, storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(true))); err != nil {
+				t.Errorf("the end: %v", err)
+			}
+		})
+		release()
+		all.Wait()
+		equal(t, "what "+id+" tells", ask[string](b, `SELECT string_agg(coalesce(convert_from(decode(x.e->>'response', 'base64'), 'UTF8'), 'nothing'), ', ') FROM (
+			SELECT jsonb_array_elements(coalesce(child->'ends', jsonb_build_array(child))) AS e FROM running WHERE process_id = $1 AND child IS NOT NULL
+			UNION ALL SELECT child FROM messages WHERE process_id = $1 AND child IS NOT NULL) x`, runOf(id)), "7")
 	}
 }

@@ -151,6 +151,7 @@ func (b *batch) stages(s *Store, keys []process.Key) []stage {
 	stages = append(stages, b.riders.sendStages(s)...)
 	stages = append(stages, startStepStages(s, b.saves, &b.riders)...)
 	stages = append(stages, endStepStages(s, b.saves, &b.riders)...)
+	stages = append(stages, b.riders.tellStages(s)...)
 	stages = append(stages, purgeStages(s, b.removes)...)
 	stages = append(stages, deliverStages(s, b.delivers, &b.riders)...)
 	stages = append(stages, initStages(s, b.inits)...)

@@ -152,10 +152,16 @@ func (r *riders) sendStages(s *Store) []stage {
 	if len(r.send.Namespaces) > 0 {
 		stages = append(stages, targeted(r, s.q.SendMessages, r.send))
 	}
-	if len(r.tell.Namespaces) > 0 {
-		stages = append(stages, targeted(r, s.q.TellParents, r.tell))
-	}
 	return stages
+}
+
+// tellStages follow EndSteps: a late result of a job that has ended in the same flush knows nothing of its answer, and would tell the run an end
+// without one.
+func (r *riders) tellStages(s *Store) []stage {
+	if len(r.tell.Namespaces) == 0 {
+		return nil
+	}
+	return []stage{targeted(r, s.q.TellParents, r.tell)}
 }
 
 // releaseStages are the last of a flush: they see what every other statement has made of the processes.

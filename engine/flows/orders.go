@@ -35,8 +35,14 @@ func (t *task) carryOut() error {
 		if t.state.Run.Mode != flow.ModeWaiting || t.state.Blocked == "" {
 			return nil
 		}
-		t.state.Blocked = ""
-		return t.decision.Start()
+		if t.template.Repeatable() {
+			return t.turn("")
+		}
+		holder, err := flows.Peek(t.ctx, t.flows.store, t.template.scope(t.key.Namespace, t.state.Key, t.runID))
+		if err != nil {
+			return err
+		}
+		return t.turn(holder.Done)
 	case methodAskTurn:
 		return t.askTurn()
 	case methodCancel:
@@ -89,7 +95,19 @@ func (t *task) askTurn() error {
 	if t.state.Blocked = holder.RunID; holder.RunID != "" {
 		return nil
 	}
-	return t.decision.Start()
+	return t.turn(holder.Done)
+}
+
+// turn begins a run that has waited for its dedupe key. done: a run that has succeeded with that meanwhile, where only one may.
+func (t *task) turn(done string) error {
+	t.state.Blocked = ""
+	if done == "" {
+		return t.decision.Start()
+	}
+	reason := fmt.Sprintf("run %s of the same scope has succeeded, and its template is not repeatable", done)
+	t.state.Cancel, t.cancels = reason, true
+	t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", reason)
+	return t.decision.Cancel()
 }
 
 // retry begins a run again that is at its end.

@@ -52,6 +52,29 @@ func TestScopeQueues(t *testing.T) {
 	same(t, told(n.ended(t, "pull", "q3")), "SUCCEEDED: a SUCCEEDED")
 }
 
+// TestScopeQueuesOnce lets no run of a scope begin that waited while another one succeeded, where only one may.
+func TestScopeQueuesOnce(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.putScoped(t, "QUEUE_SAME_SCOPE", `"repeatable": false,`)
+	for _, id := range []string{"o1", "o2", "o3", "o4"} {
+		n.started(t, id, "7")
+	}
+	n.until(t, "pull", "o1", "QUEUED")
+	n.cancel(t, "pull", "o1")
+	n.answer(t, n.lease(t), "", "")
+	same(t, told(n.ended(t, "pull", "o2")), "SUCCEEDED: a SUCCEEDED")
+	for _, id := range []string{"o3", "o4"} {
+		r := n.ended(t, "pull", id)
+		same(t, told(r), "CANCELLED: a CANCELLED")
+		same(t, r.GetSteps()[0].GetReason(), "the run was cancelled: run o2 of the same scope has succeeded, and its template is not repeatable")
+	}
+	again, err := n.startIn("o5", "7")
+	if err != nil || again.GetStarted() || again.GetRun().GetRunId() != "o2" {
+		t.Errorf("another one: %v, %v", again, err)
+	}
+}
+
 // TestScopeCancels has a new run take the place of one that runs.
 func TestScopeCancels(t *testing.T) {
 	t.Parallel()

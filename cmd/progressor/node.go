@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -33,10 +35,10 @@ func (c *nodeListCmd) Run(a *app) error {
 	if c.json() {
 		return printMessage(a.Stdout, resp)
 	}
-	return printNodes(a, resp.GetNodes())
+	return printNodes(a.Stdout, resp.GetNodes())
 }
 
-func printNodes(a *app, nodes []*progressorv1.Node) error {
+func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 	var rows []table.Row
 	for _, n := range nodes {
 		draining := ""
@@ -47,7 +49,7 @@ func printNodes(a *app, nodes []*progressorv1.Node) error {
 			n.GetNodeId(), oneLine(n.GetAddress()), oneLine(n.GetVersion()), showTime(n.GetStartedTime()), showTime(n.GetBeatTime()), n.GetRunning(), draining,
 		})
 	}
-	return printRows(a.Stdout, table.Row{"node", "address", "version", "started", "last beat", "running", "draining"}, rows)
+	return printRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "draining"}, rows)
 }
 
 type nodeDrainCmd struct {
@@ -72,5 +74,5 @@ func (c *nodeDrainCmd) Run(a *app) error {
 	if c.json() {
 		return printMessage(a.Stdout, resp)
 	}
-	return printNodes(a, []*progressorv1.Node{resp.GetNode()})
+	return printNodes(a.Stdout, []*progressorv1.Node{resp.GetNode()})
 }

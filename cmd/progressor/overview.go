@@ -33,22 +33,29 @@ func (c *overviewCmd) Run(a *app) error {
 	if c.json() {
 		return printMessage(a.Stdout, resp)
 	}
-	lateness := ""
-	if late := resp.GetTimerLatenessP99(); late != nil {
-		lateness = showTook(late.AsDuration()) + " (99 %)"
-	}
-	err = printFields(a.Stdout,
-		field{"processes", showCounts(resp.GetCountByStatus())},
-		field{"tasks that wait for", showCounts(resp.GetWaitingByWhat())},
-		field{"oldest that could run", showTook(resp.GetOldestRunnableAge().AsDuration())},
-		field{"tasks a second", fmt.Sprintf("%.1f", resp.GetTasksPerSecond())},
-		field{"timers late by", lateness},
-	)
-	if err != nil {
+	if err := printFields(a.Stdout, overviewFields(resp)...); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.Stdout)
-	return printNodes(a, resp.GetNodes())
+	return printNodes(a.Stdout, resp.GetNodes())
+}
+
+func overviewFields(o *progressorv1.GetOverviewResponse) []field {
+	late, took := "", ""
+	if p99 := o.GetTimerLatenessP99(); p99 != nil {
+		late = showTook(p99.AsDuration()) + " (99 %)"
+	}
+	if p99 := o.GetProcessingP99(); p99 != nil {
+		took = fmt.Sprintf("%s (half), %s (99 %%)", showTook(o.GetProcessingP50().AsDuration()), showTook(p99.AsDuration()))
+	}
+	return []field{
+		{"processes", showCounts(o.GetCountByStatus())},
+		{"tasks that wait for", showCounts(o.GetWaitingByWhat())},
+		{"oldest that could run", showTook(o.GetOldestRunnableAge().AsDuration())},
+		{"tasks a second", fmt.Sprintf("%.1f", o.GetTasksPerSecond())},
+		{"processors took", took},
+		{"timers late by", late},
+	}
 }
 
 // showCounts lists what there is any of.

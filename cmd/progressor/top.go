@@ -76,9 +76,9 @@ func (c *topCmd) look(ctx context.Context, a *app, live *screen) error {
 	if err == nil && c.json() {
 		return printLine(a.Stdout, overview)
 	}
-	var errors *progressorv1.ListErrorsResponse
+	var broken *progressorv1.ListErrorsResponse
 	if err == nil {
-		errors, err = c.client().Insight.ListErrors(limit, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: topErrors})
+		broken, err = c.client().Insight.ListErrors(limit, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: topErrors})
 	}
 	if err != nil {
 		if live.w == nil || live.lines == 0 || ctx.Err() != nil {
@@ -88,7 +88,7 @@ func (c *topCmd) look(ctx context.Context, a *app, live *screen) error {
 		return nil
 	}
 	var b bytes.Buffer
-	if err := drawTop(&b, overview, errors.GetGroups()); err != nil {
+	if err := drawTop(&b, overview, broken.GetGroups()); err != nil {
 		return err
 	}
 	if live.w != nil {
@@ -102,31 +102,17 @@ func (c *topCmd) look(ctx context.Context, a *app, live *screen) error {
 // topErrors is how many kinds of errors are shown: the largest.
 const topErrors = 5
 
-func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, errors []*progressorv1.ErrorGroup) error {
+func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progressorv1.ErrorGroup) error {
 	var rates []float64
 	for _, s := range o.GetSamples() {
 		rates = append(rates, s.GetTasksPerSecond())
 	}
-	late, took := "", ""
-	if p99 := o.GetTimerLatenessP99(); p99 != nil {
-		late = showTook(p99.AsDuration()) + " (99 %)"
-	}
-	if p99 := o.GetProcessingP99(); p99 != nil {
-		took = fmt.Sprintf("%s (half), %s (99 %%)", showTook(o.GetProcessingP50().AsDuration()), showTook(p99.AsDuration()))
-	}
-	err := printFields(w,
-		field{"at", time.Now().UTC().Format(time.TimeOnly)},
-		field{"processes", showCounts(o.GetCountByStatus())},
-		field{"tasks that wait for", showCounts(o.GetWaitingByWhat())},
-		field{"oldest that could run", showTook(o.GetOldestRunnableAge().AsDuration())},
-		field{"tasks a second", strings.TrimSpace(fmt.Sprintf("%.1f  %s", o.GetTasksPerSecond(), sparkline(rates)))},
-		field{"processors took", took},
-		field{"timers late by", late},
-	)
+	head := append([]field{{"at", time.Now().UTC().Format(time.TimeOnly)}}, overviewFields(o)...)
+	err := printFields(w, append(head, field{"ten minutes", sparkline(rates)})...)
 	if err != nil {
 		return err
 	}
-	var namespaces, broken, nodes []table.Row
+	var namespaces, broken []table.Row
 	for _, n := range o.GetNamespaces() {
 		paused := ""
 		if n.GetPaused() {
@@ -136,15 +122,8 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, errors []*progres
 			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(), showTook(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
 		})
 	}
-	for _, g := range errors {
+	for _, g := range groups {
 		broken = append(broken, table.Row{g.GetCount(), oneLine(g.GetReason()), showTime(g.GetLastTime()), oneLine(g.GetMessage())})
-	}
-	for _, n := range o.GetNodes() {
-		draining := ""
-		if n.GetDraining() {
-			draining = "yes"
-		}
-		nodes = append(nodes, table.Row{n.GetNodeId(), oneLine(n.GetAddress()), showTime(n.GetBeatTime()), n.GetRunning(), draining})
 	}
 	for _, part := range []struct {
 		header table.Row
@@ -152,7 +131,6 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, errors []*progres
 	}{
 		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "paused"}, namespaces},
 		{table.Row{"errors", "reason", "last", "newest message"}, broken},
-		{table.Row{"node", "address", "last beat", "running", "draining"}, nodes},
 	} {
 		if len(part.rows) == 0 {
 			continue
@@ -164,7 +142,10 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, errors []*progres
 			return err
 		}
 	}
-	return nil
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return printNodes(w, o.GetNodes())
 }
 
 // sparkWidth is how many of the newest samples are drawn: of ten seconds each, ten minutes.

@@ -31,7 +31,6 @@ type Flows struct {
 	store     *storage.Store
 	newJob    NewJob
 	templates templates
-	looks     looks
 	targets   targets
 	lists     lists
 }
@@ -41,9 +40,7 @@ type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, 
 
 // New makes the flows of an engine and its store. Their kind has to be added to it.
 func New(e *engine.Engine, store *storage.Store, newJob NewJob) *Flows {
-	return &Flows{engine: e, store: store, newJob: newJob, looks: looks{read: func(ctx context.Context, key lookKey) (flows.Template, error) {
-		return flows.GetTemplate(ctx, store, key.namespace, key.templateType, key.version)
-	}}}
+	return &Flows{engine: e, store: store, newJob: newJob}
 }
 
 // Kind is what the engine has to know of flows.

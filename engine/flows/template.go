@@ -59,7 +59,7 @@ const maxTemplates = 1000
 
 // template reads a version of a template; 0: the newest one.
 func (f *Flows) template(ctx context.Context, namespace, templateType string, version int32) (*template, error) {
-	row, err := f.looks.at(ctx, lookKey{namespace, templateType, version})
+	row, err := flows.GetTemplate(ctx, f.store, namespace, templateType, version)
 	if err != nil {
 		return nil, fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
 	}

@@ -36,7 +36,8 @@ type Client struct {
 	autoKeys bool
 }
 
-// New makes a client of the engine at baseURL, such as "http://127.0.0.1:8080". It connects with the first request.
+// New makes a client of the engine at baseURL, such as "http://127.0.0.1:8080". It connects with the first request. Where the context of a request has a
+// span of OpenTelemetry, the request names it (traceparent), and an engine that traces goes on with that trace.
 func New(baseURL string, opts ...Option) *Client {
 	o := options{retry: DefaultRetry(), autoKeys: true}
 	for _, opt := range opts {
@@ -47,6 +48,7 @@ func New(baseURL string, opts ...Option) *Client {
 		httpClient = &http.Client{Transport: newTransport(o.protocol)}
 	}
 	connectOptions := o.connectOptions
+	connectOptions = append(connectOptions, connect.WithInterceptors(tracer{}))
 	if o.protocol == ProtocolGRPC {
 		connectOptions = append(connectOptions, connect.WithGRPC())
 	}

@@ -6,9 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -37,6 +39,9 @@ func newHeld(s *shift, l *progressorv1.Lease, received time.Time) *held {
 	h := &held{lease: l, shift: s, began: received, beaten: received, interval: max(l.GetHeartbeatInterval().AsDuration(), minBeat)}
 	h.expires = h.local(l.GetExpiresTime())
 	ctx, cancel := context.WithCancelCause(s.doing)
+	if parent := l.GetTraceparent(); parent != "" {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, tracing.OfValues(parent, l.GetTracestate()))
+	}
 	h.ctx, h.cancel = context.WithValue(ctx, heldKey{}, h), cancel
 	return h
 }

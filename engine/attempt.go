@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -16,18 +18,18 @@ import (
 )
 
 // run does a claim and what follows it in the same process, or from a run to its step and back, then gives its place back. The caller has taken the place, and has
-// entered the claim into the crew.
-func (e *Engine) run(ns *namespace, c *storage.Claim, release func()) {
+// entered the claim into the crew. asked: see traces.
+func (e *Engine) run(ns *namespace, c *storage.Claim, asked *trace.SpanContext, release func()) {
 	defer e.crew.leave()
 	defer release()
 	var known *knownHistory
 	for step := 1; ; step++ {
 		ns = e.current(ns)
-		next, history, ok := e.step(ns, c, known, step)
+		next, history, ok := e.step(ns, c, known, asked, step)
 		if !ok {
 			return
 		}
-		c, known = next, history
+		c, known, asked = next, history, nil
 	}
 }
 
@@ -40,20 +42,22 @@ func (e *Engine) current(ns *namespace) *namespace {
 }
 
 // step makes one attempt and stores its end. It returns the next task of the process, or that of the run whose step it was or of a step that begins, where this node runs it too.
-func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, step int) (*storage.Claim, *knownHistory, bool) {
+func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, asked *trace.SpanContext, step int) (*storage.Claim, *knownHistory, bool) {
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
 	if !e.attempts.begin(c, cancel) {
 		return nil, nil, false
 	}
 	defer e.attempts.end(c)
+	ctx, span := e.traces.begin(ctx, c, ns.pushed && e.kinds[c.Kind].Processor == nil, asked)
 	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.GoesOn = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled()
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
-	saved, err := e.save(ns, c, d)
+	saved, err := e.save(ns, c, &d)
+	endSpan(span, &d, time.Time{}, err)
 	if err != nil || saved.Next == nil {
 		return nil, nil, false
 	}
@@ -69,7 +73,7 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	ns = e.governing(ns, c.Kind)
 	defer func() {
 		if v := recover(); v != nil {
-			e.log.Error("attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
+			e.log.ErrorContext(ctx, "attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
 			failure := processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)
 			d, history, given = decide(attemptEnd{claim: c, err: failure, retry: ns.retry, kind: e.kinds[c.Kind]}), nil, false
 		}
@@ -95,29 +99,30 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	return d, history, false
 }
 
-// save stores a decision and tells everybody whom it concerns. An error was logged.
-func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Saved, error) {
+// save stores a decision and tells everybody whom it concerns. Where PostgreSQL takes it from nobody, d becomes what was stored instead. An error
+// was logged.
+func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Saved, error) {
 	began := time.Now()
 	key := d.completion.Key
 	saved, err := e.store.SaveResult(&d.completion)
 	if err != nil && !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrUnavailable) && d.completion.Outcome != storage.Retry {
 		// PostgreSQL takes the result from nobody: an answer that passed every check here. The task fails, by name.
-		e.log.Error("result cannot be stored", "process", key, "task_id", c.TaskID, "error", err)
+		e.log.ErrorContext(e.traces.of(c), "result cannot be stored", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
 		failed := decide(attemptEnd{claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)}, kind: e.kinds[c.Kind], workerID: d.workerID})
 		failed.completion.StepTimeout, failed.completion.Leased = d.completion.StepTimeout, d.completion.Leased
-		d = failed
+		*d = failed
 		saved, err = e.store.SaveResult(&d.completion)
 	}
 	switch {
 	case errors.Is(err, process.ErrFenced):
 		ns.metrics.stale.Inc()
-		e.log.Info("late result refused: the attempt is over", "process", key, "task_id", c.TaskID, "fencing_token", c.FencingToken)
+		e.log.InfoContext(e.traces.of(c), "late result refused: the attempt is over", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "fencing_token", c.FencingToken)
 		e.waiters.recheck(key)
 		return saved, err
 	case err != nil && e.doing.Err() != nil:
 		return saved, err // the drain is over and its task was given back
 	case err != nil:
-		e.log.Error("result not stored", "process", key, "task_id", c.TaskID, "error", err)
+		e.log.ErrorContext(e.traces.of(c), "result not stored", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
 		e.waiters.recheck(key)
 		return saved, err
 	}
@@ -129,7 +134,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d decision) (storage.Save
 		stored(c, &d.completion, saved.Now)
 	}
 	e.minute.stored(time.Now())
-	e.announce(c, d, saved)
+	e.announce(c, *d, saved)
 	return saved, nil
 }
 
@@ -222,6 +227,7 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 			return nil, history, err
 		}
 		e.attempts.unreached(c, try, err)
+		trace.SpanFromContext(ctx).AddEvent("processor not reached")
 		select {
 		case <-ctx.Done():
 			return nil, history, err
@@ -277,7 +283,7 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		}
 		ns.places.force()
 		ns.metrics.adopted.Inc()
-		e.log.Info("task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		e.runners.run(func() { e.run(ns, c, ns.places.release) })
+		e.log.InfoContext(e.traces.of(c), "task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
+		e.runners.run(func() { e.run(ns, c, nil, ns.places.release) })
 	}
 }

@@ -42,7 +42,7 @@ func (e *Engine) Call(ctx context.Context, p CallParams) (Answer, error) {
 		taskType = process.TaskNotify
 	}
 	r.call = storage.Call{
-		Key: p.Key, TaskType: taskType, Args: p.Args, Context: p.Context, IdempotencyKey: p.IdempotencyKey,
+		Key: p.Key, TaskType: taskType, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context), IdempotencyKey: p.IdempotencyKey,
 		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
 		HistoryRange: rng, Priority: p.Priority, StepTimeout: ns.stepTimeout, MaxWaiting: ns.maxWaiting,
 	}

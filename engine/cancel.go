@@ -22,7 +22,7 @@ type CancelParams struct {
 // CancelProcess asks a process to end, and answers when the request is stored. One in INIT or RUNNING gets a CANCEL task, which goes
 // before everything that waits; when the grace is over the engine ends it by itself. One in ERROR or SUSPENDED ends at once.
 func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressorv1.Process, error) {
-	c := storage.Cancel{Key: p.Key, Reason: p.Reason, Grace: process.DefaultCancelGrace}
+	c := storage.Cancel{Key: p.Key, Reason: p.Reason, Context: e.traces.keep(ctx, p.Key.ProcessID, nil), Grace: process.DefaultCancelGrace}
 	if p.Grace != nil {
 		c.Grace = *p.Grace
 	}
@@ -68,7 +68,7 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 		ends.Go(func() {
 			var ended bool
 			if ended, errs[n] = e.store.EndOverdueCancel(key); ended {
-				e.log.Warn("process cancelled past the grace", "process", key)
+				e.log.Warn("process cancelled past the grace", "namespace", key.Namespace, "process_id", key.ProcessID)
 				e.cancelled(key)
 			}
 		})
@@ -92,7 +92,7 @@ func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim)
 	defer cancel()
 	left, err := e.store.CancelGrace(ctx, process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
 	if err != nil {
-		e.log.Warn("grace of a cancel not read", "namespace", c.Namespace, "process_id", c.ProcessID, "error", err)
+		e.log.WarnContext(ctx, "grace of a cancel not read", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
 		return ns.stepTimeout, false // the collector ends the process in time, whatever this attempt does
 	}
 	return min(left, ns.stepTimeout), left <= ns.stepTimeout

@@ -140,14 +140,15 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 		return // it was quicker
 	}
 	if err != nil {
-		e.log.Warn("zombie not collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "error", err)
+		e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "zombie not collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "error", err)
 		return
 	}
 	ns.metrics.zombies.Inc()
+	e.traces.lost(&z, &d, saved.Now)
 	if stored := e.kinds[z.Kind].Stored; stored != nil && d.claim != nil {
 		stored(d.claim, &d.completion, saved.Now)
 	}
-	e.log.Warn("zombie collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
+	e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "zombie collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "node_id", z.NodeID,
 		"attempt", z.Attempt, "outcome", d.completion.Outcome)
 	e.waiters.recheck(d.completion.Key)
 	e.watchers.recheck(d.completion.Key)

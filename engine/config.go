@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -18,6 +19,9 @@ type Config struct {
 	Store      *storage.Store
 	Logger     *slog.Logger          // default: slog.Default
 	Registerer prometheus.Registerer // nil: no metrics
+	// Traces makes the spans of tasks; nil: there are none, and nothing of a trace is stored. Its ids have to be made by tracing.IDs: the span of
+	// a task that a worker has is begun by one node and ended by another.
+	Traces trace.TracerProvider
 
 	// Builtins are Go processors by the name that a namespace's processor.builtin.name gives.
 	Builtins map[string]processor.Processor

@@ -37,6 +37,7 @@ type Engine struct {
 	workers   *workers
 	messages  *deliverer
 	runners   *runners
+	traces    *traces // nil: tracing is off
 
 	inFlight atomic.Int64
 	draining atomic.Bool
@@ -60,7 +61,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{},
 		leased: leased{byToken: map[int64]*storage.Lease{}}, polling: make(chan struct{}, pollsAtOnce)}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
-	e.runners = newRunners(e.doing.Done())
+	e.runners, e.traces = newRunners(e.doing.Done()), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	e.trend = newTrend(e)
@@ -184,7 +185,7 @@ func (e *Engine) giveAllBack() {
 			completion := giveBack(c, e.kinds[c.Kind])
 			_, err := e.store.SaveResult(&completion)
 			if err != nil && !errors.Is(err, process.ErrFenced) {
-				e.log.Warn("task not given back: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+				e.log.WarnContext(e.traces.of(c), "task not given back: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
 			}
 		})
 	}

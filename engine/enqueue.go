@@ -18,6 +18,7 @@ func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueu
 	if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
 		return storage.Enqueued{}, err
 	}
+	j.Context = e.traces.keep(ctx, j.Key.ProcessID, nil)
 	done, err := e.store.Enqueue(j)
 	if err != nil {
 		return done, err
@@ -42,6 +43,7 @@ func (e *Engine) EnqueueBatch(ctx context.Context, jobs []*storage.NewJob) ([]st
 		if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
 			return nil, ofItem(n, j, err)
 		}
+		j.Context = e.traces.keep(ctx, j.Key.ProcessID, nil)
 	}
 	done, err := e.store.EnqueueBatch(ctx, jobs)
 	var refused *storage.EnqueueRefusedError

@@ -151,7 +151,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) 
 			e.refuseLease(&held[n], err)
 			continue
 		}
-		e.leased.put(&held[n])
+		e.leased.put(&held[n], e.traces.slim(held[n].Claim.Context))
 		leases = append(leases, lease)
 	}
 	return leases, nil
@@ -191,10 +191,11 @@ func (e *Engine) leaseMessage(l *storage.Lease) (*progressorv1.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	parent, state := e.traces.handOut(c)
 	return &progressorv1.Lease{
 		LeaseToken: leaseToken(l), Namespace: c.Namespace, Request: request, Job: job,
 		ExpiresTime:       timestamppb.New(c.RunningTime.Add(min(l.Duration, 2*l.Heartbeat))),
-		HeartbeatInterval: durationpb.New(l.Heartbeat), LeasedTime: timestamppb.New(c.RunningTime),
+		HeartbeatInterval: durationpb.New(l.Heartbeat), LeasedTime: timestamppb.New(c.RunningTime), Traceparent: parent, Tracestate: state,
 	}, nil
 }
 
@@ -225,7 +226,10 @@ func (e *Engine) release(l *storage.Lease) {
 // endLease stores the end of an attempt that a worker held, and its lease goes.
 func (e *Engine) endLease(ns *namespace, l *storage.Lease, d decision) error {
 	d.workerID, d.completion.StepTimeout, d.completion.Leased = l.WorkerID, ns.stepTimeout, true
-	_, err := e.save(ns, &l.Claim, d)
+	saved, err := e.save(ns, &l.Claim, &d)
+	if err == nil { // of one that is over already its end was told, and an answer that could not be stored comes again
+		endSpan(e.traces.leased(l), &d, saved.Now, nil)
+	}
 	return err
 }
 
@@ -415,7 +419,7 @@ func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
 	return storage.LeaseToken{}, &process.InvalidError{Field: field, Message: "this is no lease token: give back the one of the lease, as it is"}
 }
 
-// leased remembers leases that this node has handed out, without what only their workers need.
+// leased remembers leases that this node has handed out, without what only their workers need. Of the context it keeps a trace.
 type leased struct {
 	mu      sync.Mutex
 	byToken map[int64]*storage.Lease
@@ -424,9 +428,9 @@ type leased struct {
 // maxLeased bounds what is remembered; of what is beyond the database knows.
 const maxLeased = 20_000
 
-func (l *leased) put(held *storage.Lease) {
+func (l *leased) put(held *storage.Lease, context []byte) {
 	slim := *held
-	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, nil, nil, nil
+	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, context, nil, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.byToken) < maxLeased {

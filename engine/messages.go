@@ -75,7 +75,7 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 	for again := true; again; {
 		deliveries, more, err := e.store.DeliverMessages(k)
 		if err != nil {
-			e.log.Warn("messages not delivered yet", "process", k, "error", err)
+			e.log.Warn("messages not delivered yet", "namespace", k.Namespace, "process_id", k.ProcessID, "error", err)
 		}
 		d.delivered(k, deliveries)
 		delivered += len(deliveries)

@@ -28,6 +28,7 @@ type namespace struct {
 	paused      bool
 	processor   processor.Processor // nil: this node has none for it, see processorErr
 	unservable  error               // why there is no processor
+	pushed      bool                // the processor is called over the network
 	lease       time.Duration       // where workers take the tasks: how long one may be silent; 0: they do not
 	stepTimeout time.Duration
 	retry       process.RetryPolicy
@@ -178,6 +179,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 		ns.stepTimeout = d
 	}
 	ns.retention = m.GetRetention().AsDuration()
+	ns.pushed = m.GetProcessor().GetConnect() != nil
 	if pull := m.GetProcessor().GetPull(); pull != nil {
 		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
 	}

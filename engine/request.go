@@ -133,7 +133,8 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 		if !r.accepted {
 			wt = e.waiters.register(ref, false)
 		}
-		e.runners.run(func() { e.run(r.ns, p.Claim, r.ns.places.release) })
+		asked := e.traces.asked(ctx, r.call.Context)
+		e.runners.run(func() { e.run(r.ns, p.Claim, asked, r.ns.places.release) })
 		if r.accepted {
 			return ans, nil
 		}

@@ -43,7 +43,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout, own: p.Own}
 	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime, Kind: p.Kind, Note: p.Note}
 	r.call = storage.Call{
-		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: p.Context, IdempotencyKey: p.IdempotencyKey,
+		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context), IdempotencyKey: p.IdempotencyKey,
 		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
 		HistoryRange: rng, Priority: p.Priority, StepTimeout: ns.stepTimeout,
 	}

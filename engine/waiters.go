@@ -190,7 +190,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	for i := range rows {
 		a, err := answerOfRow(&rows[i])
 		if err != nil {
-			w.engine.log.Error("answer cannot be read", "task_id", refs[rows[i].Ord].TaskID, "error", err)
+			w.engine.log.Error("answer cannot be read", "namespace", refs[rows[i].Ord].Key.Namespace, "process_id", refs[rows[i].Ord].Key.ProcessID, "task_id", refs[rows[i].Ord].TaskID, "error", err)
 			continue
 		}
 		w.deliver(refs[rows[i].Ord].TaskID, a)

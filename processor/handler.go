@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/internal/msgpack"
+	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -76,7 +77,8 @@ func WithTLS(config *tls.Config) Option {
 //
 // Messages are at most 16 MiB, decompressed; JSON and MessagePack are read strictly: a field or an enum name that is not known is an
 // error.
-// The processor is guarded (see Guard).
+// The processor is guarded (see Guard). Where the engine traces, ctx holds the span of the attempt (OpenTelemetry's trace.SpanContextFromContext), so
+// that spans made in it are its children; where middleware has made a span of the request, that one stays.
 func Handler(p Processor, opts ...Option) http.Handler {
 	o := newOptions(opts)
 	served := &service{processor: Guard(p, o.logger)}
@@ -95,11 +97,21 @@ func Handler(p Processor, opts ...Option) http.Handler {
 		rpc.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("POST /{$}", served.servePlain)
-	var handler http.Handler = mux
+	handler := traced(mux)
 	for i := len(o.middleware) - 1; i >= 0; i-- {
 		handler = o.middleware[i](handler)
 	}
 	return handler
+}
+
+// traced has the context of an attempt hold the engine's span, where the request names one: spans that the processor makes are its children.
+func traced(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx := tracing.Extract(r.Context(), r.Header); ctx != r.Context() {
+			r = r.WithContext(ctx)
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // service is a processor as Connect's handler wants it: its errors are codes, and nothing it answers is too large to send.

@@ -16,9 +16,9 @@ WITH i AS MATERIALIZED (
                     AND CASE WHEN p.kind = 'job' THEN (r.task_id IS NOT NULL OR w.grouped) AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
            coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND w.grouped IS NOT TRUE AND p.status IN ('INIT', 'SUSPENDED')
                                 ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
-      FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]),
+      FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@reasons::text[]), unnest(@contexts::bytea[]),
                       unnest(@graces_us::bigint[]), unnest(@overdues::bool[]), unnest(@actors::text[]), unnest(@modes::int[]))
-           AS t(ord, namespace, process_id, reason, grace_us, overdue, actor, mode)
+           AS t(ord, namespace, process_id, reason, context, grace_us, overdue, actor, mode)
       LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
       LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
       LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
@@ -62,9 +62,9 @@ be AS (
     FROM i WHERE i.asks AND i.n = 1 AND i.status = 'RUNNING' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
      AND s.waits_for::text = 'place'),
 ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
-         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1 AND NOT job),
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM i WHERE asks AND n = 1 AND NOT job),
 -- A group has its members end first.
 gr AS (
   UPDATE schedule s SET waits_for = 'place' FROM i WHERE i.asks AND i.n = 1 AND i.grouped AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.taker = '~'),

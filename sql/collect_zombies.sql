@@ -6,7 +6,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_t
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id)::json AS job,
        coalesce(l.worker_id, '')::text AS worker_id, (l.worker_id IS NOT NULL AND l.beat_time IS NULL)::bool AS never_beat,
-       (r.deadline < statement_timestamp())::bool AS timed_out
+       (r.deadline < statement_timestamp())::bool AS timed_out, r.running_time, r.context
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
   LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p ON true

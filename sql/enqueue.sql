@@ -27,12 +27,12 @@ WITH i AS MATERIALIZED (
          AND row_number() OVER (PARTITION BY t.namespace, t.unique_key ORDER BY t.ord) > 1 AS again,
          nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time,
          NOT t.grouped AND coalesce((SELECT s.version FROM constraint_sets s WHERE s.namespace = t.namespace), 0) <> t.constraints_version AS stale
-    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@names::text[]), unnest(@args::bytea[]),
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@names::text[]), unnest(@args::bytea[]), unnest(@contexts::bytea[]),
                     unnest(@metadatas::text[]), unnest(@tags::text[]), unnest(@options::text[]), unnest(@idempotency_keys::text[]),
                     unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@priorities::int[]), unnest(@run_times::timestamptz[]),
                     unnest(@timeouts_us::bigint[]), unnest(@unique_keys::text[]), unnest(@unique_ttls_us::bigint[]), unnest(@unique_waitings::bool[]),
                     unnest(@constraints_versions::bigint[]), unnest(@constraint_keys::text[]), unnest(@lines::text[]), unnest(@actors::text[]), unnest(@modes::int[]), unnest(@groupeds::bool[]))
-         AS t(ord, namespace, process_id, name, args, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
+         AS t(ord, namespace, process_id, name, args, context, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
               timeout_us, unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys, line, actor, mode, grouped)
     LEFT JOIN LATERAL (SELECT q.* FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     LEFT JOIN LATERAL (
@@ -69,10 +69,10 @@ jb AS (
   SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb,
          NULLIF(constraints_version, 0), NULLIF(constraint_keys, '')::jsonb FROM c WHERE created),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, job_name, line, taker)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, context, job_name, line, taker)
   SELECT namespace, process_id, task_id, 'INIT',
          CASE WHEN run_time > statement_timestamp() THEN 'time' WHEN stale OR line <> '' THEN 'constraint' ELSE 'place' END::waits_for,
-         priority, scheduled_time, NULLIF(idempotency_key, ''), args, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END, CASE WHEN grouped THEN '~' END
+         priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END, CASE WHEN grouped THEN '~' END
     FROM c WHERE created),
 ke AS (
   UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond'

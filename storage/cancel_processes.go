@@ -15,7 +15,9 @@ import (
 type Cancel struct {
 	Key    process.Key
 	Reason string
-	Grace  time.Duration // how long it may take, from now on, before EndOverdueCancel ends it
+	// Context is kept with the CANCEL task: where a trace goes on. nil: nowhere.
+	Context []byte
+	Grace   time.Duration // how long it may take, from now on, before EndOverdueCancel ends it
 }
 
 // CancelState is where a cancel stands.
@@ -31,6 +33,7 @@ type cancelItem struct {
 	item
 	order
 	reason  string
+	context []byte
 	grace   time.Duration
 	overdue bool
 	busy    bool
@@ -40,7 +43,7 @@ type cancelItem struct {
 // second request changes nothing while the first is under way. The error is process.ErrProcessNotFound or, where the process is at
 // its end, a *process.WrongStatusError.
 func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error) {
-	it := &cancelItem{item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, grace: c.Grace}
+	it := &cancelItem{item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, context: c.Context, grace: c.Grace}
 	it.noted("CancelProcess", c.Reason, by)
 	if err := s.submit(it); err != nil {
 		return CancelState{}, err
@@ -90,6 +93,7 @@ func cancelStages(s *Store, items []*cancelItem) []stage {
 		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
 		arg.Reasons = append(arg.Reasons, it.reason)
+		arg.Contexts = append(arg.Contexts, it.context)
 		arg.GracesUs = append(arg.GracesUs, it.grace.Microseconds())
 		arg.Overdues = append(arg.Overdues, it.overdue)
 		arg.Actors = append(arg.Actors, it.actor())

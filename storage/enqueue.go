@@ -21,6 +21,7 @@ type NewJob struct {
 	Key            process.Key
 	Name           string
 	Args           []byte // JSON
+	Context        []byte // where a trace goes on; nil: nowhere
 	Metadata       []byte // JSON object; nil: none
 	Tags           []byte // JSON array of strings; nil: none
 	Options        []byte // what of JobOptions is not default, as JSON; nil: nothing
@@ -75,7 +76,7 @@ func (it *enqueueItem) again() bool {
 }
 
 func (j *NewJob) bytes() int {
-	return 400 + len(j.Args) + len(j.Metadata) + len(j.Tags) + len(j.Options)
+	return 400 + len(j.Args) + len(j.Context) + len(j.Metadata) + len(j.Tags) + len(j.Options)
 }
 
 // Enqueue makes a job. It returns when it is durable.
@@ -101,6 +102,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.ProcessIds = append(a.ProcessIds, j.Key.ProcessID)
 	a.Names = append(a.Names, j.Name)
 	a.Args = append(a.Args, j.Args)
+	a.Contexts = append(a.Contexts, j.Context)
 	a.Metadatas = append(a.Metadatas, string(j.Metadata))
 	a.Tags = append(a.Tags, string(j.Tags))
 	a.Options = append(a.Options, string(j.Options))

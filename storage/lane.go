@@ -250,7 +250,7 @@ func (l *lane) fail(op operation, err error) {
 		i := op.base()
 		wait := min(heldRetry<<min(i.tries, 8), heldRetryMax)
 		i.tries++
-		l.store.log.Warn("result not stored yet", "process", i.key, "again_in", wait, "error", err)
+		l.store.log.Warn("result not stored yet", "namespace", i.key.Namespace, "process_id", i.key.ProcessID, "again_in", wait, "error", err)
 		time.AfterFunc(wait, func() { l.again(op) })
 		return
 	case held:

@@ -29,15 +29,16 @@ const (
 
 type devCmd struct {
 	configFlag
-	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
-	Console  string      `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
-	DataDir  string      `default:".progressor" placeholder:"DIR" setting:"" help:"Where everything is kept between runs. Default: ${default}."`
-	DemoFlow bool        `setting:"" help:"Also put a flow into the namespace demo and start three runs of it, where it is not there: something to look at."`
-	DB       poolFlags   `embed:"" prefix:"db."`
-	Engine   engineFlags `embed:"" prefix:"engine."`
-	Log      logFlags    `embed:"" prefix:"log."`
-	Debug    debugFlags  `embed:"" prefix:"debug."`
+	Listen   string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
+	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
+	DataDir  string       `default:".progressor" placeholder:"DIR" setting:"" help:"Where everything is kept between runs. Default: ${default}."`
+	DemoFlow bool         `setting:"" help:"Also put a flow into the namespace demo and start three runs of it, where it is not there: something to look at."`
+	DB       poolFlags    `embed:"" prefix:"db."`
+	Engine   engineFlags  `embed:"" prefix:"engine."`
+	Log      logFlags     `embed:"" prefix:"log."`
+	Tracing  tracingFlags `embed:"" prefix:"tracing."`
+	Debug    debugFlags   `embed:"" prefix:"debug."`
 }
 
 func (devCmd) Help() string {
@@ -72,7 +73,7 @@ func (c *devCmd) check() error {
 	if err := rpc.CheckListen(c.Listen, c.Insecure); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	return errors.Join(c.DB.check(), c.Engine.check(), c.Debug.check())
+	return errors.Join(c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
 }
 
 // serve runs PostgreSQL around the engine, so that the engine can drain into it.
@@ -101,7 +102,7 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 	defer cancel(nil)
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
-		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
+		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		prepare: putDemoNamespaces,
 		ready: func() {
 			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console), a.settings.namespaces))

@@ -25,7 +25,8 @@ var silentMetrics = []string{
 // docs/operations.md has every metric that a scrape shows, and no other.
 func TestOperationsNamesEveryMetric(t *testing.T) {
 	page := readPage(t, "docs/operations.md")
-	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t, storagetest.WithoutInvariants()))
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t, storagetest.WithoutInvariants()),
+		"--tracing.endpoint", "http://127.0.0.1:1", "--tracing.ratio", "0")
 	d.client.ok(t, "namespace", "put", "echo", "--builtin", "echo")
 	code, scrape := fetch(t, d.url+"/metrics")
 	if code != http.StatusOK {

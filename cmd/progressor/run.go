@@ -15,6 +15,7 @@ import (
 	"github.com/lmittmann/tint"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -44,6 +45,8 @@ type node struct {
 	dsn      string
 	pool     poolFlags
 	engine   engineFlags
+	tracing  tracingFlags
+	getenv   func(string) (string, bool)
 	debug    debugFlags
 	console  rpc.Console
 
@@ -57,15 +60,25 @@ type node struct {
 func (n *node) run(ctx context.Context) error {
 	defer n.listener.Close() // where it fails before Serve does
 	registry := newRegistry()
+	log := n.log
+	var provider trace.TracerProvider // nil: no traces
+	spans, err := n.tracing.open(ctx, n.getenv, n.address(), log, registry)
+	if err != nil {
+		return err
+	}
+	if spans != nil {
+		provider, log = spans, slog.New(tracedLog{log.Handler()})
+		defer spans.stop(ctx)
+	}
 	store, err := storage.Open(ctx, storage.Config{
-		DSN: n.dsn, Lanes: n.pool.Lanes, MaxConns: n.pool.MaxConns, Logger: n.log, Registerer: registry,
+		DSN: n.dsn, Lanes: n.pool.Lanes, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	eng, err := engine.New(ctx, engine.Config{
-		Store: store, Logger: n.log, Registerer: registry, Builtins: builtins(), Dial: remote.Dial,
+		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
 		Address: n.address(), Version: buildVersion(), MaxInFlight: n.engine.MaxInFlight,
 		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
 	})
@@ -86,18 +99,18 @@ func (n *node) run(ctx context.Context) error {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: n.log, Registerer: registry, Gatherer: registry, Version: buildVersion(),
+		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: buildVersion(),
 		Console: n.console,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })
-	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, n.log, n.engine.DrainTimeout+drainMargin) })
-	group.Go(func() error { return n.debug.serve(ctx, n.log) })
+	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, log, n.engine.DrainTimeout+drainMargin) })
+	group.Go(func() error { return n.debug.serve(ctx, log) })
 	group.Go(func() error {
 		if err := awaitReady(ctx, eng); err != nil {
 			return nil //nolint:nilerr // it ends before it was ready
 		}
-		if err := n.file.putCrons(ctx, schedules, n.log); err != nil {
+		if err := n.file.putCrons(ctx, schedules, log); err != nil {
 			return err
 		}
 		if n.begin != nil {

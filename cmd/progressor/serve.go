@@ -36,7 +36,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n := &node{
-		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
+		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		ready: func() { log.Info("ready", "version", buildVersion(), "url", "http://"+listener.Addr().String()) },
 	}
 	return a.untilSignal(log, func(ctx context.Context) error {

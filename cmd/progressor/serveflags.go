@@ -20,13 +20,14 @@ type configFlag struct {
 
 // serveSettings is everything that serve can be told. docs/configuration.md lists it.
 type serveSettings struct {
-	Listen   string      `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	Insecure bool        `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
-	Console  string      `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
-	DB       dbFlags     `embed:"" prefix:"db."`
-	Engine   engineFlags `embed:"" prefix:"engine."`
-	Log      logFlags    `embed:"" prefix:"log."`
-	Debug    debugFlags  `embed:"" prefix:"debug."`
+	Listen   string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
+	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
+	DB       dbFlags      `embed:"" prefix:"db."`
+	Engine   engineFlags  `embed:"" prefix:"engine."`
+	Log      logFlags     `embed:"" prefix:"log."`
+	Tracing  tracingFlags `embed:"" prefix:"tracing."`
+	Debug    debugFlags   `embed:"" prefix:"debug."`
 }
 
 type dsnFlag struct {
@@ -78,7 +79,7 @@ func (s *serveSettings) check(file *settings) error {
 	if err := rpc.CheckListen(s.Listen, s.Insecure); err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	if err := s.Debug.check(); err != nil {
+	if err := errors.Join(s.Tracing.check(), s.Debug.check()); err != nil {
 		return err
 	}
 	return file.check()

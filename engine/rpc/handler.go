@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/progressor-engine/progressor/docs"
 	"github.com/progressor-engine/progressor/engine"
@@ -45,6 +46,7 @@ type Config struct {
 	Logger     *slog.Logger          // nil: slog.Default
 	Registerer prometheus.Registerer // of the handler's own metrics; nil: none
 	Gatherer   prometheus.Gatherer   // of /metrics; nil: no such page
+	Traces     trace.TracerProvider  // of the spans of requests; nil: there are none
 	Version    string                // of the program
 	Console    Console               // "": ConsoleFull
 }
@@ -131,7 +133,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 		connect.WithCodec(packed{}),
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
-		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted, newShared()}),
+		connect.WithInterceptors(&interceptor{valid, cfg.Logger, counted, newShared(), newTraces(cfg.Traces)}),
 	)
 	mux := http.NewServeMux()
 	mount := func(path string, h http.Handler) { mux.Handle(path, limitBody(packErrors(h))) }

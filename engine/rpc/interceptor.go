@@ -19,6 +19,7 @@ type interceptor struct {
 	log     *slog.Logger
 	metrics *metrics
 	shared  *shared
+	traces  *traces // nil: tracing is off
 }
 
 // WrapUnary stands around the requests of one answer.
@@ -26,12 +27,16 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (response connect.AnyResponse, err error) {
 		begin := time.Now()
 		procedure := request.Spec().Procedure
+		ctx, span := i.traces.begin(ctx, procedure, request.Peer().Protocol, request.Header())
 		defer func() {
 			if r := recover(); r != nil {
 				response, err = nil, i.caught(ctx, procedure, r)
 			}
 			if err != nil {
 				err = i.answer(ctx, procedure, err, request.Any())
+			}
+			if span != nil {
+				endSpan(span, request.Any(), messageOf(response), err)
 			}
 			i.metrics.observe(procedure, err, time.Since(begin))
 		}()
@@ -47,6 +52,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
 		begin := time.Now()
 		procedure := conn.Spec().Procedure
+		ctx, span := i.traces.begin(ctx, procedure, conn.Peer().Protocol, conn.RequestHeader())
 		stream := &validatedStream{StreamingHandlerConn: conn, valid: i.valid}
 		defer func() {
 			if r := recover(); r != nil {
@@ -55,6 +61,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 			if err != nil {
 				err = i.answer(ctx, procedure, err, stream.last)
 			}
+			endSpan(span, stream.last, nil, err)
 			i.metrics.observe(procedure, err, time.Since(begin))
 		}()
 		return next(ctx, stream)

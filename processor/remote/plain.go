@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/internal/msgpack"
+	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -53,6 +54,7 @@ func plainCall(target *url.URL, headers http.Header, transport *http.Transport, 
 			return nil, fmt.Errorf("make the request: %w", err)
 		}
 		setHeaders(post.Header, headers)
+		tracing.Inject(ctx, post.Header)
 		resp, err := send(transport, post) //nolint:bodyclose // read closes it
 		if err != nil {
 			return nil, err

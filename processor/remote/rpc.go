@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -77,6 +78,7 @@ type rpcTransport struct {
 
 func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
 	setHeaders(req.Header, t.headers)
+	tracing.Inject(req.Context(), req.Header)
 	resp, err := send(t.next, req)
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err

@@ -404,7 +404,10 @@ type Lease struct {
 	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,6,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// When it was handed out, by the clock that expires_time and request.deadline are of: what is left of them, a worker whose own clock is
 	// wrong reckons from here.
-	LeasedTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=leased_time,json=leasedTime,proto3" json:"leased_time,omitempty"`
+	LeasedTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=leased_time,json=leasedTime,proto3" json:"leased_time,omitempty"`
+	// Where a trace goes on: the attempt's span, as the headers of the same names say it (W3C Trace Context). Empty: it is not traced.
+	Traceparent   string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Tracestate    string `protobuf:"bytes,9,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -486,6 +489,20 @@ func (x *Lease) GetLeasedTime() *timestamppb.Timestamp {
 		return x.LeasedTime
 	}
 	return nil
+}
+
+func (x *Lease) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *Lease) GetTracestate() string {
+	if x != nil {
+		return x.Tracestate
+	}
+	return ""
 }
 
 type HeartbeatRequest struct {
@@ -2431,7 +2448,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\tjobs_only\x18\a \x01(\bR\bjobsOnly\"t\n" +
 	"\fPollResponse\x12,\n" +
 	"\x06leases\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x06leases\x126\n" +
-	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xeb\x02\n" +
+	"\x06worker\x18\x02 \x01(\x0e2\x1e.progressor.v1.WorkerDirectiveR\x06worker\"\xad\x03\n" +
 	"\x05Lease\x12\x1f\n" +
 	"\vlease_token\x18\x01 \x01(\tR\n" +
 	"leaseToken\x12\x1c\n" +
@@ -2441,7 +2458,11 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\fexpires_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vexpiresTime\x12H\n" +
 	"\x12heartbeat_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12;\n" +
 	"\vleased_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"leasedTime\"v\n" +
+	"leasedTime\x12 \n" +
+	"\vtraceparent\x18\b \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"tracestate\x18\t \x01(\tR\n" +
+	"tracestate\"v\n" +
 	"\x10HeartbeatRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x129\n" +

@@ -32,8 +32,8 @@ func (q *Queries) CancelGrace(ctx context.Context, db DBTX, arg CancelGraceParam
 
 const cancelProcesses = `-- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT x.ord, x.namespace, x.process_id, x.reason, x.grace_us, x.overdue, x.actor, x.mode, x.status, x.cancelling, x.over, x.busy, x.grouped, x.begun, x.running_attempt, x.job, x.job_name, x.job_state, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
-    SELECT t.ord, t.namespace, t.process_id, t.reason, t.grace_us, t.overdue, t.actor, t.mode, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
+  SELECT x.ord, x.namespace, x.process_id, x.reason, x.context, x.grace_us, x.overdue, x.actor, x.mode, x.status, x.cancelling, x.over, x.busy, x.grouped, x.begun, x.running_attempt, x.job, x.job_name, x.job_state, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
+    SELECT t.ord, t.namespace, t.process_id, t.reason, t.context, t.grace_us, t.overdue, t.actor, t.mode, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
            r.task_id IS NOT NULL AS busy, coalesce(w.grouped, false) AS grouped, coalesce(w.begun, false) AS begun, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
            CASE WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
                 WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state,
@@ -41,9 +41,9 @@ WITH i AS MATERIALIZED (
                     AND CASE WHEN p.kind = 'job' THEN (r.task_id IS NOT NULL OR w.grouped) AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
            coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND w.grouped IS NOT TRUE AND p.status IN ('INIT', 'SUSPENDED')
                                 ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
-      FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
-                      unnest($5::bigint[]), unnest($6::bool[]), unnest($7::text[]), unnest($8::int[]))
-           AS t(ord, namespace, process_id, reason, grace_us, overdue, actor, mode)
+      FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]),
+                      unnest($6::bigint[]), unnest($7::bool[]), unnest($8::text[]), unnest($9::int[]))
+           AS t(ord, namespace, process_id, reason, context, grace_us, overdue, actor, mode)
       LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
       LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
       LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
@@ -85,9 +85,9 @@ be AS (
     FROM i WHERE i.asks AND i.n = 1 AND i.status = 'RUNNING' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
      AND s.waits_for::text = 'place'),
 ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
-         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM i WHERE asks AND n = 1 AND NOT job),
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM i WHERE asks AND n = 1 AND NOT job),
 gr AS (
   UPDATE schedule s SET waits_for = 'place' FROM i WHERE i.asks AND i.n = 1 AND i.grouped AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.taker = '~'),
 mb AS (
@@ -110,7 +110,7 @@ tk AS (
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
   SELECT namespace, process_id, task_id, task_type, CASE WHEN expired THEN 'ERROR' ELSE 'CANCELLED' END::task_status, attempt, priority,
          fencing_token, scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context,
-         CASE WHEN expired THEN $9::jsonb ELSE failure END FROM e)
+         CASE WHEN expired THEN $10::jsonb ELSE failure END FROM e)
 SELECT i.ord::int AS ord, (CASE WHEN i.ends THEN 'CANCELLED' ELSE coalesce(i.status, 'INIT') END)::process_status AS status, i.busy::bool AS busy,
        (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.ends THEN 'cancelled' WHEN i.asks THEN 'requested' WHEN i.cancelling THEN 'same'
              ELSE 'status' END)::text AS outcome
@@ -122,6 +122,7 @@ type CancelProcessesParams struct {
 	Namespaces   []string
 	ProcessIds   []string
 	Reasons      []string
+	Contexts     [][]byte
 	GracesUs     []int64
 	Overdues     []bool
 	Actors       []string
@@ -153,6 +154,7 @@ func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProces
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.Reasons,
+		arg.Contexts,
 		arg.GracesUs,
 		arg.Overdues,
 		arg.Actors,

@@ -14,18 +14,18 @@ import (
 
 const enqueueJobs = `-- name: EnqueueJobs :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.name, t.args, t.metadata, t.tags, t.options, t.idempotency_key, t.request_id, t.fingerprint, t.priority, t.run_time, t.timeout_us, t.unique_key, t.unique_ttl_us, t.unique_waiting, t.constraints_version, t.constraint_keys, t.line, t.actor, t.mode, t.grouped, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
+  SELECT t.ord, t.namespace, t.process_id, t.name, t.args, t.context, t.metadata, t.tags, t.options, t.idempotency_key, t.request_id, t.fingerprint, t.priority, t.run_time, t.timeout_us, t.unique_key, t.unique_ttl_us, t.unique_waiting, t.constraints_version, t.constraint_keys, t.line, t.actor, t.mode, t.grouped, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          CASE WHEN q.task_id IS NULL THEN h.process_id END AS holder,
          q.task_id IS NULL AND t.unique_key <> '' AND h.process_id IS NULL
          AND row_number() OVER (PARTITION BY t.namespace, t.unique_key ORDER BY t.ord) > 1 AS again,
          nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time,
          NOT t.grouped AND coalesce((SELECT s.version FROM constraint_sets s WHERE s.namespace = t.namespace), 0) <> t.constraints_version AS stale
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]),
-                    unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
-                    unnest($10::uuid[]), unnest($11::bytea[]), unnest($12::int[]), unnest($13::timestamptz[]),
-                    unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bool[]),
-                    unnest($18::bigint[]), unnest($19::text[]), unnest($20::text[]), unnest($21::text[]), unnest($22::int[]), unnest($23::bool[]))
-         AS t(ord, namespace, process_id, name, args, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]), unnest($6::bytea[]),
+                    unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
+                    unnest($11::uuid[]), unnest($12::bytea[]), unnest($13::int[]), unnest($14::timestamptz[]),
+                    unnest($15::bigint[]), unnest($16::text[]), unnest($17::bigint[]), unnest($18::bool[]),
+                    unnest($19::bigint[]), unnest($20::text[]), unnest($21::text[]), unnest($22::text[]), unnest($23::int[]), unnest($24::bool[]))
+         AS t(ord, namespace, process_id, name, args, context, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
               timeout_us, unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys, line, actor, mode, grouped)
     LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     LEFT JOIN LATERAL (
@@ -46,7 +46,7 @@ cn AS (
   SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
-  SELECT i.ord, i.namespace, i.process_id, i.name, i.args, i.metadata, i.tags, i.options, i.idempotency_key, i.request_id, i.fingerprint, i.priority, i.run_time, i.timeout_us, i.unique_key, i.unique_ttl_us, i.unique_waiting, i.constraints_version, i.constraint_keys, i.line, i.actor, i.mode, i.grouped, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.holder, i.again, i.task_id, i.scheduled_time, i.stale, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
+  SELECT i.ord, i.namespace, i.process_id, i.name, i.args, i.context, i.metadata, i.tags, i.options, i.idempotency_key, i.request_id, i.fingerprint, i.priority, i.run_time, i.timeout_us, i.unique_key, i.unique_ttl_us, i.unique_waiting, i.constraints_version, i.constraint_keys, i.line, i.actor, i.mode, i.grouped, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.holder, i.again, i.task_id, i.scheduled_time, i.stale, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
          CASE WHEN i.run_time > statement_timestamp() THEN 'scheduled' ELSE 'available' END AS state FROM i),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -61,10 +61,10 @@ jb AS (
   SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb,
          NULLIF(constraints_version, 0), NULLIF(constraint_keys, '')::jsonb FROM c WHERE created),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, job_name, line, taker)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, context, job_name, line, taker)
   SELECT namespace, process_id, task_id, 'INIT',
          CASE WHEN run_time > statement_timestamp() THEN 'time' WHEN stale OR line <> '' THEN 'constraint' ELSE 'place' END::waits_for,
-         priority, scheduled_time, NULLIF(idempotency_key, ''), args, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END, CASE WHEN grouped THEN '~' END
+         priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END, CASE WHEN grouped THEN '~' END
     FROM c WHERE created),
 ke AS (
   UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond'
@@ -86,6 +86,7 @@ type EnqueueJobsParams struct {
 	ProcessIds          []string
 	Names               []string
 	Args                [][]byte
+	Contexts            [][]byte
 	Metadatas           []string
 	Tags                []string
 	Options             []string
@@ -128,6 +129,7 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 		arg.ProcessIds,
 		arg.Names,
 		arg.Args,
+		arg.Contexts,
 		arg.Metadatas,
 		arg.Tags,
 		arg.Options,

@@ -1,0 +1,25 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Without tracing a task costs no memory for it.
+func TestTracingOffCostsNothing(t *testing.T) {
+	var off *traces
+	ctx, c, sent := t.Context(), &storage.Claim{Context: []byte("mine")}, []byte("mine")
+	var d decision
+	if n := testing.AllocsPerRun(100, func() {
+		kept := off.keep(ctx, "p", sent)
+		in, span := off.begin(ctx, c, true, off.asked(ctx, kept))
+		endSpan(span, &d, time.Time{}, nil)
+		if parent, _ := off.handOut(c); in != ctx || parent != "" || &kept[0] != &sent[0] || off.slim(sent) != nil {
+			t.Error("it does something")
+		}
+	}); n != 0 {
+		t.Errorf("%.0f allocations", n)
+	}
+}

@@ -7,13 +7,13 @@ SELECT x.namespace, x.run_id, x.template_type, x.template_version, x.status::flo
        CASE WHEN x.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END, NULLIF(x.blocked_on, ''),
        NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'), x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''),
        NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb, NULLIF(x.result, '')::jsonb, NULLIF(x.failure, '')::jsonb
-  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                  unnest(@run_ids::text[]), unnest(@template_types::text[]), unnest(@template_versions::int[]), unnest(@statuses::text[]), unnest(@attempts::int[]),
-                  unnest(@blocked_ons::text[]), unnest(@run_times::timestamptz[]), unnest(@fire_times::timestamptz[]), unnest(@scopes::text[]), unnest(@scope_ids::text[]),
-                  unnest(@dedupe_keys::text[]), unnest(@cron_ids::text[]), unnest(@parent_run_ids::text[]), unnest(@repeat_of_run_ids::text[]), unnest(@payloads::text[]),
-                  unnest(@results::text[]), unnest(@failures::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, template_type, template_version, status, attempt, blocked_on, run_time, fire_time, scope, scope_id,
-            dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
+  FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
+               unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@run_ids::text[]) AS run_id, unnest(@template_types::text[]) AS template_type,
+               unnest(@template_versions::int[]) AS template_version, unnest(@statuses::text[]) AS status, unnest(@attempts::int[]) AS attempt,
+               unnest(@blocked_ons::text[]) AS blocked_on, unnest(@run_times::timestamptz[]) AS run_time, unnest(@fire_times::timestamptz[]) AS fire_time,
+               unnest(@scopes::text[]) AS scope, unnest(@scope_ids::text[]) AS scope_id, unnest(@dedupe_keys::text[]) AS dedupe_key, unnest(@cron_ids::text[]) AS cron_id,
+               unnest(@parent_run_ids::text[]) AS parent_run_id, unnest(@repeat_of_run_ids::text[]) AS repeat_of_run_id, unnest(@payloads::text[]) AS payload,
+               unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure) AS x
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
@@ -22,10 +22,12 @@ ON CONFLICT DO NOTHING;
 -- UpdateRuns writes changes of runs. It follows SaveResult and finds its items as InsertRuns does. template_version 0: as it was.
 -- name: UpdateRuns :exec
 WITH i AS MATERIALIZED (
-  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                             unnest(@run_ids::text[]), unnest(@statuses::text[]), unnest(@attempts::int[]), unnest(@blocked_ons::text[]),
-                             unnest(@template_versions::int[]), unnest(@cancel_reasons::text[]), unnest(@cancels::bool[]), unnest(@results::text[]), unnest(@failures::text[]))
-         AS x(namespace, process_id, task_id, fencing_token, run_id, status, attempt, blocked_on, template_version, cancel_reason, cancels, result, failure)
+  SELECT x.*
+    FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
+                 unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@run_ids::text[]) AS run_id, unnest(@statuses::text[]) AS status,
+                 unnest(@attempts::int[]) AS attempt, unnest(@blocked_ons::text[]) AS blocked_on, unnest(@template_versions::int[]) AS template_version,
+                 unnest(@cancel_reasons::text[]) AS cancel_reason, unnest(@cancels::bool[]) AS cancels, unnest(@results::text[]) AS result,
+                 unnest(@failures::text[]) AS failure) AS x
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
@@ -38,24 +40,28 @@ UPDATE flow_runs r SET
        result = NULLIF(i.result, '')::jsonb, failure = NULLIF(i.failure, '')::jsonb
   FROM i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.run_id = i.run_id;
 
--- WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does. A result holds one
--- row of a step or an item. begins: it has begun, once more; ends: it has ended.
+-- WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does, each attempt once: of a
+-- run it has several steps. A result holds one row of a step or an item. begins: it has begun, once more; ends: it has ended.
 -- name: WriteSteps :exec
+WITH a AS MATERIALIZED (
+  SELECT x.ord
+    FROM (SELECT unnest(@checks::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
+                 unnest(@fencing_tokens::bigint[]) AS fencing_token) AS x
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
                              process_namespace, token, worker_id, reason, input, result, failure, wait)
 SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
        CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, 'epoch'),
        NULLIF(x.does, ''), NULLIF(x.does_in, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
        NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb
-  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                  unnest(@run_ids::text[]), unnest(@step_ids::text[]), unnest(@indexes::int[]), unnest(@ords::int[]), unnest(@statuses::text[]),
-                  unnest(@compensation_statuses::text[]), unnest(@begins::bool[]), unnest(@due_times::timestamptz[]), unnest(@does::text[]), unnest(@does_in::text[]), unnest(@tokens::text[]),
-                  unnest(@worker_ids::text[]), unnest(@reasons::text[]), unnest(@inputs::text[]), unnest(@results::text[]), unnest(@failures::text[]), unnest(@waits::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, ord, status, compensation_status, begins, due_time, does, does_in, token, worker_id,
-            reason, input, result, failure, wait)
- CROSS JOIN LATERAL (
-   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+  FROM (SELECT unnest(@attempt_ords::int[]) AS attempt_ord, unnest(@run_namespaces::text[]) AS namespace, unnest(@run_ids::text[]) AS run_id, unnest(@step_ids::text[]) AS step_id,
+               unnest(@indexes::int[]) AS index, unnest(@ords::int[]) AS ord, unnest(@statuses::text[]) AS status, unnest(@compensation_statuses::text[]) AS compensation_status,
+               unnest(@begins::bool[]) AS begins, unnest(@due_times::timestamptz[]) AS due_time, unnest(@does::text[]) AS does, unnest(@does_in::text[]) AS does_in,
+               unnest(@tokens::text[]) AS token, unnest(@worker_ids::text[]) AS worker_id, unnest(@reasons::text[]) AS reason, unnest(@inputs::text[]) AS input,
+               unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure, unnest(@waits::text[]) AS wait) AS x
+ WHERE (x.attempt_ord IN (SELECT a.ord FROM a)) IS TRUE
 ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    status = CASE WHEN excluded.compensation_status IS NULL THEN excluded.status ELSE f.status END,
    compensation_status = excluded.compensation_status,

@@ -16,6 +16,12 @@ SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, 
   FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
  WHERE t.namespace = @namespace AND t.template_type = @template_type AND v.version = CASE @version::int WHEN 0 THEN t.version ELSE @version END;
 
+-- HeadTemplate tells which version that would be, without what it says: most have compiled that already.
+-- name: HeadTemplate :one
+SELECT v.version, v.created_time AS updated_time, t.enabled
+  FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
+ WHERE t.namespace = @namespace AND t.template_type = @template_type AND v.version = CASE @version::int WHEN 0 THEN t.version ELSE @version END;
+
 -- name: ListVersions :many
 SELECT v.version FROM flow_templates v WHERE v.namespace = @namespace AND v.template_type = @template_type ORDER BY v.version;
 
@@ -32,6 +38,13 @@ UPDATE flow_types SET enabled = @enabled WHERE namespace = @namespace AND templa
 -- DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the row first: see LockType.
 -- name: DeleteTemplate :one
 WITH l AS MATERIALIZED (SELECT t.namespace, t.template_type FROM flow_types t WHERE t.namespace = @namespace AND t.template_type = @template_type FOR UPDATE),
-o AS MATERIALIZED (SELECT r.run_id FROM l JOIN flow_runs r USING (namespace, template_type) WHERE r.finished_time IS NULL ORDER BY r.run_id LIMIT 1),
+o AS MATERIALIZED (
+  SELECT r.run_id FROM l CROSS JOIN LATERAL (
+    SELECT r.run_id FROM flow_runs r WHERE r.namespace COLLATE "POSIX" = l.namespace AND r.template_type = l.template_type AND r.finished_time IS NULL
+     ORDER BY r.created_time, r.run_id COLLATE "POSIX" LIMIT 1) r),
 d AS (DELETE FROM flow_types t USING l WHERE t.namespace = l.namespace AND t.template_type = l.template_type AND NOT EXISTS (SELECT 1 FROM o) RETURNING 1)
 SELECT EXISTS (SELECT 1 FROM l)::bool AS found, coalesce((SELECT o.run_id FROM o), '')::text AS open_run_id;
+
+-- IsRequest tells whether a request with an idempotency key is stored.
+-- name: IsRequest :one
+SELECT EXISTS (SELECT 1 FROM requests q WHERE q.request_id = @request_id)::bool AS known;

@@ -71,14 +71,19 @@ func (e *JobEvent) Bytes() int {
 // Write implements Rider.
 func (*JobEvent) Write(ctx context.Context, db DB, all []Ride) error {
 	var a dbsqlc.WriteJobEventsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.Ords = Checks(all)
 	for _, r := range all {
 		e := r.Rider.(*JobEvent)
+		jobID := e.JobID
+		if jobID == "" {
+			jobID = r.Key.ProcessID
+		}
 		index := int32(-1)
 		if e.Index != nil {
 			index = *e.Index
 		}
-		a.JobIds = append(a.JobIds, e.JobID)
+		a.EventNamespaces = append(a.EventNamespaces, r.Key.Namespace)
+		a.JobIds = append(a.JobIds, jobID)
 		a.StepIds = append(a.StepIds, e.StepID)
 		a.Indexes = append(a.Indexes, index)
 		a.Types = append(a.Types, e.Type)

@@ -35,6 +35,23 @@ func Attempts(all []Ride) (namespaces, processIDs []string, taskIDs, fencingToke
 	return namespaces, processIDs, taskIDs, fencingTokens
 }
 
+// Checks are what a statement finds the tasks of its riders by where an attempt has several: each attempt once, and of which of them each rider is.
+func Checks(all []Ride) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, ofRiders []int32) {
+	ofRiders = make([]int32, len(all))
+	for n := range all {
+		r := &all[n]
+		last := len(checks) - 1
+		if last < 0 || fencingTokens[last] != r.FencingToken || taskIDs[last] != r.TaskID || processIDs[last] != r.Key.ProcessID || namespaces[last] != r.Key.Namespace {
+			last++
+			namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
+			taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
+			checks = append(checks, int32(last)) //nolint:gosec // at most maxFlushItems
+		}
+		ofRiders[n] = int32(last) //nolint:gosec // at most maxFlushItems
+	}
+	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
+}
+
 // rides are the riders of a flush, by their type.
 type rides struct {
 	types  []reflect.Type // in the order of their statements

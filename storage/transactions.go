@@ -31,6 +31,11 @@ func (s *Store) Read(ctx context.Context, op string, read func(context.Context, 
 	return mapped(op, pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) error { return read(ctx, tx) }))
 }
 
+// ReadOne runs one statement that only reads. Alone it sees one moment, and a transaction around it would be two more round trips. op names it in errors.
+func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Context, DB) error) error {
+	return mapped(op, read(ctx, s.general))
+}
+
 // Taking runs a transaction that moves tasks which it takes with SKIP LOCKED, with the plans of the hot path. op names it in errors.
 func (s *Store) Taking(ctx context.Context, op string, take func(context.Context, DB) error) error {
 	return mapped(op, pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error { return take(ctx, tx) }))

@@ -31,6 +31,7 @@ type Flows struct {
 	store     *storage.Store
 	newJob    NewJob
 	templates templates
+	starting  starting
 	targets   targets
 	lists     lists
 }
@@ -217,25 +218,13 @@ func (f *Flows) Start(ctx context.Context, r *progressorv1.StartRunRequest, by p
 }
 
 func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repeatOf string, by process.Actor) (*progressorv1.StartRunResponse, error) {
-	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
-		return nil, err
-	}
-	t, err := f.template(ctx, r.GetNamespace(), r.GetType(), r.GetVersion())
+	t, err := f.mayStart(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if !t.enabled {
-		return nil, &TemplateError{fmt.Sprintf("template %s is disabled: enable it first", r.GetType())}
-	}
-	if problems := t.CheckPayload(r.GetPayload()); len(problems) > 0 {
-		return nil, invalid(problems)
-	}
-	payload, err := wire.ValueJSON(r.GetPayload())
+	payload, err := resultJSON("payload", r.GetPayload())
 	if err != nil {
-		return nil, &process.InvalidError{Field: "payload", Message: err.Error()}
-	}
-	if len(payload) > process.MaxPayloadBytes {
-		return nil, &process.InvalidError{Field: "payload", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(payload), process.MaxPayloadBytes)}
+		return nil, err
 	}
 	if len(r.GetRunId()) > maxRunID {
 		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("has %d bytes, at most %d", len(r.GetRunId()), maxRunID)}
@@ -266,8 +255,10 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err != nil {
 		return nil, err
 	}
+	key := keyOf(r.GetNamespace(), runID)
+	defer f.starting.put(key, t)()
 	answer, err := f.engine.Start(ctx, engine.StartParams{
-		Key: keyOf(r.GetNamespace(), runID), Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Actor: by, Own: true,
+		Key: key, Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Actor: by, Own: true,
 		Asked: asked,
 	})
 	if errors.Is(err, process.ErrProcessExists) {

@@ -153,8 +153,8 @@ var matrix = []row{
 	{"FAILED, another run has its scope", "remove", "gone"},
 
 	{"FAILED, its template is disabled", "start", "TEMPLATE: template <run> is disabled: enable it first"},
-	{"FAILED, its template is disabled", "start again", "TEMPLATE: template <run> is disabled: enable it first"},
-	{"FAILED, its template is disabled", "start with its key", "TEMPLATE: template <run> is disabled: enable it first"},
+	{"FAILED, its template is disabled", "start again", "FAILED: a SUCCEEDED b FAILED"},
+	{"FAILED, its template is disabled", "start with its key", "KEY_REUSED:"},
 	{"FAILED, its template is disabled", "start in its scope", "TEMPLATE: template <run> is disabled: enable it first"},
 	{"FAILED, its template is disabled", "cancel", "NOT_CANCELLABLE: it is at its end"},
 	{"FAILED, its template is disabled", "retry", "QUEUED: a SUCCEEDED b PENDING 2"},

@@ -178,7 +178,7 @@ func (t *task) create() error {
 		t.turnAway(outcomeInvalid, "", "%s", o.Invalid)
 		return nil
 	}
-	if t.template, err = t.flows.template(t.ctx, t.key.Namespace, o.Type, o.Version); errors.Is(err, process.ErrTemplateNotFound) {
+	if t.template, err = t.flows.templateToStart(t.ctx, t.key, &o); errors.Is(err, process.ErrTemplateNotFound) {
 		t.turnAway(outcomeNotFound, "", "%s", noTemplate(o.Type, o.Version))
 		return nil
 	} else if err != nil {

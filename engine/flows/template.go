@@ -54,20 +54,32 @@ func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (
 	return f.template(ctx, namespace, s.Type, s.Version)
 }
 
+// templateToStart gives the template that an order to start names.
+func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *order) (*template, error) {
+	if t := f.starting.get(key, o); t != nil {
+		return t, nil
+	}
+	return f.template(ctx, key.Namespace, o.Type, o.Version)
+}
+
 // maxTemplates bounds them: one has some 100 KB at most.
 const maxTemplates = 1000
 
 // template reads a version of a template; 0: the newest one.
 func (f *Flows) template(ctx context.Context, namespace, templateType string, version int32) (*template, error) {
-	row, err := flows.GetTemplate(ctx, f.store, namespace, templateType, version)
+	head, err := flows.HeadTemplate(ctx, f.store, namespace, templateType, version)
+	if err != nil {
+		return nil, fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
+	}
+	c := &f.templates
+	if known := c.get(templateKey{namespace, templateType, head.Version, head.UpdatedTime.UnixMicro()}); known != nil {
+		return &template{Template: known.Template, plan: known.plan, stored: known.stored, enabled: head.Enabled}, nil
+	}
+	row, err := flows.GetTemplate(ctx, f.store, namespace, templateType, head.Version)
 	if err != nil {
 		return nil, fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
 	}
 	key := templateKey{namespace, templateType, row.Version, row.UpdatedTime.UnixMicro()}
-	c := &f.templates
-	if known := c.get(key); known != nil {
-		return &template{Template: known.Template, plan: known.plan, stored: key.stored, enabled: row.Enabled}, nil
-	}
 	source := &progressorv1.Template{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Definition, source); err != nil {
 		return nil, fmt.Errorf("template %s/%s: %w", namespace, templateType, err)

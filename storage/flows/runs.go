@@ -174,9 +174,10 @@ func (s *StepChange) Bytes() int {
 // Write implements storage.Rider.
 func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
 	var a dbsqlc.WriteStepsParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.AttemptOrds = storage.Checks(all)
 	for _, ride := range all {
 		s := ride.Rider.(*StepChange)
+		a.RunNamespaces = append(a.RunNamespaces, ride.Key.Namespace)
 		a.RunIds = append(a.RunIds, s.RunID)
 		a.StepIds = append(a.StepIds, s.StepID)
 		a.Indexes = append(a.Indexes, s.Index)

@@ -56,14 +56,39 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 
 // GetTemplate reads a version of a template; 0: the newest. process.ErrTemplateNotFound: there is none.
 func GetTemplate(ctx context.Context, s *storage.Store, namespace, templateType string, version int32) (t Template, err error) {
-	err = s.Read(ctx, "get template", func(ctx context.Context, tx pgx.Tx) error {
-		t, err = dbsqlc.New().GetTemplate(ctx, tx, dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return process.ErrTemplateNotFound
-		}
-		return err
+	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
+		t, err = dbsqlc.New().GetTemplate(ctx, db, dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
+		return noTemplate(err)
 	})
 	return t, err
+}
+
+// Head is a version of a template without its definition.
+type Head = dbsqlc.HeadTemplateRow
+
+// HeadTemplate reads which version GetTemplate would give.
+func HeadTemplate(ctx context.Context, s *storage.Store, namespace, templateType string, version int32) (h Head, err error) {
+	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
+		h, err = dbsqlc.New().HeadTemplate(ctx, db, dbsqlc.HeadTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
+		return noTemplate(err)
+	})
+	return h, err
+}
+
+func noTemplate(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return process.ErrTemplateNotFound
+	}
+	return err
+}
+
+// IsRequest tells whether a start of a run with an idempotency key is stored.
+func IsRequest(ctx context.Context, s *storage.Store, key process.Key, idempotencyKey string) (known bool, err error) {
+	err = s.ReadOne(ctx, "look for the request", func(ctx context.Context, db storage.DB) error {
+		known, err = dbsqlc.New().IsRequest(ctx, db, process.RequestID(key.Namespace, key.ProcessID, idempotencyKey))
+		return err
+	})
+	return known, err
 }
 
 // Versions lists the versions of a template.

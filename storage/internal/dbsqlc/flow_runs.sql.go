@@ -168,13 +168,13 @@ SELECT x.namespace, x.run_id, x.template_type, x.template_version, x.status::flo
        CASE WHEN x.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END, NULLIF(x.blocked_on, ''),
        NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'), x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''),
        NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb, NULLIF(x.result, '')::jsonb, NULLIF(x.failure, '')::jsonb
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                  unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]), unnest($9::int[]),
-                  unnest($10::text[]), unnest($11::timestamptz[]), unnest($12::timestamptz[]), unnest($13::text[]), unnest($14::text[]),
-                  unnest($15::text[]), unnest($16::text[]), unnest($17::text[]), unnest($18::text[]), unnest($19::text[]),
-                  unnest($20::text[]), unnest($21::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, template_type, template_version, status, attempt, blocked_on, run_time, fire_time, scope, scope_id,
-            dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
+  FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id, unnest($3::bigint[]) AS task_id,
+               unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id, unnest($6::text[]) AS template_type,
+               unnest($7::int[]) AS template_version, unnest($8::text[]) AS status, unnest($9::int[]) AS attempt,
+               unnest($10::text[]) AS blocked_on, unnest($11::timestamptz[]) AS run_time, unnest($12::timestamptz[]) AS fire_time,
+               unnest($13::text[]) AS scope, unnest($14::text[]) AS scope_id, unnest($15::text[]) AS dedupe_key, unnest($16::text[]) AS cron_id,
+               unnest($17::text[]) AS parent_run_id, unnest($18::text[]) AS repeat_of_run_id, unnest($19::text[]) AS payload,
+               unnest($20::text[]) AS result, unnest($21::text[]) AS failure) AS x
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
@@ -728,10 +728,12 @@ func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParam
 
 const updateRuns = `-- name: UpdateRuns :exec
 WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.run_id, x.status, x.attempt, x.blocked_on, x.template_version, x.cancel_reason, x.cancels, x.result, x.failure FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                             unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]),
-                             unnest($9::int[]), unnest($10::text[]), unnest($11::bool[]), unnest($12::text[]), unnest($13::text[]))
-         AS x(namespace, process_id, task_id, fencing_token, run_id, status, attempt, blocked_on, template_version, cancel_reason, cancels, result, failure)
+  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.run_id, x.status, x.attempt, x.blocked_on, x.template_version, x.cancel_reason, x.cancels, x.result, x.failure
+    FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id, unnest($3::bigint[]) AS task_id,
+                 unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id, unnest($6::text[]) AS status,
+                 unnest($7::int[]) AS attempt, unnest($8::text[]) AS blocked_on, unnest($9::int[]) AS template_version,
+                 unnest($10::text[]) AS cancel_reason, unnest($11::bool[]) AS cancels, unnest($12::text[]) AS result,
+                 unnest($13::text[]) AS failure) AS x
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
@@ -782,21 +784,25 @@ func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams)
 }
 
 const writeSteps = `-- name: WriteSteps :exec
+WITH a AS MATERIALIZED (
+  SELECT x.ord
+    FROM (SELECT unnest($20::int[]) AS ord, unnest($21::text[]) AS namespace, unnest($22::text[]) AS process_id, unnest($23::bigint[]) AS task_id,
+                 unnest($24::bigint[]) AS fencing_token) AS x
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
                              process_namespace, token, worker_id, reason, input, result, failure, wait)
 SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
        CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, 'epoch'),
        NULLIF(x.does, ''), NULLIF(x.does_in, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
        NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                  unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::int[]), unnest($9::text[]),
-                  unnest($10::text[]), unnest($11::bool[]), unnest($12::timestamptz[]), unnest($13::text[]), unnest($14::text[]), unnest($15::text[]),
-                  unnest($16::text[]), unnest($17::text[]), unnest($18::text[]), unnest($19::text[]), unnest($20::text[]), unnest($21::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, ord, status, compensation_status, begins, due_time, does, does_in, token, worker_id,
-            reason, input, result, failure, wait)
- CROSS JOIN LATERAL (
-   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+  FROM (SELECT unnest($1::int[]) AS attempt_ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS run_id, unnest($4::text[]) AS step_id,
+               unnest($5::int[]) AS index, unnest($6::int[]) AS ord, unnest($7::text[]) AS status, unnest($8::text[]) AS compensation_status,
+               unnest($9::bool[]) AS begins, unnest($10::timestamptz[]) AS due_time, unnest($11::text[]) AS does, unnest($12::text[]) AS does_in,
+               unnest($13::text[]) AS token, unnest($14::text[]) AS worker_id, unnest($15::text[]) AS reason, unnest($16::text[]) AS input,
+               unnest($17::text[]) AS result, unnest($18::text[]) AS failure, unnest($19::text[]) AS wait) AS x
+ WHERE (x.attempt_ord IN (SELECT a.ord FROM a)) IS TRUE
 ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    status = CASE WHEN excluded.compensation_status IS NULL THEN excluded.status ELSE f.status END,
    compensation_status = excluded.compensation_status,
@@ -817,10 +823,8 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
 `
 
 type WriteStepsParams struct {
-	Namespaces           []string
-	ProcessIds           []string
-	TaskIds              []int64
-	FencingTokens        []int64
+	AttemptOrds          []int32
+	RunNamespaces        []string
 	RunIds               []string
 	StepIds              []string
 	Indexes              []int32
@@ -838,16 +842,19 @@ type WriteStepsParams struct {
 	Results              []string
 	Failures             []string
 	Waits                []string
+	Checks               []int32
+	Namespaces           []string
+	ProcessIds           []string
+	TaskIds              []int64
+	FencingTokens        []int64
 }
 
-// WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does. A result holds one
-// row of a step or an item. begins: it has begun, once more; ends: it has ended.
+// WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does, each attempt once: of a
+// run it has several steps. A result holds one row of a step or an item. begins: it has begun, once more; ends: it has ended.
 func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams) error {
 	_, err := db.Exec(ctx, writeSteps,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.TaskIds,
-		arg.FencingTokens,
+		arg.AttemptOrds,
+		arg.RunNamespaces,
 		arg.RunIds,
 		arg.StepIds,
 		arg.Indexes,
@@ -865,6 +872,11 @@ func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams)
 		arg.Results,
 		arg.Failures,
 		arg.Waits,
+		arg.Checks,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.TaskIds,
+		arg.FencingTokens,
 	)
 	return err
 }

@@ -9,11 +9,16 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const deleteTemplate = `-- name: DeleteTemplate :one
 WITH l AS MATERIALIZED (SELECT t.namespace, t.template_type FROM flow_types t WHERE t.namespace = $1 AND t.template_type = $2 FOR UPDATE),
-o AS MATERIALIZED (SELECT r.run_id FROM l JOIN flow_runs r USING (namespace, template_type) WHERE r.finished_time IS NULL ORDER BY r.run_id LIMIT 1),
+o AS MATERIALIZED (
+  SELECT r.run_id FROM l CROSS JOIN LATERAL (
+    SELECT r.run_id FROM flow_runs r WHERE r.namespace COLLATE "POSIX" = l.namespace AND r.template_type = l.template_type AND r.finished_time IS NULL
+     ORDER BY r.created_time, r.run_id COLLATE "POSIX" LIMIT 1) r),
 d AS (DELETE FROM flow_types t USING l WHERE t.namespace = l.namespace AND t.template_type = l.template_type AND NOT EXISTS (SELECT 1 FROM o) RETURNING 1)
 SELECT EXISTS (SELECT 1 FROM l)::bool AS found, coalesce((SELECT o.run_id FROM o), '')::text AS open_run_id
 `
@@ -91,6 +96,32 @@ func (q *Queries) GetTemplate(ctx context.Context, db DBTX, arg GetTemplateParam
 	return i, err
 }
 
+const headTemplate = `-- name: HeadTemplate :one
+SELECT v.version, v.created_time AS updated_time, t.enabled
+  FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
+ WHERE t.namespace = $1 AND t.template_type = $2 AND v.version = CASE $3::int WHEN 0 THEN t.version ELSE $3 END
+`
+
+type HeadTemplateParams struct {
+	Namespace    string
+	TemplateType string
+	Version      int32
+}
+
+type HeadTemplateRow struct {
+	Version     int32
+	UpdatedTime time.Time
+	Enabled     bool
+}
+
+// HeadTemplate tells which version that would be, without what it says: most have compiled that already.
+func (q *Queries) HeadTemplate(ctx context.Context, db DBTX, arg HeadTemplateParams) (HeadTemplateRow, error) {
+	row := db.QueryRow(ctx, headTemplate, arg.Namespace, arg.TemplateType, arg.Version)
+	var i HeadTemplateRow
+	err := row.Scan(&i.Version, &i.UpdatedTime, &i.Enabled)
+	return i, err
+}
+
 const insertTemplate = `-- name: InsertTemplate :exec
 WITH t AS (
   UPDATE flow_types SET version = $3, enabled = $5 WHERE namespace = $1 AND template_type = $2)
@@ -115,6 +146,18 @@ func (q *Queries) InsertTemplate(ctx context.Context, db DBTX, arg InsertTemplat
 		arg.Enabled,
 	)
 	return err
+}
+
+const isRequest = `-- name: IsRequest :one
+SELECT EXISTS (SELECT 1 FROM requests q WHERE q.request_id = $1)::bool AS known
+`
+
+// IsRequest tells whether a request with an idempotency key is stored.
+func (q *Queries) IsRequest(ctx context.Context, db DBTX, requestID uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, isRequest, requestID)
+	var known bool
+	err := row.Scan(&known)
+	return known, err
 }
 
 const listTemplates = `-- name: ListTemplates :many

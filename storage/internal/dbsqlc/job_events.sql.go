@@ -400,53 +400,58 @@ func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEvent
 }
 
 const writeJobEvents = `-- name: WriteJobEvents :exec
-INSERT INTO job_events (namespace, job_id, step_id, index, type, from_status, to_status, attempt, worker_id, actor, message, metadata)
-SELECT x.namespace, coalesce(NULLIF(x.job_id, ''), x.process_id), NULLIF(x.step_id, ''), NULLIF(x.index, -1), x.type, NULLIF(x.from_status, ''), NULLIF(x.to_status, ''),
+WITH a AS MATERIALIZED (
+  SELECT x.ord
+    FROM (SELECT unnest($14::int[]) AS ord, unnest($15::text[]) AS namespace, unnest($16::text[]) AS process_id, unnest($17::bigint[]) AS task_id,
+                 unnest($18::bigint[]) AS fencing_token) AS x
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
+        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
+        AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
+     LIMIT 1) e)
+INSERT INTO job_events (namespace, xid, job_id, step_id, index, type, from_status, to_status, attempt, worker_id, actor, message, metadata)
+SELECT x.namespace, (SELECT job_event_xid()), x.job_id, NULLIF(x.step_id, ''), NULLIF(x.index, -1), x.type, NULLIF(x.from_status, ''), NULLIF(x.to_status, ''),
        x.attempt, NULLIF(x.worker_id, ''), NULLIF(x.actor, ''), NULLIF(x.message, ''), NULLIF(x.metadata, '')::jsonb
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                  unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]), unnest($9::text[]),
-                  unnest($10::text[]), unnest($11::int[]), unnest($12::text[]), unnest($13::text[]), unnest($14::text[]),
-                  unnest($15::text[])) WITH ORDINALITY
-       AS x(namespace, process_id, task_id, fencing_token, job_id, step_id, index, type, from_status, to_status, attempt, worker_id, actor, message, metadata, n)
- CROSS JOIN LATERAL (
-   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
-   UNION ALL
-   SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
-      AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
-   UNION ALL
-   SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
-      AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
-   LIMIT 1) e
- ORDER BY x.n
+  FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS job_id, unnest($4::text[]) AS step_id,
+               unnest($5::int[]) AS index, unnest($6::text[]) AS type, unnest($7::text[]) AS from_status, unnest($8::text[]) AS to_status,
+               unnest($9::int[]) AS attempt, unnest($10::text[]) AS worker_id, unnest($11::text[]) AS actor, unnest($12::text[]) AS message,
+               unnest($13::text[]) AS metadata) AS x
+ WHERE (x.ord IN (SELECT a.ord FROM a)) IS TRUE
 `
 
 type WriteJobEventsParams struct {
-	Namespaces    []string
-	ProcessIds    []string
-	TaskIds       []int64
-	FencingTokens []int64
-	JobIds        []string
-	StepIds       []string
-	Indexes       []int32
-	Types         []string
-	FromStatuses  []string
-	ToStatuses    []string
-	Attempts      []int32
-	WorkerIds     []string
-	Actors        []string
-	Messages      []string
-	Metadatas     []string
+	Ords            []int32
+	EventNamespaces []string
+	JobIds          []string
+	StepIds         []string
+	Indexes         []int32
+	Types           []string
+	FromStatuses    []string
+	ToStatuses      []string
+	Attempts        []int32
+	WorkerIds       []string
+	Actors          []string
+	Messages        []string
+	Metadatas       []string
+	Checks          []int32
+	Namespaces      []string
+	ProcessIds      []string
+	TaskIds         []int64
+	FencingTokens   []int64
 }
 
 // WriteJobEvents writes the events that results take along. It follows SaveResult and RemoveProcesses and finds its items by the row that this very
-// transaction has written of their task, as WriteJobs does: a fenced item writes nothing.
+// transaction has written of their task, as WriteJobs does: a fenced item writes nothing. Each attempt is looked for once: of a run it has
+// several events. They come in the order of the arrays, which nothing below changes.
 func (q *Queries) WriteJobEvents(ctx context.Context, db DBTX, arg WriteJobEventsParams) error {
 	_, err := db.Exec(ctx, writeJobEvents,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.TaskIds,
-		arg.FencingTokens,
+		arg.Ords,
+		arg.EventNamespaces,
 		arg.JobIds,
 		arg.StepIds,
 		arg.Indexes,
@@ -458,6 +463,11 @@ func (q *Queries) WriteJobEvents(ctx context.Context, db DBTX, arg WriteJobEvent
 		arg.Actors,
 		arg.Messages,
 		arg.Metadatas,
+		arg.Checks,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.TaskIds,
+		arg.FencingTokens,
 	)
 	return err
 }

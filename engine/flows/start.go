@@ -1,0 +1,90 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/flows"
+)
+
+// mayStart reads the template of a StartRun, and refuses what that does not let start; but not what has started: with the key of a run that is there
+// it is the same request again, whatever its template says by now.
+func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (*template, error) {
+	t, err := f.template(ctx, r.GetNamespace(), r.GetType(), r.GetVersion())
+	if err != nil {
+		if errors.Is(err, process.ErrTemplateNotFound) {
+			if _, missing := f.engine.GetNamespace(ctx, r.GetNamespace()); missing != nil {
+				return nil, missing
+			}
+		}
+		return nil, err
+	}
+	var no error
+	if problems := t.CheckPayload(r.GetPayload()); !t.enabled {
+		no = &TemplateError{fmt.Sprintf("template %s is disabled: enable it first", r.GetType())}
+	} else if len(problems) > 0 {
+		no = invalid(problems)
+	}
+	if no == nil || r.GetIdempotencyKey() == "" || r.GetValidateOnly() {
+		return t, no
+	}
+	runID, err := runIDOf(r)
+	if err != nil {
+		return nil, err
+	}
+	known, err := flows.IsRequest(ctx, f.store, keyOf(r.GetNamespace(), runID), r.GetIdempotencyKey())
+	if err != nil {
+		return nil, err
+	} else if !known {
+		return nil, no
+	}
+	return t, nil
+}
+
+// starting are the runs that requests to this node wait for, with what each request has read: the INIT task of a run, which follows at once, need not
+// read its template again.
+type starting struct {
+	mu  sync.Mutex
+	all map[process.Key]read
+}
+
+// read is a template as it was read.
+type read struct {
+	*template
+	at time.Time
+}
+
+// stillRead is how long a template counts as just read. An INIT task that comes later, having waited for a place, reads again: meanwhile its template
+// may have been deleted.
+const stillRead = time.Second
+
+// put notes what a request has read, until it is answered.
+func (s *starting) put(key process.Key, t *template) (answered func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[process.Key]read{}
+	}
+	s.all[key] = read{t, time.Now()}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.all, key)
+	}
+}
+
+// get gives the template that an order to start wants; nil: nobody here has just read it.
+func (s *starting) get(key process.Key, o *order) *template {
+	s.mu.Lock()
+	t, known := s.all[key]
+	s.mu.Unlock()
+	if !known || time.Since(t.at) > stillRead || t.Source.GetType() != o.Type || t.Source.GetVersion() != o.Version {
+		return nil
+	}
+	return t.template
+}

@@ -17,7 +17,7 @@ MUTANT ?=
 # The packages that test takes, as in: make test PKG=./storage/...
 PKG ?= ./...
 
-GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml
+GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml docs/reference.md
 
 .PHONY: help
 help: ## List the targets
@@ -37,7 +37,7 @@ race: postgres ## Run all tests with the race detector
 	$(GO) test -race -timeout 40m $(PKG)
 
 .PHONY: generate
-generate: ## Rebuild the generated code: protobuf, Connect, OpenAPI, sqlc
+generate: ## Rebuild what is generated: protobuf, Connect, OpenAPI, docs/reference.md, sqlc
 	@# The warning left out is the OpenAPI plugin's own, about a field of a library that it does not fill.
 	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
 	$(GO) run ./internal/openapi docs/openapi.yaml

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -99,16 +102,58 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 	}
 }
 
+// The diagrams of docs/concepts.md have every status of a process, every state of a job and every decision of a cron, and no other.
+func TestDiagramsNameEveryStatus(t *testing.T) {
+	var statuses []string
+	for _, status := range process.Statuses() {
+		statuses = append(statuses, string(status))
+	}
+	enum := func(values map[string]int32, prefix string) (names []string) {
+		for name, value := range values {
+			if value != 0 {
+				names = append(names, strings.TrimPrefix(name, prefix))
+			}
+		}
+		return names
+	}
+	page := readPage(t, "docs/concepts.md")
+	for _, diagram := range []struct {
+		begin string
+		node  *regexp.Regexp
+		want  []string
+	}{
+		{"    [*] --> INIT", regexp.MustCompile(`(?m)(?:(?:^    )|(?:--> ))([A-Z_]{4,})\b`), statuses},
+		{"    [*] --> SCHEDULED", regexp.MustCompile(`(?m)(?:(?:^    )|(?:--> ))([A-Z_]{4,})\b`), enum(progressorv1.JobState_value, "JOB_STATE_")},
+		{"flowchart LR\n    t([a fire time", regexp.MustCompile(`\(\[([A-Z_]{4,})\]\)`), enum(progressorv1.Decision_value, "DECISION_")},
+	} {
+		_, text, found := strings.Cut(page, diagram.begin)
+		text, _, _ = strings.Cut(diagram.begin+text, "```")
+		drawn := map[string]bool{}
+		for _, m := range diagram.node.FindAllStringSubmatch(text, -1) {
+			drawn[m[1]] = true
+		}
+		got := slices.Sorted(maps.Keys(drawn))
+		slices.Sort(diagram.want)
+		if !found || !slices.Equal(got, diagram.want) {
+			t.Errorf("the diagram with %q has %v, and there are %v", diagram.begin, got, diagram.want)
+		}
+	}
+}
+
 var pageLink = regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
 
 // Links between the pages lead to files, and to headings, that are there.
 func TestLinksLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, place := range []string{"docs/*.md", "docs/*/*.md", "examples/*/*.md", "*.md"} {
+		found, err := filepath.Glob("../../" + place)
+		if err != nil || len(found) == 0 {
+			t.Fatal(place, found, err)
+		}
+		pages = append(pages, found...)
 	}
 	looked := 0
-	for _, file := range append(pages, "../../README.md", "../../CHANGELOG.md") {
+	for _, file := range pages {
 		page := readPage(t, strings.TrimPrefix(file, "../../"))
 		for _, m := range pageLink.FindAllStringSubmatch(page, -1) {
 			looked++

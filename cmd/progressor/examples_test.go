@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -146,6 +147,19 @@ func TestExampleProcessor(t *testing.T) {
 		q.enqueue("other-"+encoding, "other", nil)
 		if f := q.job("other-"+encoding, daemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "not_handled" {
 			t.Errorf("%v", f)
+		}
+	}
+}
+
+// The programs that the quick starts have written are those of examples/.
+func TestQuickstartsAreExamples(t *testing.T) {
+	for _, language := range []struct{ page, file string }{{"go", "go/%s/main.go"}, {"node", "node/%s.mjs"}, {"python", "python/%s.py"}} {
+		page := readPage(t, "docs/quickstart/"+language.page+".md")
+		for _, name := range []string{"cart", "add", "remind"} {
+			file := fmt.Sprintf("examples/"+language.file, name)
+			if code := "cat > .progressor/" + name + filepath.Ext(file) + " <<'EOF'\n" + readPage(t, file) + "EOF\n"; !strings.Contains(page, code) {
+				t.Errorf("docs/quickstart/%s.md does not have %s as it is", language.page, file)
+			}
 		}
 	}
 }

@@ -22,7 +22,10 @@ import (
 var update = flag.Bool("update", false, "write what the commands of README.md and docs/ print into these pages")
 
 // The pages whose commands are run as a reader runs them, one after the other in one shell, each page on an engine of its own.
-var touredPages = []string{"README.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md", "docs/workers.md"}
+var touredPages = []string{
+	"README.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
+	"docs/quickstart/curl.md", "docs/quickstart/go.md", "docs/quickstart/node.md", "docs/quickstart/python.md",
+}
 
 // tourWait bounds one page.
 const tourWait = 4 * time.Minute
@@ -58,11 +61,17 @@ func tour(t *testing.T, program, page string) {
 	if err := os.Link(program, filepath.Join(dir, "bin", "progressor")); err != nil {
 		t.Fatal(err)
 	}
+	workspace(t, dir)
 	ctx, cancel := context.WithTimeout(t.Context(), tourWait)
 	defer cancel()
 	address := runDev(ctx, t, dir)
-	// The addresses that the pages name, and those that are free here.
-	here := map[string]string{"8080": address[strings.LastIndex(address, ":")+1:], "9000": freePort(t), "9001": freePort(t)}
+	// The addresses that the page names, and those that are free here.
+	here := map[string]string{"8080": address[strings.LastIndex(address, ":")+1:]}
+	for _, m := range tourPort.FindAllStringSubmatch(string(text), -1) {
+		if here[m[1]] == "" {
+			here[m[1]] = freePort(t)
+		}
+	}
 	shell := openShell(ctx, t, dir, "http://"+address)
 	for n := range blocks {
 		b := &blocks[n]
@@ -87,8 +96,11 @@ type tourBlock struct {
 }
 
 var (
+	// tourPort finds where the programs of a page listen: an address, or the arguments of a function that makes one.
+	tourPort  = regexp.MustCompile(`(?:\b127\.0\.0\.1[:", ]+|listen\()(9\d{3})\b`)
 	tourPart  = regexp.MustCompile(`(?s)<!-- tour -->\n(.*?)<!-- /tour -->`)
-	tourFence = regexp.MustCompile("(?s)(?:<!-- (needs [a-z0-9 ]+|varies) -->\n)?```(sh|sql)\n(.*?)```\n(?:\n?```text\n(.*?)```\n)?")
+	tourNote  = regexp.MustCompile(`<!-- (.*) -->`)
+	tourFence = regexp.MustCompile("(?s)((?:<!-- (?:needs [a-z0-9 ]+|varies) -->\n)*)```(sh|sql)\n(.*?)```\n(?:\n?```text\n(.*?)```\n)?")
 )
 
 func tourBlocks(page string) []tourBlock {
@@ -100,9 +112,9 @@ func tourBlocks(page string) []tourBlock {
 			if b.language == "sql" {
 				b.needs = []string{"psql"}
 			}
-			if m[2] >= 0 {
-				needs, ok := strings.CutPrefix(inside[m[2]:m[3]], "needs ")
-				if b.varies = !ok; ok {
+			for _, note := range tourNote.FindAllStringSubmatch(inside[m[2]:m[3]], -1) {
+				needs, ok := strings.CutPrefix(note[1], "needs ")
+				if b.varies = b.varies || !ok; ok {
 					b.needs = strings.Fields(needs)
 				}
 			}
@@ -175,6 +187,9 @@ var shapes = []struct {
 	{regexp.MustCompile(`\b\d+(\.\d+)?(µs|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b\d+ (bytes|kB|MB)`), "SIZE"},
 	{regexp.MustCompile(`"taskId": ?"\d+"`), "TASK"},
+	// A request that is refused has taken a number, and is sent again.
+	{regexp.MustCompile(`\b([Tt]ask) \d+`), "$1 N"},
+	{regexp.MustCompile(`(schema version|this program needs) \d+`), "$1 N"},
 	{regexp.MustCompile(`[-+]{3,}`), "---"},
 	// protobuf puts spaces into its JSON, and no-break spaces into its errors, by the build.
 	{regexp.MustCompile("\u00a0"), " "},
@@ -209,6 +224,19 @@ func written(page string, blocks []tourBlock) string {
 		}
 	}
 	return page
+}
+
+// workspace lets Go programs in dir import this module, as they do in the repository, where readers are.
+func workspace(t *testing.T, dir string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go \S+$`).FindString(readPage(t, "go.mod"))
+	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(version+"\n\nuse "+root+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // runDev runs progressor dev in dir, as a program of its own, until the test ends, and returns where it listens.
@@ -271,6 +299,13 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	bash := exec.CommandContext(ctx, path, "--norc", "--noprofile")
 	bash.Dir = dir
 	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address)
+	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // below the reader's real HOME, where they are filled
+		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
+		if err != nil {
+			t.Fatalf("go env %s: %v", name, err)
+		}
+		bash.Env = append(bash.Env, name+"="+strings.TrimSpace(string(value)))
+	}
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
 	bash.WaitDelay = daemonWait

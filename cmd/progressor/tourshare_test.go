@@ -11,7 +11,7 @@ import (
 func TestToursShareNothing(t *testing.T) {
 	patterns := map[string]*regexp.Regexp{
 		"namespace": regexp.MustCompile(`namespace put (\S+)`),
-		"port":      regexp.MustCompile(`\b127\.0\.0\.1[:", ]+(9\d{3})\b`),
+		"port":      tourPort,
 		"process":   regexp.MustCompile(`progressor start (\S+ \S+)`),
 		"cron":      regexp.MustCompile(`cron create (\S+ \S+)`),
 		"job":       regexp.MustCompile(`job enqueue (\S+) \S+ --id \S+`),

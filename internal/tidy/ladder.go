@@ -27,10 +27,10 @@ var rooms = map[string]int{
 	"engine":       4,
 	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5,
 	"engine/rpc":     6,
-	"cmd/progressor": 7,
+	"cmd/progressor": 7, "examples": 7,
 
 	"internal/pgembed": beside, "storage/storagetest": beside, "engine/enginetest": beside, "internal/tidy": beside, "internal/chaos": beside,
-	"internal/mutants": beside, "internal/openapi": beside, "deploy": beside,
+	"internal/mutants": beside, "internal/openapi": beside, "internal/reference": beside, "deploy": beside,
 }
 
 // besideUsers says which rooms may import what stands beside the ladder, tests apart.

@@ -1,0 +1,91 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// docs/reference.md has every method, every field and every value of an enum. (That it has nothing else, and their comments, is for make verify: it is generated.)
+func TestReferenceIsComplete(t *testing.T) {
+	text, err := os.ReadFile("reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, looked := string(text), 0
+	need := func(heading string, rows ...string) {
+		t.Helper()
+		_, section, found := strings.Cut(page, "\n### "+heading+"\n")
+		section, _, _ = strings.Cut(section, "\n### ")
+		if !found {
+			t.Errorf("there is no %s", heading)
+		}
+		for _, row := range rows {
+			looked++
+			if !strings.Contains(section, "\n| `"+row+"` |") {
+				t.Errorf("%s has no row of %s", heading, row)
+			}
+		}
+	}
+	told := map[protoreflect.FullName]bool{} // with their methods
+	eachFile(func(file protoreflect.FileDescriptor) {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				method := service.Methods().Get(j)
+				need(fmt.Sprintf("%s.%s", service.Name(), method.Name()), append(fieldsOf(method.Input()), fieldsOf(method.Output())...)...)
+				told[method.Input().FullName()], told[method.Output().FullName()] = true, true
+			}
+		}
+	})
+	var message func(protoreflect.MessageDescriptor)
+	enums := func(all protoreflect.EnumDescriptors) {
+		for i := range all.Len() {
+			var rows []string
+			for j := range all.Get(i).Values().Len() {
+				rows = append(rows, string(all.Get(i).Values().Get(j).Name()))
+			}
+			need(titleOf(all.Get(i)), rows...)
+		}
+	}
+	message = func(m protoreflect.MessageDescriptor) {
+		if !m.IsMapEntry() && !told[m.FullName()] {
+			need(titleOf(m), fieldsOf(m)...)
+		}
+		enums(m.Enums())
+		for i := range m.Messages().Len() {
+			message(m.Messages().Get(i))
+		}
+	}
+	eachFile(func(file protoreflect.FileDescriptor) {
+		enums(file.Enums())
+		for i := range file.Messages().Len() {
+			message(file.Messages().Get(i))
+		}
+	})
+	if looked < 500 {
+		t.Errorf("only %d rows looked for", looked)
+	}
+}
+
+func eachFile(do func(protoreflect.FileDescriptor)) {
+	protoregistry.GlobalFiles.RangeFilesByPackage("progressor.v1", func(file protoreflect.FileDescriptor) bool {
+		do(file)
+		return true
+	})
+}
+
+func titleOf(d protoreflect.Descriptor) string {
+	return strings.TrimPrefix(string(d.FullName()), "progressor.v1.")
+}
+
+func fieldsOf(m protoreflect.MessageDescriptor) (names []string) {
+	for i := range m.Fields().Len() {
+		names = append(names, string(m.Fields().Get(i).Name()))
+	}
+	return names
+}

@@ -76,13 +76,16 @@ type Decision struct {
 
 	letters []byte
 	starts  int
-	check   []int // steps whose turn it may be
+	check   []int       // steps whose turn it may be
+	stood   []bool      // steps that stand: see stands
+	fell    map[int]int // those that do not, with the number of ends until then
+	ends    int
 	err     error
 }
 
 // Decide makes a run that decides. Its state is changed in place.
 func Decide(p *Plan, s *State, r Reader, now time.Time) *Decision {
-	return &Decision{Plan: p, State: s, Reader: r, Now: now, letters: []byte(s.Steps)}
+	return &Decision{Plan: p, State: s, Reader: r, Now: now, letters: []byte(s.Steps), stood: make([]bool, len(s.Steps))}
 }
 
 // done ends a decision.
@@ -242,20 +245,6 @@ func (d *Decision) end(step int, l Letter, reason string, lost bool) {
 	}
 }
 
-// follow looks at the steps whose turn may have come with the end of one.
-func (d *Decision) follow(step int) {
-	if !d.Plan.Linear {
-		d.check = append(d.check, d.Plan.Steps[step].Dependants...)
-		return
-	}
-	for next := step + 1; next < len(d.letters); next++ {
-		if !d.Letter(next).ended() {
-			d.check = append(d.check, next)
-			return
-		}
-	}
-}
-
 // Cancel asks the run to end. The caller has looked whether it may.
 func (d *Decision) Cancel() error {
 	d.stop(ByCancel)
@@ -324,6 +313,7 @@ func (d *Decision) Retry() error {
 // reset has what did not succeed done again, and what was undone.
 func (d *Decision) reset() {
 	s := d.State
+	clear(d.stood)
 	for step := range d.letters {
 		l := d.Letter(step)
 		undone := slices.Contains(s.Undone, step)

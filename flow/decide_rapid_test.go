@@ -22,9 +22,11 @@ type world struct {
 	items     map[int]int
 	open      map[[2]int]bool // begun, and not at its end
 	asked     map[[2]int]bool
-	succeeded map[[2]int]bool // and not undone
-	order     []int           // steps in the order of their success
-	undoing   int             // -1: none
+	succeeded map[[2]int]bool     // and not undone
+	ends      map[int]flow.Letter // of the steps that have ended
+	stale     map[int]bool        // steps that were undone, and not done again
+	order     []int               // steps in the order of their success
+	undoing   int                 // -1: none
 	undone    []int
 	left      []int // their compensation failed
 	cancelled bool
@@ -112,6 +114,7 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 		for step := range w.plan.Steps {
 			w.items[step] = rapid.SampledFrom([]int{0, 1, 3, 7, 150}).Draw(t, "items")
 		}
+		w.ends, w.stale = map[int]flow.Letter{}, map[int]bool{}
 		w.open, w.asked, w.succeeded, w.undoing = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]bool{}, -1
 		w.state = flow.NewState(w.plan)
 		w.decide(func(d *flow.Decision) error { return d.Start() })
@@ -275,6 +278,9 @@ func (w *world) take(e flow.Effect) {
 		if w.open[k] || w.succeeded[k] {
 			w.t.Fatalf("%v begins, and is open or has succeeded", k)
 		}
+		if !w.open[[2]int{e.Step, flow.NoIndex}] {
+			w.begins(e.Step)
+		}
 		w.open[k] = true
 		if e.Index != flow.NoIndex {
 			if limit := w.plan.Steps[e.Step].MaxRunning; limit > 0 && len(w.itemsOf(w.open, e.Step)) > limit {
@@ -284,6 +290,10 @@ func (w *world) take(e flow.Effect) {
 	case flow.DeedEnd:
 		delete(w.open, k)
 		delete(w.asked, k)
+		if e.Index == flow.NoIndex {
+			w.ends[e.Step] = e.Letter
+			delete(w.stale, e.Step)
+		}
 		if e.Letter == flow.Succeeded {
 			w.succeeded[k] = true
 			if e.Index == flow.NoIndex && w.plan.Steps[e.Step].Undoable {
@@ -292,6 +302,8 @@ func (w *world) take(e flow.Effect) {
 		}
 	case flow.DeedAsk:
 		w.asked[k] = true
+	case flow.DeedReset:
+		delete(w.ends, e.Step)
 	case flow.DeedUndo:
 		w.undoing = e.Step
 	case flow.DeedUndone:
@@ -302,10 +314,44 @@ func (w *world) take(e flow.Effect) {
 		w.order = w.order[:len(w.order)-1]
 		if e.Letter == flow.Succeeded {
 			w.undone = append(w.undone, e.Step)
+			w.stale[e.Step] = true
 		} else {
 			w.left = append([]int{e.Step}, w.left...)
 		}
 	}
+}
+
+// begins checks that everything is done that a step depends on, over any number of steps, and that nothing of it was undone and not done again.
+func (w *world) begins(step int) {
+	if !w.rests(step) {
+		w.t.Fatalf("%d begins before what it depends on has ended: %v", step, w.ends)
+	}
+	seen := map[int]bool{}
+	var look func(int)
+	look = func(step int) {
+		for _, dep := range w.plan.Steps[step].Deps {
+			if _, ended := w.ends[dep]; ended && w.stale[dep] {
+				w.t.Fatalf("a step begins and sees the result of %d, which was undone", dep)
+			}
+			if !seen[dep] {
+				seen[dep] = true
+				look(dep)
+			}
+		}
+	}
+	look(step)
+}
+
+// rests tells whether all has ended that a step depends on; where the first success is enough, one way to it.
+func (w *world) rests(step int) bool {
+	all, one := true, false
+	for _, dep := range w.plan.Steps[step].Deps {
+		l, ended := w.ends[dep]
+		ended = ended && w.rests(dep)
+		all = all && ended
+		one = one || ended && (l == flow.Succeeded || l == flow.ByHand)
+	}
+	return all || one && w.plan.Steps[step].Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED
 }
 
 // atEnd checks what has to hold of a run at its end.

@@ -21,14 +21,14 @@ func (d *Decision) turnOf(step int) turn {
 	var ended, good, failed, skipped int
 	for _, dep := range p.Deps {
 		switch l := d.Letter(dep); {
+		case !d.stands(dep):
+			continue
 		case l.good():
 			good++
 		case l == Failed || l == Cancelled:
 			failed++
-		case l.ended():
-			skipped++
 		default:
-			continue
+			skipped++
 		}
 		ended++
 	}
@@ -65,6 +65,72 @@ func (d *Decision) line(step int) bool {
 		}
 	}
 	return true
+}
+
+// stands tells whether a step of a graph has ended, and what it rests on as well: of a run that is taken up again steps stay done whose own dependencies
+// were undone, or failed, and are to be done again. The next ones began at once with what was undone.
+func (d *Decision) stands(step int) bool {
+	if !d.Letter(step).ended() {
+		return false
+	}
+	if d.Plan.Linear || d.stood[step] {
+		return true
+	}
+	if fell, ok := d.fell[step]; ok && fell == d.ends {
+		return false
+	}
+	p := &d.Plan.Steps[step]
+	all, one := true, false
+	for _, dep := range p.Deps {
+		switch {
+		case !d.stands(dep):
+			all = false
+		case d.Letter(dep).good():
+			one = true
+		}
+		if !all && p.Join != progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {
+			break
+		}
+	}
+	if all || one && p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {
+		d.stood[step] = true // which it does until the next reset
+		return true
+	}
+	if d.fell == nil {
+		d.fell = map[int]int{}
+	}
+	d.fell[step] = d.ends
+	return false
+}
+
+// follow looks at the steps whose turn may have come with the end of one.
+func (d *Decision) follow(step int) {
+	d.ends++
+	if !d.Plan.Linear {
+		d.below(step, nil)
+		return
+	}
+	for next := step + 1; next < len(d.letters); next++ {
+		if !d.Letter(next).ended() {
+			d.check = append(d.check, next)
+			return
+		}
+	}
+}
+
+// below looks at the steps that depend on one, and behind those of them that have ended: of a run that is taken up again they stay done.
+func (d *Decision) below(step int, seen map[int]bool) {
+	for _, next := range d.Plan.Steps[step].Dependants {
+		if !d.Letter(next).ended() {
+			d.check = append(d.check, next)
+		} else if !seen[next] {
+			if seen == nil {
+				seen = map[int]bool{}
+			}
+			seen[next] = true
+			d.below(next, seen)
+		}
+	}
 }
 
 func when(holds bool, t turn) turn {

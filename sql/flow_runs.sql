@@ -66,7 +66,7 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    status = CASE WHEN excluded.compensation_status IS NULL THEN excluded.status ELSE f.status END,
    compensation_status = excluded.compensation_status,
    attempt = f.attempt + excluded.attempt,
-   running_time = coalesce(excluded.running_time, f.running_time),
+   running_time = CASE WHEN excluded.status <> 'pending' OR excluded.compensation_status IS NOT NULL THEN coalesce(excluded.running_time, f.running_time) END,
    finished_time = CASE WHEN excluded.compensation_status IS NULL THEN excluded.finished_time ELSE f.finished_time END,
    due_time = CASE WHEN excluded.attempt > 0 THEN excluded.due_time ELSE f.due_time END,
    process_id = CASE WHEN excluded.attempt > 0 THEN excluded.process_id ELSE f.process_id END,

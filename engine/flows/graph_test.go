@@ -92,6 +92,58 @@ func TestFailureAndCompensation(t *testing.T) {
 	same(t, told(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 thank SUCCEEDED clean SUCCEEDED")
 }
 
+// TestRetryWaitsForWhatWasUndone takes up a run whose first step was undone, behind one that stays done: the next one waits until it is done again, and
+// sees its new result.
+func TestRetryWaitsForWhatWasUndone(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "saga", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "charge", "job": {}, "compensation": {"name": "refund"}},
+		{"step_id": "pack", "job": {}, "depends_on": ["charge"]},
+		{"step_id": "ship", "job": {}, "depends_on": ["pack"], "input": "${steps.charge.result}"}]}`)
+	n.run(t, "pull", "saga", "s1", "")
+	n.answer(t, n.lease(t, "charge"), `"receipt 1"`, "")
+	n.answer(t, n.lease(t, "pack"), "", "")
+	n.answer(t, n.lease(t, "ship"), "", "no_address")
+	n.answer(t, n.lease(t, "refund"), "", "")
+	same(t, told(n.ended(t, "pull", "s1")), "FAILED: charge SUCCEEDED undo SUCCEEDED pack SUCCEEDED ship FAILED")
+	again := func() {
+		t.Helper()
+		r, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, told(r), "QUEUED: charge PENDING 2 pack SUCCEEDED ship PENDING")
+	}
+
+	// A step that is to be done again and is cancelled before it begins shows no duration: that would begin with its last attempt.
+	again()
+	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "s1"}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, told(r), "CANCELLED: charge CANCELLED 2 pack SUCCEEDED ship CANCELLED")
+	if ship := r.GetSteps()[2]; ship.GetRunningTime() != nil || ship.GetFinishedTime() == nil {
+		t.Fatalf("ship, which has not begun again: %v", ship)
+	}
+	if got := r.GetProgress().GetPercent(); got != 33 {
+		t.Fatalf("progress %v of a run of whose three steps one is done", got)
+	}
+
+	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, n.lease(t, "charge"), `"receipt 3"`, "")
+	ship := n.lease(t, "ship")
+	same(t, ship.GetJob().GetArgs().GetStringValue(), "receipt 3")
+	n.answer(t, ship, "", "")
+	r = n.ended(t, "pull", "s1")
+	same(t, told(r), "SUCCEEDED: charge SUCCEEDED 3 pack SUCCEEDED ship SUCCEEDED 2")
+	if got := r.GetProgress().GetPercent(); got != 100 {
+		t.Fatalf("progress %v", got)
+	}
+}
+
 // TestItemsFail lets more items fail than may.
 func TestItemsFail(t *testing.T) {
 	t.Parallel()

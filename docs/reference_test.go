@@ -3,11 +3,14 @@ package docs_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // docs/reference.md has every method, every field and every value of an enum. (That it has nothing else, and their comments, is for make verify: it is generated.)
@@ -69,6 +72,35 @@ func TestReferenceIsComplete(t *testing.T) {
 	})
 	if looked < 500 {
 		t.Errorf("only %d rows looked for", looked)
+	}
+}
+
+// docs/api.md has a part of each service, names each of its methods, and has every reason of an error.
+func TestAPIPageIsComplete(t *testing.T) {
+	text, err := os.ReadFile("api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	eachFile(func(file protoreflect.FileDescriptor) {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			_, part, found := strings.Cut(page, "\n## "+string(service.Name())+"\n")
+			part, _, _ = strings.Cut(part, "\n## ")
+			if !found {
+				t.Errorf("docs/api.md has no part of %s", service.Name())
+			}
+			for j := range service.Methods().Len() {
+				if name := string(service.Methods().Get(j).Name()); !regexp.MustCompile(`\b` + name + `\b`).MatchString(part) {
+					t.Errorf("docs/api.md: the part of %s does not name %s", service.Name(), name)
+				}
+			}
+		}
+	})
+	for name, number := range progressorv1.ErrorDetail_Reason_value {
+		if number != 0 && !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("docs/api.md does not have %s", name)
+		}
 	}
 }
 

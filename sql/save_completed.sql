@@ -28,16 +28,13 @@ up AS (
    WHERE p.ctid = f.process_ctid),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT x.namespace, x.status, sum(x.n) FROM (
-    SELECT f.namespace, 'RUNNING'::process_status AS status, -1 AS n FROM f UNION ALL SELECT f.namespace, 'COMPLETED'::process_status, 1 FROM f) x
-   GROUP BY x.namespace, x.status ORDER BY x.namespace, x.status
+  SELECT c.namespace, x.status, c.n * x.sign FROM (SELECT f.namespace, count(*) AS n FROM f GROUP BY f.namespace) c
+   CROSS JOIN (VALUES ('RUNNING'::process_status, -1), ('COMPLETED', 1)) AS x(status, sign) ORDER BY c.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT x.namespace, x.job_name, x.state, sum(x.n) FROM (
-    SELECT f.namespace, f.job_name, 'available' AS state, -1 AS n FROM f WHERE f.job_name <> ''
-    UNION ALL SELECT f.namespace, f.job_name, 'succeeded', 1 FROM f WHERE f.job_name <> '') x
-   GROUP BY x.namespace, x.job_name, x.state ORDER BY x.namespace, x.job_name, x.state
+  SELECT c.namespace, c.job_name, x.state, c.n * x.sign FROM (SELECT f.namespace, f.job_name, count(*) AS n FROM f WHERE f.job_name <> '' GROUP BY f.namespace, f.job_name) c
+   CROSS JOIN (VALUES ('available', -1), ('succeeded', 1)) AS x(state, sign) ORDER BY c.namespace, c.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, worker_id)
@@ -53,9 +50,9 @@ ev AS (
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
-                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response)
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response, worker_id)
   SELECT namespace, process_id, task_id, task_type, 'FINISHED', attempt, priority, fencing_token, scheduled_time, running_time,
-         statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, response
+         statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, response, NULLIF(worker_id, '')
     FROM f),
 dl AS (
   DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f)))

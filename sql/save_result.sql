@@ -25,7 +25,7 @@ WITH i AS MATERIALIZED (
                  unnest(@rejections::text[]) AS rejection, unnest(@details::text[]) AS detail,
                  unnest(@timer_actions::text[]) AS timer_action, unnest(@timer_types::text[]) AS timer_type,
                  unnest(@timer_ats::timestamptz[]) AS timer_at, unnest(@timer_afters_us::bigint[]) AS timer_after_us,
-                 unnest(@promotes::bool[]) AS promote, unnest(@step_timeouts_us::bigint[]) AS step_timeout_us) AS t
+                 unnest(@promotes::bool[]) AS promote, unnest(@step_timeouts_us::bigint[]) AS step_timeout_us, unnest(@worker_ids::text[]) AS worker_id) AS t
    CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
@@ -92,10 +92,10 @@ ev AS (
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
-                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response, failure, rejection)
+                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response, failure, rejection, worker_id)
   SELECT namespace, process_id, task_id, task_type, CASE outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status, attempt, priority,
          fencing_token, scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context,
-         response, NULLIF(failure, '')::jsonb, NULLIF(rejection, '')::jsonb
+         response, NULLIF(failure, '')::jsonb, NULLIF(rejection, '')::jsonb, NULLIF(worker_id, '')
     FROM f WHERE outcome <> 'retry'),
 dl AS (
   DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f WHERE NOT f.promoted))),

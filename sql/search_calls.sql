@@ -12,7 +12,7 @@ WITH ready AS MATERIALIZED (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, s.ctid AS schedule_ctid
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
@@ -21,15 +21,17 @@ WITH ready AS MATERIALIZED (
     SELECT b.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, s.ctid AS schedule_ctid
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
          AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
-  LEFT JOIN LATERAL (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+  LEFT JOIN LATERAL (SELECT CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
+         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version)
+         ELSE json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', c.version) AS job, j.timeout FROM jobs j
+                         'constraints_now', c.version) END AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
@@ -43,7 +45,7 @@ je AS (
   SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', 'available', 'running', r.attempt + 1
     FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
+  DELETE FROM schedule s WHERE s.ctid = ANY (ARRAY(SELECT r.schedule_ctid FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE)))
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
        r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,

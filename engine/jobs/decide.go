@@ -93,6 +93,9 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 		}
 	}
 	c.Outcome, c.Response, c.Job.Type = storage.Completed, nil, EventSucceeded
+	if !isStep { // who has ended it stands with its task; those of steps are read where all else of them stands
+		end.WorkerID = ""
+	}
 	switch {
 	case isStep:
 		c.Response, c.Run = text, runOf(c.Key)

@@ -130,6 +130,32 @@ func TestPulledJob(t *testing.T) {
 	}
 }
 
+// Who has ended a job is told from its task: of one that succeeds and keeps no result the row is not written again, which was a seventh of
+// what PostgreSQL did for a pulled job. The quick statement and the whole one both write it.
+func TestWorkerThatEndedAJob(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	for worker, id := range map[string]string{"w1": "quick", "w2": "whole"} {
+		n.enqueue(t, "pull", id, nil)
+		l := n.one(t, worker)
+		if id == "whole" { // another task waits: the quick statement passes it over
+			n.exec(t, `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time) VALUES ('pull', 'whole', nextval('task_ids'), 'CALL', 'process', now())`)
+		}
+		if err := n.succeed(l, nil); err != nil {
+			t.Fatal(err)
+		}
+		if job := n.job(t, "pull", id, succeeded); job.GetWorkerId() != worker {
+			t.Errorf("%s: %v", id, job)
+		}
+		if k := n.count(t, "SELECT count(*) FROM job_list WHERE job_id = '"+id+"' AND worker_id = '"+worker+"'"); k != 1 {
+			t.Errorf("%s: job_list does not tell %s", id, worker)
+		}
+	}
+	if k := n.count(t, "SELECT count(*) FROM jobs WHERE worker_id IS NOT NULL OR xmin IN (SELECT xmin FROM tasks)"); k != 0 {
+		t.Errorf("%d rows of jobs were written by the end", k)
+	}
+}
+
 // A worker that is silent loses its job to another; its answer counts no more, and no retry is used up.
 func TestTakeover(t *testing.T) {
 	t.Parallel()

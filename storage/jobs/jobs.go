@@ -19,7 +19,7 @@ type Row = storage.JobRow
 // End is what the end of an attempt writes of its job: a rider.
 type End struct {
 	Attempt  int32
-	WorkerID string
+	WorkerID string // "": nobody, or it stands with the task alone
 	Takeover bool   // the worker was lost, and no retry is used up
 	Failure  []byte // JSON; nil: none
 	Result   []byte // JSON, kept for TTL

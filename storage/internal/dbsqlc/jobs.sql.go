@@ -125,7 +125,7 @@ func (q *Queries) ForgetResults(ctx context.Context, db DBTX, lim int32) (int64,
 const getJobs = `-- name: GetJobs :many
 SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.created_time, p.status_changed_time, p.cancel_requested_time,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, (p.cancel_deadline IS NOT NULL)::bool AS cancelling, j.name, j.timeout, j.updated_time,
-       coalesce(l.worker_id, j.worker_id, '')::text AS worker_id, j.tags, j.options, j.failures, j.progress,
+       coalesce(l.worker_id, x.worker_id, j.worker_id, '')::text AS worker_id, j.tags, j.options, j.failures, j.progress,
        (CASE WHEN j.result_expires_time > statement_timestamp() THEN j.result END)::bytea AS result,
        coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        coalesce(x.task_id, 0)::bigint AS task_id, coalesce(x.attempt, 0)::int AS attempt, coalesce(x.priority, 0)::int AS priority, coalesce(x.place, '')::text AS place,
@@ -134,14 +134,14 @@ SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.cre
   JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND p.kind = 'job'
  CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j
   LEFT JOIN LATERAL (
-    SELECT u.task_id, u.attempt, u.priority, u.place, u.waits_for, u.line, u.taker, u.scheduled_time, u.running_time, u.finished_time, u.args, u.fencing_token FROM (
-      (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.taker, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token
+    SELECT u.task_id, u.attempt, u.priority, u.place, u.waits_for, u.line, u.taker, u.scheduled_time, u.running_time, u.finished_time, u.args, u.fencing_token, u.worker_id FROM (
+      (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.taker, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token, NULL AS worker_id
         FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1)
       UNION ALL
-      (SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, NULL, r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token
+      (SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, NULL, r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token, NULL
         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_type = 'INIT' LIMIT 1)
       UNION ALL
-      (SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, NULL, k.scheduled_time, k.running_time, k.finished_time, k.args, NULL
+      (SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, NULL, k.scheduled_time, k.running_time, k.finished_time, k.args, NULL, k.worker_id
         FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1)) u
      ORDER BY u.task_id DESC LIMIT 1) x ON true
@@ -260,7 +260,7 @@ WITH i AS MATERIALIZED (
     FROM (SELECT $1::text AS namespace, $2::text AS process_id, $3::bool AS clear_successes) t
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN LATERAL (
-      SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.status, k.attempt, k.priority, k.fencing_token, k.cancelled_by, k.scheduled_time, k.running_time, k.finished_time, k.retry_interval, k.timer_name, k.idempotency_key, k.args, k.context, k.response, k.failure, k.rejection FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
+      SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.status, k.attempt, k.priority, k.fencing_token, k.cancelled_by, k.scheduled_time, k.running_time, k.finished_time, k.retry_interval, k.timer_name, k.idempotency_key, k.args, k.context, k.response, k.failure, k.rejection, k.worker_id FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true),
 up AS (
   UPDATE processes p SET status = 'INIT', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,

@@ -75,7 +75,7 @@ t AS (
     SELECT x.namespace, x.process_id, x.task_id FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
-   WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection),
+   WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection, t.worker_id),
 fs AS (
   DELETE FROM flow_steps f USING (
     SELECT x.namespace, x.run_id, x.step_id, x.index FROM k CROSS JOIN LATERAL (

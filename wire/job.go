@@ -10,29 +10,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
-
-// Value reads a JSON text as it is stored; nil: there is none.
-func Value(text []byte) (*structpb.Value, error) {
-	return read[structpb.Value]("JSON value", text)
-}
-
-// ValueJSON is a value as it is stored; nil: there is none. What PostgreSQL does not take is replaced.
-func ValueJSON(v *structpb.Value) ([]byte, error) {
-	if v == nil {
-		return nil, nil
-	}
-	v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}}) // so that a string is cleaned too
-	v = proto.CloneOf(v)
-	cleanValue(v)
-	return protojson.Marshal(v.GetListValue().GetValues()[0])
-}
 
 // ProgressJSON is a progress as it is stored; nil: there is none.
 func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {

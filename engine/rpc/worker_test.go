@@ -2,7 +2,9 @@ package rpc
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -90,4 +92,38 @@ func TestCompleteBatch(t *testing.T) {
 	}
 	_, err = workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: &progressorv1.PollRequest{WorkerId: "w"}})
 	requireCode(t, err, connect.CodeInvalidArgument)
+}
+
+// Leases go to their workers as they are: to compress a batch of them costs more than all else that the engine does with it.
+func TestLeasesAreNotCompressed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{
+		Namespace: &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "p", Args: make([]byte, 4*compressMinBytes), Wait: progressorv1.Wait_WAIT_ACCEPTED}
+	if _, err := protocols(w.url)["connect"].Start(t.Context(), large); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+progressorv1connect.WorkerServicePollProcedure,
+		strings.NewReader(`{"namespaces": ["pull"], "workerId": "w", "wait": "60s"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept-Encoding", "gzip")
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.Header.Get("Content-Encoding") != "" || len(body) < 4*compressMinBytes {
+		t.Errorf("%s, %d bytes, %q, %v", answer.Status, len(body), answer.Header.Get("Content-Encoding"), err)
+	}
 }

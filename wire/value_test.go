@@ -1,0 +1,109 @@
+package wire_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// texts are values, and what is none.
+var texts = []string{
+	`null`, `true`, `false`, ` [ ] `, `{}`, `""`, `"ä€😀"`, "\"a\\n\\\"b\\u0000\"", "\"\xff\"", "\"\x01\"", `0`, `-0`, `01`, `-`, `1.`, `.5`, `1.25`, `-17`, `1e3`, `1E400`,
+	`9007199254740993`, `123456789012345678901234567890`, `0.0000001`, `[1,2,[3,{"a":null}]]`, `[1,]`, `[,1]`, `[1 2]`, `{"a":1,"b":{"c":[true,"x"]}}`, `{"a":1,}`,
+	`{"a":1,"a":2}`, `{"a"}`, `{"a":}`, `{a:1}`, `{"a":1`, `tru`, `nulls`, `1 2`, `"a`, "", " ", "\x00", "1\x00", `{"":""}`, strings.Repeat("[", 120) + strings.Repeat("]", 120),
+	strings.Repeat(`{"a":`, 99) + `1` + strings.Repeat("}", 99), `{"to":"somebody001@example.org", "template" : "welcome","attempt":1}`,
+}
+
+// FuzzValue holds what is read by the loops, and what they write, against protojson.
+func FuzzValue(f *testing.F) {
+	for _, text := range texts {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := wire.Value(text)
+		if len(text) == 0 {
+			if got != nil || err != nil {
+				t.Fatalf("of nothing: %v, %v", got, err)
+			}
+			return
+		}
+		want := &structpb.Value{}
+		if wrong := protojson.Unmarshal(text, want); wrong != nil {
+			if err == nil {
+				t.Fatalf("%q is read as %v; protojson says %v", text, got, wrong)
+			}
+			return
+		}
+		if err != nil || !proto.Equal(got, want) {
+			t.Fatalf("%q is read as %v, %v; want %v", text, got, err, want)
+		}
+		written, err := wire.ValueJSON(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(protojson.Format(want), `\u0000`) {
+			return // it is replaced: TestTextOfAValue
+		}
+		if back, err := wire.Value(written); err != nil || !proto.Equal(back, want) {
+			t.Fatalf("%q is written as %q, which is %v, %v", text, written, back, err)
+		}
+	})
+}
+
+// The text of a plain value is the same in every build of the program: of it is the fingerprint by which a repeated request is known. protojson has
+// spaces in some builds and none in others.
+func TestTextOfAValue(t *testing.T) {
+	t.Parallel()
+	value, err := structpb.NewValue(map[string]any{"b": []any{1.0, -2.5, 1e20, 0.0}, "a": map[string]any{"x": nil, "ä": "€"}, "c": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := wire.ValueJSON(value)
+	if want := `{"a":{"x":null,"ä":"€"},"b":[1,-2.5,100000000000000000000,0],"c":true}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v; want %s", text, err, want)
+	}
+	for _, broken := range []*structpb.Value{{}, structpb.NewNumberValue(math.NaN()), structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})} {
+		if text, err := wire.ValueJSON(broken); err == nil {
+			t.Errorf("%v is written as %s", broken, text)
+		}
+	}
+	for from, want := range map[string]string{"a\x00b": "\"a\uFFFDb\"", "a\xffb": "\"a\uFFFDb\"", "a\"b": `"a\"b"`, "a\nb": `"a\nb"`} {
+		if text, err := wire.ValueJSON(structpb.NewStringValue(from)); err != nil || string(text) != want {
+			t.Errorf("%q is written as %s, %v; want %s", from, text, err, want)
+		}
+	}
+}
+
+func BenchmarkValue(b *testing.B) {
+	text := []byte(texts[len(texts)-1])
+	value, err := wire.Value(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = wire.Value(text)
+		}
+	})
+	b.Run("read by protojson", func(b *testing.B) {
+		for b.Loop() {
+			_ = protojson.Unmarshal(text, &structpb.Value{})
+		}
+	})
+	b.Run("write", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = wire.ValueJSON(value)
+		}
+	})
+	b.Run("write by protojson", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = protojson.Marshal(proto.CloneOf(value))
+		}
+	})
+}

@@ -268,6 +268,7 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 		}}
 	}
 	d := decide(end)
+	d.completion.AnsweredBy = l.WorkerID
 	err = e.endLease(ns, l, d)
 	e.leased.drop(t.FencingToken)
 	if errors.Is(err, process.ErrFenced) {

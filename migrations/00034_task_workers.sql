@@ -1,7 +1,8 @@
 -- +goose Up
 -- Who has answered a job stands with its task, which is written then anyway: to write it into jobs was a seventh of what PostgreSQL did for a pulled job.
+-- So an answer that comes after the engine has ended the attempt is told from one that comes twice.
 ALTER TABLE tasks ADD COLUMN worker_id text;
-COMMENT ON COLUMN tasks.worker_id IS 'Of a job: the worker whose answer ended it; NULL: none, or a processor of the engine.';
+COMMENT ON COLUMN tasks.worker_id IS 'The worker whose answer ended it; NULL: a processor of the engine, or nobody has answered, or it is of a process that goes on.';
 COMMENT ON COLUMN jobs.worker_id IS 'The worker whose failure was stored last, or that has ended a step; NULL: none, or a processor of the engine. Who has ended another job stands in tasks.';
 CREATE OR REPLACE VIEW job_list AS
   SELECT p.namespace, p.process_id AS job_id, j.name,

@@ -56,10 +56,11 @@ DELETE FROM leases l WHERE (l.namespace, l.process_id) IN (
    LIMIT 1000)
   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token);
 
--- LeaseAnswered tells whether an attempt has ended one of the newest tasks of its process.
+-- LeaseAnswered tells whether the answer of a worker has ended one of the newest tasks of its process. One that the engine has ended for good, because
+-- it took too long or its worker was silent, was not answered: its task has failed, and names no worker.
 -- name: LeaseAnswered :one
 SELECT EXISTS (
   SELECT 1 FROM (
-    SELECT t.fencing_token, t.status FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id
+    SELECT t.fencing_token, t.status, t.worker_id FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id
      ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 100) x
-   WHERE x.fencing_token = @fencing_token::bigint AND x.status <> 'CANCELLED')::bool AS answered;
+   WHERE x.fencing_token = @fencing_token::bigint AND (x.status = 'FINISHED' OR x.worker_id IS NOT NULL))::bool AS answered;

@@ -57,6 +57,7 @@ type Completion struct {
 	StepTimeout    time.Duration // of the next task
 	IdempotencyKey string        // of the task
 	Leased         bool          // a worker held the attempt: its lease goes
+	AnsweredBy     string        // the worker whose answer it is; "": a processor of the engine, or nobody has answered
 	Run            process.Key   // of Completed: the run whose step the job is, which is told; zero: none
 	GoesOn         bool          // this node has a place to go on with the task of that run: see EndSteps
 	StartsOn       bool          // likewise with a job that the result starts: see StartSteps

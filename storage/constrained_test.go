@@ -75,17 +75,67 @@ func TestManyBehindOneKey(t *testing.T) {
 			return second(q.ListLines(ctx, db, dbsqlc.ListLinesParams{Namespace: ns, Lim: 1000}))
 		}, 3},
 	} {
-		sql, args := recorded(s.run)
-		tx, err := conn.Begin(t.Context())
-		must(t, tx, err)
-		var raw string
-		err = tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, args...).Scan(&raw)
-		must(t, 0, err)
-		must(t, 0, tx.Rollback(t.Context()))
-		var plans []struct{ Plan ranNode }
-		must(t, 0, json.Unmarshal([]byte(raw), &plans))
-		if n := plans[0].Plan.read("schedule"); n > s.most {
+		if n := ran(t, conn, s.run).read("schedule"); n > s.most {
 			t.Errorf("%s reads %.0f rows of schedule, at most %.0f", s.name, n, s.most)
+		}
+	}
+}
+
+// ran runs a statement, takes back what it did, and tells how it went.
+func ran(t *testing.T, conn *pgx.Conn, run func(db dbsqlc.DBTX) error) ranNode {
+	t.Helper()
+	sql, args := recorded(run)
+	tx, err := conn.Begin(t.Context())
+	must(t, tx, err)
+	var raw string
+	err = tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, args...).Scan(&raw)
+	must(t, 0, err)
+	must(t, 0, tx.Rollback(t.Context()))
+	var plans []struct{ Plan ranNode }
+	must(t, 0, json.Unmarshal([]byte(raw), &plans))
+	return plans[0].Plan
+}
+
+// A claim reads as many rows where its jobs hold a thousand different keys as where they hold none, and none of what keys have.
+func TestClaimsOfAThousandKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const keys, claimed = 1000, 100
+	b.exec(`INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ('keyed', 1, now(), now())`)
+	b.exec(`INSERT INTO processes (namespace, process_id, kind) SELECT x.ns, 'j' || n, 'job' FROM generate_series(1, $1::int) n, (VALUES ('plain'), ('keyed')) x(ns)`, keys)
+	b.exec(`INSERT INTO status_counts (namespace, status, n) VALUES ('plain', 'RUNNING', $1::int), ('keyed', 'RUNNING', $1::int)`, keys)
+	b.exec(`INSERT INTO jobs (namespace, process_id, name, timeout, constraints_version, constraint_keys)
+		SELECT namespace, process_id, 'work', '1 minute', CASE namespace WHEN 'keyed' THEN 1 END, CASE namespace WHEN 'keyed' THEN jsonb_build_object('c', process_id) END
+		  FROM processes WHERE kind = 'job'`)
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name, line)
+		SELECT namespace, process_id, nextval('task_ids'), 'INIT', 'place', now(), 'work', CASE namespace WHEN 'keyed' THEN 'c=' || process_id END FROM processes WHERE kind = 'job'`)
+	b.exec(`INSERT INTO constraint_holds (namespace, process_id, line) SELECT namespace, process_id, 'c=' || process_id FROM processes WHERE namespace = 'keyed'`)
+	b.recount()
+	b.exec("ANALYZE schedule, processes, jobs, constraint_holds")
+	config, err := storage.HotConfig(b.dsn)
+	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
+	must(t, conn, err2)
+	defer conn.Close(context.Background())
+	q, ctx := dbsqlc.New(), context.Background()
+	for name, claim := range map[string]func(db dbsqlc.DBTX, namespace string) error{
+		"Poll": func(db dbsqlc.DBTX, namespace string) error {
+			return second(q.Poll(ctx, db, dbsqlc.PollParams{
+				Namespaces: []string{namespace}, JobNames: []string{"work"}, StepTimeoutsUs: []int64{1}, LeasesUs: []int64{1}, MaxLeasesUs: []int64{1}, Lim: claimed, WorkerID: "w",
+			}))
+		},
+		"SearchCalls": func(db dbsqlc.DBTX, namespace string) error {
+			return second(q.SearchCalls(ctx, db, dbsqlc.SearchCallsParams{Namespaces: []string{namespace}, Limits: []int32{claimed}, StepTimeoutsUs: []int64{1}, Owns: []bool{false}}))
+		},
+	} {
+		plain := ran(t, conn, func(db dbsqlc.DBTX) error { return claim(db, "plain") })
+		keyed := ran(t, conn, func(db dbsqlc.DBTX) error { return claim(db, "keyed") })
+		for _, table := range []string{"schedule", "processes", "jobs", "running", "constraint_holds", "constraint_buckets"} {
+			if without, with := plain.read(table), keyed.read(table); with > without {
+				t.Errorf("%s reads %.0f rows of %s with keys, %.0f without", name, with, table, without)
+			}
+		}
+		if n := plain.read("schedule"); n < claimed || n > 2*claimed {
+			t.Errorf("%s reads %.0f rows of schedule for %d jobs", name, n, claimed)
 		}
 	}
 }

@@ -129,12 +129,7 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	a.Details = append(a.Details, c.Detail)
 	a.Promotes = append(a.Promotes, c.Promote)
 	a.StepTimeoutsUs = append(a.StepTimeoutsUs, c.StepTimeout.Microseconds())
-	worker := ""
-	if c.Job != nil {
-		worker = c.Job.WorkerID
-		b.jobs.add(c)
-	}
-	a.WorkerIds = append(a.WorkerIds, worker)
+	a.WorkerIds = append(a.WorkerIds, c.AnsweredBy)
 	b.addTimers(c)
 	b.addEvents(ord, c)
 	if c.changesStatus() {
@@ -148,6 +143,9 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 		b.leases.Namespaces = append(b.leases.Namespaces, c.Key.Namespace)
 		b.leases.ProcessIds = append(b.leases.ProcessIds, c.Key.ProcessID)
 		b.leases.FencingTokens = append(b.leases.FencingTokens, c.FencingToken)
+	}
+	if c.Job != nil {
+		b.jobs.add(c)
 	}
 	switch c.Outcome {
 	case Retry:

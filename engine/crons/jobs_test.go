@@ -1,6 +1,7 @@
 package crons_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,29 @@ func TestEndsOfJobs(t *testing.T) {
 	// What came of the jobs that were retried has changed nothing.
 	n.awaits(t, "fail", "FIRED FAILED 1")
 	n.awaits(t, "timeout", "FIRED TIMEOUT 1")
+}
+
+// An attempt that its worker does not answer in time is ended by the engine, and the run is TIMEOUT: what the worker says then is too late.
+func TestTimeoutOfAJob(t *testing.T) {
+	t.Parallel()
+	n := startPull(t)
+	n.create(t, enqueues("silent", &progressorv1.JobOptions{Timeout: durationpb.New(time.Hour)}))
+	run := n.trigger(t, "silent").GetProcessId()
+	l := n.take(t, run)
+	n.awaits(t, "silent", "FIRED RUNNING 1")
+	if _, err := n.db.Exec(t.Context(), "UPDATE running SET deadline = now() - interval '1 millisecond' WHERE process_id = $1", run); err != nil {
+		t.Fatal(err)
+	}
+	n.awaits(t, "silent", "FIRED TIMEOUT 1")
+	job, err := n.jobs.Get(t.Context(), pulled(run), 0)
+	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
+		t.Errorf("%v, %v", job, err)
+	}
+	answer := engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}}}
+	if err := n.CompleteLease(t.Context(), l.GetLeaseToken(), answer); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("an answer after the timeout: %v", err)
+	}
+	n.awaits(t, "silent", "FIRED TIMEOUT 1")
 }
 
 // awaitsJob waits until a job is there.

@@ -99,6 +99,27 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
+// Of one priority the place that is for this worker comes before one that any may take, though that has waited longer; of several priorities the
+// smallest comes first, whomever it is for.
+func TestNamedWorkerBeforeAnyOther(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	urgent := workers(1, 0)
+	urgent.Priority = -1
+	for _, j := range []struct {
+		id string
+		o  *progressorv1.JobOptions
+	}{{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"urgent", urgent}} { // the named one is the younger of the two
+		n.enqueue(t, "pull", j.id, j.o)
+		n.members(t, j.id, 1)
+	}
+	for _, want := range []string{"urgent", "named", "any"} {
+		if got := n.one(t, "w1").GetRequest().GetJobArgs().GetStringValue(); got != "args of "+want {
+			t.Errorf("got the %s, want those of %s", got, want)
+		}
+	}
+}
+
 // A quorum: two of three have to succeed, and one may fail. What failed is tried again by the same worker, as often as it says; then another
 // worker gets a place.
 func TestQuorum(t *testing.T) {

@@ -133,9 +133,9 @@ func (q *Queries) ForgetLeases(ctx context.Context, db DBTX) (int64, error) {
 const leaseAnswered = `-- name: LeaseAnswered :one
 SELECT EXISTS (
   SELECT 1 FROM (
-    SELECT t.fencing_token, t.status FROM tasks t WHERE t.namespace = $1 AND t.process_id = $2
+    SELECT t.fencing_token, t.status, t.worker_id FROM tasks t WHERE t.namespace = $1 AND t.process_id = $2
      ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 100) x
-   WHERE x.fencing_token = $3::bigint AND x.status <> 'CANCELLED')::bool AS answered
+   WHERE x.fencing_token = $3::bigint AND (x.status = 'FINISHED' OR x.worker_id IS NOT NULL))::bool AS answered
 `
 
 type LeaseAnsweredParams struct {
@@ -144,7 +144,8 @@ type LeaseAnsweredParams struct {
 	FencingToken int64
 }
 
-// LeaseAnswered tells whether an attempt has ended one of the newest tasks of its process.
+// LeaseAnswered tells whether the answer of a worker has ended one of the newest tasks of its process. One that the engine has ended for good, because
+// it took too long or its worker was silent, was not answered: its task has failed, and names no worker.
 func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredParams) (bool, error) {
 	row := db.QueryRow(ctx, leaseAnswered, arg.Namespace, arg.ProcessID, arg.FencingToken)
 	var answered bool

@@ -222,8 +222,11 @@ func TestTraceAndAwait(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	failed.Status, failed.Failure = progressorv1.TaskStatus_TASK_STATUS_WAITING, nil
-	if r := p.run(t, "await", "demo", "o-1", "-k", "key", "--timeout", "20ms"); r.code != exitTimeout {
-		t.Errorf("%+v", r)
+	for _, timeout := range []string{"20ms", "1ns"} { // in the latter no answer comes in time
+		r := p.run(t, "await", "demo", "o-1", "-k", "key", "--timeout", timeout)
+		if r.code != exitTimeout || !strings.Contains(r.stdout, "status         WAITING") || r.stderr != "progressor: task 7 is WAITING after "+timeout+"; it goes on\n" {
+			t.Errorf("%+v", r)
+		}
 	}
 	p.ok(t, "await", "demo", "o-1", "--task", "7", "--timeout", "0")
 	for _, args := range [][]string{{}, {"--task", "1", "-k", "key"}} {

@@ -173,6 +173,9 @@ func (f waitFlags) print(a *app, ns, id string, task int64, response []byte) err
 	)
 }
 
+// shortWait bounds the look at a task whose wait was over before there was an answer.
+const shortWait = 10 * time.Second
+
 type awaitCmd struct {
 	processArgs
 	clientFlags
@@ -216,9 +219,20 @@ func (c *awaitCmd) await(ctx context.Context, req *progressorv1.AwaitTaskRequest
 		resp, err := c.client().Process.AwaitTask(ctx, req)
 		return resp.GetTask(), err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	waiting, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	return c.client().Await(ctx, req)
+	task, err := c.client().Await(waiting, req)
+	if task != nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return task, err
+	}
+	// The wait was too short for an answer: see where the task stands.
+	reading, cancel := context.WithTimeout(ctx, shortWait)
+	defer cancel()
+	resp, readErr := c.client().Process.AwaitTask(reading, req)
+	if readErr != nil {
+		return nil, readErr
+	}
+	return resp.GetTask(), err
 }
 
 func (c *awaitCmd) print(a *app, task *progressorv1.Task) error {

@@ -191,6 +191,14 @@ var situations = []struct {
 	{"job that waits for a constraint", state(job(nil), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForConstraint, Scheduled: at(90)})), process.WaitsForConstraint, time.Time{},
 		[]string{"waits for a constraint"}, nil},
 	{"job that was CANCELLED", state(job(nil), status(process.StatusCancelled, 52)), "", time.Time{}, []string{"the job is at its end", "progressor job retry shop o-1 runs it again; progressor remove shop o-1 deletes it"}, nil},
+	{"job of a step that has FAILED", state(job(ofStep("failed")), ofRun, status(process.StatusError, 52), broken("no book left", 4), ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
+		[]string{"run A-8, a step of which it did", "progressor run retry shop A-8 takes its run up again"}, nil},
+	{"job of a step that has FAILED, whose run goes on", state(job(ofStep("active")), ofRun, status(process.StatusError, 52)), process.WaitsForOperator, time.Time{},
+		[]string{"progressor run get shop A-8 shows where it stands"}, nil},
+	{"job of a step of a run in another namespace", state(job(nil), ofRun, status(process.StatusError, 52)), process.WaitsForOperator, time.Time{}, []string{"The retry of its run, which is in another namespace."}, nil},
+	{"job of a step that was CANCELLED", state(job(ofStep("succeeded")), ofRun, status(process.StatusCancelled, 52)), "", time.Time{}, []string{"the job is at its end", "Nothing: it goes with run A-8"}, nil},
+	{"job of a step that is to run later", state(job(nil), ofRun, waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})),
+		process.WaitsForTime, at(130), []string{"Its time."}, nil},
 	{"job between two moments", state(job(nil), status(process.StatusInit, 52)), "", time.Time{}, []string{"Nothing of it waits."}, nil},
 	{"odd id", state(func(s *explain.State) { s.Process.ProcessID = "it's" }), "", time.Time{}, []string{`progressor call shop 'it'\''s'.`}, nil},
 }
@@ -211,6 +219,13 @@ func job(change ...func(*explain.Job)) func(*explain.State) {
 }
 
 // held1 is a job that a worker has, which has beaten a second ago.
+// ofRun gives a job the id of one that does a step of run A-8.
+func ofRun(s *explain.State) { s.Process.ProcessID = "~job/A-8/ship.1" }
+
+func ofStep(runStatus string) func(*explain.Job) {
+	return func(j *explain.Job) { j.RunStatus = runStatus }
+}
+
 func held1(j *explain.Job) { j.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)} }
 
 func own(s *explain.State) { s.Process.ProcessID = "~bulk/b-1" }

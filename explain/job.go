@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
@@ -19,6 +20,7 @@ type Job struct {
 	CancelDeadline time.Time
 	Pulled         bool // workers take the tasks of the namespace
 	Lease          *Lease
+	RunStatus      string // of the run whose step it does; "": it does none, or one of a run in another namespace
 }
 
 // Lease says which worker holds what runs.
@@ -35,7 +37,10 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	case s.Process.Status.Ended():
 		e.Next = "Nothing: the job is at its end."
 		e.Unblock = s.command("remove", "") + " deletes it; else it goes when the retention of its namespace is over."
-		if s.Process.Status == process.StatusCancelled {
+		switch {
+		case s.own():
+			e.Unblock = "Nothing: it goes with run " + s.runID() + ", a step of which it did."
+		case s.Process.Status == process.StatusCancelled:
 			e.Unblock = s.retry() + "; " + e.Unblock
 		}
 	case s.Running != nil && j.Lease != nil:
@@ -127,6 +132,24 @@ func (s State) failed(e *Explanation) {
 	e.Detail = sentence(e.Detail) + " " + s.Job.spent()
 	e.Next = "Nothing, until it is retried, or goes when the retention of its namespace is over."
 	e.Unblock = s.retry() + "."
+	if !s.own() {
+		return
+	}
+	e.Next = fmt.Sprintf("Nothing: run %s, a step of which it did, takes no other answer of it.", s.runID())
+	switch run := word(s.Process.Namespace) + " " + word(s.runID()); s.Job.RunStatus {
+	case "failed", "expired", "cancelled":
+		e.Unblock = "progressor run retry " + run + " takes its run up again, which does the step once more."
+	case "":
+		e.Unblock = "The retry of its run, which is in another namespace."
+	default:
+		e.Unblock = "Its run, which goes on: progressor run get " + run + " shows where it stands."
+	}
+}
+
+// runID is the run whose step a job does.
+func (s State) runID() string {
+	id := strings.TrimPrefix(s.Process.ProcessID, "~job/")
+	return id[:max(strings.LastIndexByte(id, '/'), 0)]
 }
 
 func (s State) retry() string {
@@ -147,5 +170,8 @@ func (t *Task) failure() string {
 
 // anotherTime is how a job that waits for its time runs sooner.
 func (s State) anotherTime() string {
+	if s.own() {
+		return "Its time."
+	}
 	return "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
 }

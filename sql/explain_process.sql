@@ -34,7 +34,8 @@ SELECT statement_timestamp()::timestamptz AS now,
 SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN @zombie_error::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
        (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
        (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, coalesce(p.cancel_deadline, 'epoch')::timestamptz AS cancel_deadline,
-       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
+       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time,
+       coalesce((SELECT r.status::text FROM flow_runs r WHERE r.namespace = j.namespace AND r.run_id = substring(j.process_id FROM '^~job/(.*)/[^/]*$')), '')::text AS run_status
   FROM jobs j
   JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
   LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id

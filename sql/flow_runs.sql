@@ -129,6 +129,12 @@ SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
 SELECT f.index, f.status, coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index;
 
+-- ReadFailedJobs reads the jobs of the steps and items of a run that have failed, and are in ERROR.
+-- name: ReadFailedJobs :many
+SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_namespace, f.process_id::text AS process_id FROM flow_steps f
+ CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index;
+
 -- GetWait reads a wait, to check an answer.
 -- name: GetWait :one
 SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time FROM flow_steps f

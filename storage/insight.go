@@ -62,7 +62,7 @@ func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy 
 	}
 	j := &explain.Job{
 		Name: r.Name, MaxRetry: r.MaxRetry, Failed: r.Failed, Takeovers: r.Takeovers, MaxTakeovers: r.MaxTakeovers,
-		Cancelling: r.Cancelling, CancelReason: r.CancelReason, CancelDeadline: r.CancelDeadline,
+		Cancelling: r.Cancelling, CancelReason: r.CancelReason, CancelDeadline: r.CancelDeadline, RunStatus: r.RunStatus,
 	}
 	if r.WorkerID != "" {
 		j.Lease = &explain.Lease{WorkerID: r.WorkerID, Expires: r.ExpiresTime}

@@ -248,6 +248,9 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	if err := t.finish(&now); err != nil {
 		return nil, err
 	}
+	if err := t.letGoFailed(now.Status); err != nil {
+		return nil, err
+	}
 	t.write(&now)
 	result := processor.Result()
 	s := t.state

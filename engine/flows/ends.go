@@ -55,10 +55,14 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
 	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
 		return processor.Reject(processor.ReasonBadArgs, "nobody but its steps tells a run anything")
 	}
+	p := place{by.Step, by.Index}
+	job, broke := t.failedWith(p, child, by.Undo)
 	if by.Round != t.state.Run.Round {
+		if broke {
+			t.letGo(job.key, "its run has gone on without it")
+		}
 		return nil // of an attempt that is over
 	}
-	p := place{by.Step, by.Index}
 	o := flow.Outcome{Step: by.Step, Index: by.Index, Round: by.Round, Undo: by.Undo}
 	e, letter, err := t.endOf(p, child, by.Undo)
 	if err != nil {
@@ -72,6 +76,12 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
 		t.ends[p] = e
 	}
 	known, err := t.decision.Ended(o)
+	switch {
+	case broke && known:
+		t.failed = append(t.failed, job)
+	case broke:
+		t.letGo(job.key, "its run has gone on without it")
+	}
 	if !known && !by.Undo { // it has another end, such as a skip, or none that counts
 		if delete(t.ends, p); before != nil {
 			t.ends[p] = before

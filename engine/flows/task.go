@@ -73,6 +73,7 @@ type task struct {
 	payload  *structpb.Value
 	events   []*storage.JobEvent
 	messages []storage.Message
+	failed   []failedJob // whose end this task was told
 	removes  bool
 }
 

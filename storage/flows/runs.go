@@ -309,6 +309,18 @@ func ItemsOf(ctx context.Context, s *storage.Store, namespace, runID, stepID str
 	return rows, err
 }
 
+// FailedJob is a job that has failed, and what it did.
+type FailedJob = dbsqlc.ReadFailedJobsRow
+
+// FailedJobs reads the jobs of the steps and items of a run that have failed, and are in ERROR.
+func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) (rows []FailedJob, err error) {
+	err = s.Read(ctx, "read failed jobs", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err = dbsqlc.New().ReadFailedJobs(ctx, tx, dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
+		return err
+	})
+	return rows, err
+}
+
 // Wait is what an answer to a wait is checked against.
 type Wait = dbsqlc.GetWaitRow
 

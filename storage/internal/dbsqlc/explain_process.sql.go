@@ -77,7 +77,8 @@ const explainJob = `-- name: ExplainJob :one
 SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN $1::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
        (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
        (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, coalesce(p.cancel_deadline, 'epoch')::timestamptz AS cancel_deadline,
-       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
+       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time,
+       coalesce((SELECT r.status::text FROM flow_runs r WHERE r.namespace = j.namespace AND r.run_id = substring(j.process_id FROM '^~job/(.*)/[^/]*$')), '')::text AS run_status
   FROM jobs j
   JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
   LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id
@@ -103,6 +104,7 @@ type ExplainJobRow struct {
 	WorkerID       string
 	ExpiresTime    time.Time
 	BeatTime       time.Time
+	RunStatus      string
 }
 
 // ExplainJob gives what an explanation of a job looks at beside its tasks.
@@ -121,6 +123,7 @@ func (q *Queries) ExplainJob(ctx context.Context, db DBTX, arg ExplainJobParams)
 		&i.WorkerID,
 		&i.ExpiresTime,
 		&i.BeatTime,
+		&i.RunStatus,
 	)
 	return i, err
 }

@@ -333,6 +333,44 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 	return items, nil
 }
 
+const readFailedJobs = `-- name: ReadFailedJobs :many
+SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_namespace, f.process_id::text AS process_id FROM flow_steps f
+ CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
+ WHERE f.namespace = $1 AND f.run_id = $2 AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index
+`
+
+type ReadFailedJobsParams struct {
+	Namespace string
+	RunID     string
+}
+
+type ReadFailedJobsRow struct {
+	StepID           string
+	ProcessNamespace string
+	ProcessID        string
+}
+
+// ReadFailedJobs reads the jobs of the steps and items of a run that have failed, and are in ERROR.
+func (q *Queries) ReadFailedJobs(ctx context.Context, db DBTX, arg ReadFailedJobsParams) ([]ReadFailedJobsRow, error) {
+	rows, err := db.Query(ctx, readFailedJobs, arg.Namespace, arg.RunID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadFailedJobsRow
+	for rows.Next() {
+		var i ReadFailedJobsRow
+		if err := rows.Scan(&i.StepID, &i.ProcessNamespace, &i.ProcessID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readItems = `-- name: ReadItems :many
 SELECT f.index, f.status, coalesce(CASE WHEN $1::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = $2 AND f.run_id = $3 AND f.step_id = $4 AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index

@@ -29,8 +29,8 @@ a AS MATERIALIZED (
   SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.ctid, x.status, x.cancel_deadline, x.busy, x.attempt, x.job_name, x.begun, x.state, x.is_job, x.open, x.first, x.more, x.mode, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
          (SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id) AS own_grace
     FROM (
-      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL OR q.grouped IS TRUE AS busy, coalesce(r.attempt, 0) AS attempt, q.job_name, q.begun, coalesce(q.state, 'running') AS state, coalesce(p.kind = 'job', false) AS is_job,
-             coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED', false) AS open,
+      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL OR q.grouped IS TRUE AS busy, coalesce(r.attempt, 0) AS attempt, coalesce(q.job_name, f.name) AS job_name, q.begun, coalesce(q.state, CASE WHEN f.name IS NULL THEN 'running' ELSE 'failed' END) AS state, coalesce(p.kind = 'job', false) AS is_job,
+             coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED' OR f.name IS NOT NULL, false) AS open,
              row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
              ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more,
              CASE WHEN ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.mode = 2)) IS TRUE THEN 2
@@ -39,7 +39,8 @@ a AS MATERIALIZED (
         LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
         LEFT JOIN running r ON r.namespace = ANY (ARRAY[m.namespace]) AND r.process_id = m.process_id
         LEFT JOIN LATERAL (SELECT s.job_name, s.taker = '~' AND s.attempt > 0 AS begun, s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
-                            WHERE p.kind = 'job' AND s.namespace = m.namespace AND s.process_id = m.process_id AND s.task_type = 'INIT' LIMIT 1) q ON true) x),
+                            WHERE p.kind = 'job' AND s.namespace = m.namespace AND s.process_id = m.process_id AND s.task_type = 'INIT' LIMIT 1) q ON true
+        LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND p.status = 'ERROR' AND starts_with(m.process_id, '~job/') AND j.namespace = m.namespace AND j.process_id = m.process_id LIMIT 1) f ON true) x),
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
          cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(a.reason, '') ELSE p.cancel_reason END,
@@ -49,7 +50,7 @@ up AS (
          status_changed_time = CASE WHEN a.ends THEN statement_timestamp() ELSE p.status_changed_time END,
          attention = CASE WHEN a.ends THEN 'CANCELLED' ELSE p.attention END,
          attention_time = CASE WHEN a.ends THEN statement_timestamp() ELSE p.attention_time END,
-         detail = CASE WHEN NOT a.ends THEN p.detail END
+         detail = CASE WHEN NOT a.ends THEN p.detail END, corrupted_by = CASE WHEN NOT a.ends THEN p.corrupted_by END
     FROM a WHERE p.namespace = ANY (ARRAY[a.namespace]) AND p.process_id = a.process_id AND (a.asks OR a.ends)
   RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS new_status,
             (CASE a.status WHEN 'INIT' THEN 'RUNNING' ELSE a.status::text END)::process_status AS old_status),
@@ -128,7 +129,8 @@ type DeliverCancelsRow struct {
 
 // DeliverCancels takes the cancels that are first in line for their targets, and asks these to end as CancelProcesses does. It follows
 // DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR. A job gets no CANCEL task: one that waits, suspended or not, is
-// CANCELLED here, and its parent is told; one that runs learns of it by the next heartbeat of its worker, and has its own grace.
+// CANCELLED here, and its parent is told; one that runs learns of it by the next heartbeat of its worker, and has its own grace. The job of a step that has
+// FAILED is CANCELLED as well: its run, which alone may say so, needs it no more.
 // outcome: delivered (also where a cancel is under way already), not_found, ended. more: there may be more of them, or of another kind.
 // A group has its members end first.
 func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancelsParams) ([]DeliverCancelsRow, error) {

@@ -1,0 +1,75 @@
+package flows_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// jobsIn lists the jobs that are in a status, in the order of their ids.
+func (n *node) jobsIn(t testing.TB, status string) (list string) {
+	t.Helper()
+	err := n.db.QueryRow(context.Background(), "SELECT coalesce(string_agg(process_id, ' ' ORDER BY process_id), '') FROM processes WHERE kind = 'job' AND status = $1::process_status", status).Scan(&list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func (n *node) letGo(t testing.TB, inError, cancelled string) {
+	t.Helper()
+	enginetest.Eventually(t, patience, fmt.Sprintf("%q are in ERROR and %q are CANCELLED", inError, cancelled), func() bool {
+		return n.jobsIn(t, "ERROR") == inError && n.jobsIn(t, "CANCELLED") == cancelled
+	})
+}
+
+// TestFailedJobsOfStepsThatAreDoneAgain leaves no job in ERROR about which nobody can do anything: it stays while its run is FAILED, and is CANCELLED
+// with the retry of that, which alone can be ordered.
+func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "again", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["0.001s"]}}, "steps": [
+		{"step_id": "ship", "job": {}}, {"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_failures": 1}}]}`)
+	n.run(t, "pull", "again", "r1", `["a", "b"]`)
+	n.answer(t, n.lease(t, "ship"), "", "broken")
+	n.answer(t, n.lease(t, "ship"), "", "broken")
+	n.ended(t, "pull", "r1")
+	n.letGo(t, "~job/r1/ship~2", "~job/r1/ship")
+
+	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.letGo(t, "", "~job/r1/ship ~job/r1/ship~2")
+	n.answer(t, n.lease(t, "ship"), "", "")
+	// Too many items fail: they are done again. Then one fails, which may, and stays until the run has succeeded without it.
+	n.answer(t, n.lease(t, "each"), "", "broken")
+	n.answer(t, n.lease(t, "each"), "", "broken")
+	n.answer(t, n.lease(t, "each"), "", "broken")
+	n.letGo(t, "~job/r1/each.0~4", "~job/r1/each.0~3 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
+	n.answer(t, n.lease(t, "each"), "", "")
+	same(t, told(n.ended(t, "pull", "r1")), "SUCCEEDED: ship SUCCEEDED 3 each SUCCEEDED 2")
+	n.letGo(t, "", "~job/r1/each.0~3 ~job/r1/each.0~4 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
+}
+
+// TestFailedJobsThatAreIgnored are CANCELLED as soon as their run goes on without them.
+func TestFailedJobsThatAreIgnored(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "ignores", "steps": [{"step_id": "a", "job": {}, "ignore_failure": true}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "ignores", "r1", "")
+	n.answer(t, n.lease(t, "a"), "", "broken")
+	n.letGo(t, "", "~job/r1/a")
+
+	// The end of one whose step was skipped by hand meanwhile is no news.
+	n.run(t, "pull", "ignores", "r2", "")
+	l := n.lease(t, "a")
+	if _, err := n.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "r2", StepId: "a"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, l, "", "broken")
+	n.letGo(t, "", "~job/r1/a ~job/r2/a")
+}

@@ -86,6 +86,33 @@ func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
 	equal(t, "the last", b.save(end(next, storage.Finished)).Next.TimerName, "z")
 }
 
+// Two tasks of one process that wait for a place, as a timer that was due before a call leaves them: a claim takes one, and the other stays.
+func TestClaimsTakeOneOfAProcess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, claim := range []string{"searched", "polled"} {
+		b.process(claim)
+		b.call(claim, placeless)
+		b.call(claim, placeless)
+		b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = $1", claim)
+		var claims []storage.Claim
+		if claim == "searched" {
+			claims = b.searchCalls(9)
+		} else {
+			leases, err := b.Poll(t.Context(), "w", []storage.Line{{Namespace: ns, StepTimeout: timeout, Lease: timeout, MaxLease: timeout}}, 9, false)
+			for _, l := range must(t, leases, err) {
+				claims = append(claims, l.Claim)
+			}
+		}
+		equal(t, claim, ids(claims), "["+claim+"]")
+		b.is(claim, "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for place#0")
+		b.exec("UPDATE schedule SET waits_for = 'process' WHERE process_id = $1", claim)
+		b.save(end(&claims[0], storage.Finished))
+		b.exec("UPDATE schedule SET waits_for = 'operator' WHERE process_id = $1", claim) // out of the way of the second
+	}
+	b.exec("DELETE FROM schedule")
+}
+
 func TestSearchTimersPassesOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

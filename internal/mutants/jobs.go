@@ -43,6 +43,21 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Lease",
 	},
 	{
+		name: "lease-late-answer-counts", breaks: "an answer that comes after the engine has ended the attempt is lost",
+		file: jobLeases, old: "(x.status = 'FINISHED' OR x.worker_id IS NOT NULL)", planted: "x.status <> 'CANCELLED'",
+		packages: "./engine/crons", run: "TimeoutOfAJob",
+	},
+	{
+		name: "claim-drops-what-it-leaves", breaks: "a task of which a claim takes another one stays where it waits",
+		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE)))", planted: "FROM ready r)))",
+		packages: "./storage", run: "TakeOneOfAProcess",
+	},
+	{
+		name: "group-named-last", breaks: "of one priority a place that names its worker comes first",
+		file: pollGroups, old: "starts_with(d.taker, '=') IS TRUE DESC, d.task_id", planted: "d.task_id",
+		packages: "./engine/jobs", run: "NamedWorker",
+	},
+	{
 		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not tried again",
 		file: jobsSQL, old: "   WHERE p.cancel_deadline IS NOT NULL),\nds AS", planted: "   WHERE p.cancel_deadline IS NOT NULL AND p.cancel_deadline < 'epoch'),\nds AS",
 		packages: "./storage ./engine/jobs", run: "Cancel|OfAJob",

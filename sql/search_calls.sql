@@ -1,6 +1,7 @@
 -- SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
 -- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
--- crons: of that only crons. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
+-- crons: of that only crons. What is claimed is deleted by its key: a row that was changed after the statement's snapshot is locked and
+-- read as it is now, but a search by where it lies now (ctid) would not see it, and the task would stand in both tables. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
 -- with one search by one index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
 WITH ready AS MATERIALIZED (
@@ -12,7 +13,7 @@ WITH ready AS MATERIALIZED (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, s.ctid AS schedule_ctid
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
@@ -21,7 +22,7 @@ WITH ready AS MATERIALIZED (
     SELECT b.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, s.ctid AS schedule_ctid
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
          AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
@@ -45,7 +46,7 @@ je AS (
   SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', 'available', 'running', r.attempt + 1
     FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
-  DELETE FROM schedule s WHERE s.ctid = ANY (ARRAY(SELECT r.schedule_ctid FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE)))
+  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
        r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,

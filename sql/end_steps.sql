@@ -1,28 +1,26 @@
 -- EndSteps tells runs the ends of the jobs of their steps, as TellParents does, but at once: the flush that ends the jobs has locked the run, and
 -- gives it a NOTIFY task with all of them, which this node goes on with where the run is free (captured) and it has a place for that (capture). A message
 -- for each, its delivery and the claim of its task took more than half of what a step costs. It follows SaveResult and finds its items by the row that this very
--- transaction has written at the end of their task. The row of parents is what makes it happen once.
+-- transaction has written at the end of their task. The row of parents is what makes it happen once; it goes where it lies (ctid), since the lock of
+-- the job, which the flush holds, is needed to change it.
 -- While a run is busy, ends are added to its last waiting task, if that holds ends: it decides about many with one result.
 -- A run that is not locked, not RUNNING or asked to end, one of another namespace, and one for which messages stand, is told by a message behind these.
 -- ord: of a run, that of the first of its jobs.
 -- outcome: captured, place (the task waits to be claimed), process (it waits behind others), message.
 -- name: EndSteps :many
-WITH e AS MATERIALIZED (
-  SELECT x.*, t.response
+WITH c AS MATERIALIZED (
+  SELECT x.*, r.ctid AS parents_ctid, r.parent_namespace, r.parent_process_id, translate(encode(t.response, 'base64'), E'\n', '') AS response, r.args
     FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
                  unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@captures::bool[]) AS capture, unnest(@step_timeouts_us::bigint[]) AS step_timeout_us) AS x
    CROSS JOIN LATERAL (SELECT t.response FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-                          AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) t),
-c AS MATERIALIZED (
-  SELECT e.*, r.parent_namespace, r.parent_process_id, r.args,
-         jsonb_strip_nulls(jsonb_build_object('namespace', e.namespace, 'processId', e.process_id, 'status', 'PROCESS_STATUS_COMPLETED',
-           'response', translate(encode(e.response, 'base64'), E'\n', ''))) AS child
-    FROM e CROSS JOIN LATERAL (SELECT r.* FROM parents r WHERE r.namespace = e.namespace AND r.process_id = e.process_id LIMIT 1) r),
+                          AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) t
+   CROSS JOIN LATERAL (SELECT r.ctid, r.parent_namespace, r.parent_process_id, r.args FROM parents r WHERE r.namespace = x.namespace AND r.process_id = x.process_id LIMIT 1) r),
 d AS (
-  DELETE FROM parents r USING c WHERE r.namespace = ANY (ARRAY[c.namespace]) AND r.process_id = c.process_id),
+  DELETE FROM parents r WHERE r.ctid = ANY (ARRAY(SELECT c.parents_ctid FROM c))),
 g AS MATERIALIZED (
   SELECT c.parent_namespace, c.parent_process_id, min(c.ord) AS ord, bool_and(c.capture) AS capture, max(c.step_timeout_us) AS step_timeout_us,
-         jsonb_agg(c.child || jsonb_build_object('args', translate(encode(c.args, 'base64'), E'\n', '')) ORDER BY c.ord) AS ends
+         jsonb_agg(jsonb_build_object('namespace', c.namespace, 'processId', c.process_id, 'status', 'PROCESS_STATUS_COMPLETED', 'response', c.response,
+           'args', translate(encode(c.args, 'base64'), E'\n', '')) ORDER BY c.ord) AS ends
     FROM c WHERE c.parent_namespace = c.namespace GROUP BY c.parent_namespace, c.parent_process_id),
 h AS MATERIALIZED (
   SELECT g.*, p.*, r.found IS NULL AND w.task_id IS NULL AS free, r.found IS NULL AND w.task_id IS NULL AND g.capture AS captured, coalesce(w.adds, false) AS adds, w.task_id AS wait_task_id,
@@ -53,7 +51,8 @@ ad AS (
     FROM h WHERE h.adds AND s.namespace = ANY (ARRAY[h.parent_namespace]) AND s.process_id = h.parent_process_id AND s.task_id = h.wait_task_id),
 m AS (
   INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, child)
-  SELECT c.parent_namespace, c.parent_process_id, 'child_end', c.namespace, c.process_id, c.task_id, statement_timestamp(), c.args, c.child
+  SELECT c.parent_namespace, c.parent_process_id, 'child_end', c.namespace, c.process_id, c.task_id, statement_timestamp(), c.args,
+         jsonb_strip_nulls(jsonb_build_object('namespace', c.namespace, 'processId', c.process_id, 'status', 'PROCESS_STATUS_COMPLETED', 'response', c.response))
     FROM c WHERE ((c.parent_namespace, c.parent_process_id) IN (SELECT h.parent_namespace, h.parent_process_id FROM h)) IS NOT TRUE OR c.parent_namespace <> c.namespace ORDER BY c.ord
   RETURNING namespace, process_id)
 SELECT h.ord::int AS ord, h.parent_namespace AS namespace, h.parent_process_id AS process_id, (CASE WHEN h.captured THEN 'captured' WHEN h.free THEN 'place' ELSE 'process' END)::text AS outcome,

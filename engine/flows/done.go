@@ -330,7 +330,7 @@ func (t *task) results(step int) ([]byte, error) {
 	}
 	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, true)
 	if err != nil {
-		return nil, err
+		return nil, t.faulted(err)
 	}
 	results := make([]json.RawMessage, t.state.Run.Each[step].Count)
 	for i := range results {
@@ -424,7 +424,7 @@ func (t *task) result() ([]byte, error) {
 		}
 		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 		if err != nil || len(rows) == 0 {
-			return nil, err
+			return nil, t.faulted(err)
 		}
 		return rows[0].Result, nil
 	}

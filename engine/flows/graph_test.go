@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -205,4 +206,39 @@ func TestNestedRunFails(t *testing.T) {
 	same(t, told(r), "FAILED: sub FAILED gone FAILED")
 	same(t, r.GetSteps()[0].GetFailure().GetMessage(), "no luck")
 	same(t, r.GetFailure().GetReason()+": "+r.GetFailure().GetMessage(), "not_started: there is no template nothing")
+}
+
+// TestStepFailsForNoFaultOfTheDatabase breaks the connection by which a run reads what the next step needs: the step begins a moment later.
+func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	n, ctx := start(t, storagetest.DSN(t)), context.Background()
+	n.put(t, "pull", `{"type": "join", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}, "depends_on": ["a", "b"], "input": "${steps.a.result}"}]}`)
+	n.run(t, "pull", "join", "j1", "")
+	a, b := n.lease(t, "a"), n.lease(t, "b")
+	n.answer(t, a, `"of a"`, "")
+	n.until(t, "pull", "j1", "RUNNING: a SUCCEEDED b RUNNING")
+	lock, err := n.db.Begin(ctx)
+	if err == nil {
+		_, err = lock.Exec(ctx, `LOCK TABLE flow_steps`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, b, `"of b"`, "")
+	enginetest.Eventually(t, patience, "the reader of steps is cut off", func() bool {
+		var cut int
+		if err := lock.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`).Scan(&cut); err != nil {
+			t.Fatal(err)
+		}
+		return cut > 0
+	})
+	if err := lock.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c := n.lease(t, "c")
+	same(t, c.GetJob().GetArgs().GetStringValue(), "of a")
+	n.answer(t, c, "", "")
+	same(t, told(n.ended(t, "pull", "j1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
 }

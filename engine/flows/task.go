@@ -75,6 +75,17 @@ type task struct {
 	messages []storage.Message
 	failed   []failedJob // whose end this task was told
 	removes  bool
+	// fault is why something could not be read that was asked for. What follows from it, such as the failure of a step that needs it, is not decided:
+	// the task is tried again.
+	fault error
+}
+
+// faulted notes such an error.
+func (t *task) faulted(err error) error {
+	if err != nil {
+		t.fault = err
+	}
+	return err
 }
 
 // end is how a step, or an item, ended.
@@ -110,6 +121,15 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	if err := t.read(); err != nil {
 		return nil, err
 	}
+	response, err := t.handle(r)
+	if t.fault != nil {
+		return nil, &processor.UnreachableError{Err: t.fault}
+	}
+	return response, err
+}
+
+// handle does a task of a run that is there.
+func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var err error
 	switch r.GetType() {
 	case progressorv1.TaskType_TASK_TYPE_CALL:

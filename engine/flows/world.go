@@ -39,6 +39,12 @@ type waitOf struct {
 	Schema    json.RawMessage `json:"resultSchema,omitempty"`
 }
 
+// marked is the metadata of what does a step.
+type marked struct {
+	RunID  string `json:"progressor.run_id"`
+	StepID string `json:"progressor.step_id"`
+}
+
 // told is what the NOTIFY that tells the end of what does a step says of it.
 type told struct {
 	Step  int   `json:"step"`
@@ -54,7 +60,7 @@ func (t *task) scope() (*flow.Scope, error) {
 		if t.state.Large {
 			row, err := flows.Get(t.ctx, t.flows.store, t.key.Namespace, t.runID)
 			if err != nil {
-				return nil, err
+				return nil, t.faulted(err)
 			}
 			text = row.Payload
 		}
@@ -89,7 +95,7 @@ func (t *task) value(step int) (flow.Ended, error) {
 	} else if t.decision.Letter(step) != flow.Pending {
 		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 		if err != nil {
-			return v, err
+			return v, t.faulted(err)
 		}
 		for _, row := range rows {
 			if v.Result, err = valueOf(row.Result); err != nil {
@@ -177,7 +183,7 @@ func (t *task) itemsIn(step int, is func(flows.StepStatus) bool) (list []int, er
 			list = append(list, int(row.Index))
 		}
 	}
-	return list, err
+	return list, t.faulted(err)
 }
 
 // doer is the id of what does a step, an item, or undoes a step.
@@ -294,7 +300,7 @@ func (t *task) job(s *flow.Step, action *progressorv1.JobAction, p place, undo b
 
 // mark is the metadata of what does a step, where the template says none: whose it is.
 func (t *task) mark(stepID string) []byte {
-	text, _ := json.Marshal(map[string]string{"progressor.run_id": t.runID, "progressor.step_id": stepID}) // plain strings
+	text, _ := json.Marshal(marked{t.runID, stepID}) // plain strings
 	return text
 }
 

@@ -170,7 +170,7 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index AND e.to_status = 'succeeded'),
 			(SELECT count(*) FROM tasks k WHERE k.namespace = f.namespace AND k.process_id = f.process_id AND k.task_type = 'INIT' AND k.status = 'FINISHED')
 		FROM flow_steps f WHERE f.namespace = $1
-		UNION ALL SELECT r.run_id, '', r.status::text, coalesce(r.result::text, ''), r.attempt, coalesce(r.running_time, 'epoch'), coalesce(r.finished_time, 'epoch'), 1, 1, 1
+		UNION ALL SELECT r.run_id, '', r.status::text, coalesce(r.result::text, r.failure::text, ''), r.attempt, coalesce(r.running_time, 'epoch'), coalesce(r.finished_time, 'epoch'), 1, 1, 1
 		FROM flow_runs r WHERE r.namespace = $1 AND r.run_id NOT LIKE '%/sub'`, flowNamespace)
 	if err != nil {
 		w.t.Fatal(err)

@@ -4,6 +4,8 @@ const (
 	flowDecide = "flow/decide.go"
 	flowTurn   = "flow/turn.go"
 	flowOrders = "engine/flows/orders.go"
+	endSteps   = "storage/internal/dbsqlc/end_steps.sql.go"
+	startSteps = "storage/internal/dbsqlc/start_steps.sql.go"
 )
 
 // flowMutants are those of templates, runs and steps.
@@ -42,5 +44,35 @@ var flowMutants = []mutant{
 		name: "flow-two-of-a-scope", breaks: "one run of a scope is not at its end",
 		file: "engine/flows/task.go", old: "case holder.RunID != \"\" && t.template.turnsAway():", planted: "case holder.Done != \"\" && t.template.turnsAway():",
 		packages: "./engine/flows", run: "ScopeFromTwoNodes",
+	},
+	{
+		name: "flow-fails-for-the-database", breaks: "no step fails because what it needs could not be read",
+		file: "engine/flows/task.go", old: "	if t.fault != nil {", planted: "	if t.fault != nil && t.created != nil {",
+		packages: "./engine/flows", run: "NoFaultOfTheDatabase",
+	},
+	{
+		name: "step-end-beside-a-task", breaks: "the end of a step waits while its run is at work",
+		file: endSteps, old: "r.found IS NULL AND w.task_id IS NULL AND g.capture AS captured", planted: "w.task_id IS NULL AND g.capture AS captured",
+		packages: "./storage", run: "EndsOfSteps",
+	},
+	{
+		name: "step-end-overtakes", breaks: "the end of a step comes behind the messages to its run",
+		file: endSteps, old: "   WHERE q.found IS NULL),", planted: "   WHERE q.found IS NULL OR q.found),",
+		packages: "./storage", run: "EndsOfSteps",
+	},
+	{
+		name: "step-end-told-twice", breaks: "a run is told the end of a step once",
+		file: endSteps, old: "WHERE r.ctid = ANY (ARRAY(SELECT c.parents_ctid FROM c))", planted: "WHERE r.ctid = ANY (ARRAY(SELECT c.parents_ctid FROM c WHERE c.ord < 0))",
+		packages: "./storage", run: "EndsOfSteps",
+	},
+	{
+		name: "step-start-of-the-fenced", breaks: "a result that comes late starts no step",
+		file: startSteps, old: "AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) t", planted: "AND t.fencing_token = x.fencing_token LIMIT 1) t",
+		packages: "./storage", run: "JobsStartWithTheResult",
+	},
+	{
+		name: "step-start-past-a-limit", breaks: "a step waits for the keys of constraints as any job does",
+		file: startSteps, old: "p.status IS NULL AND v.version IS NULL AS direct", planted: "p.status IS NULL AS direct",
+		packages: "./storage", run: "JobsThatMayNotStart",
 	},
 }

@@ -3,3 +3,4 @@ ALTER TABLE processes ADD COLUMN ctid tid NOT NULL;
 ALTER TABLE running ADD COLUMN ctid tid NOT NULL;
 ALTER TABLE schedule ADD COLUMN ctid tid NOT NULL;
 ALTER TABLE messages ADD COLUMN ctid tid NOT NULL;
+ALTER TABLE parents ADD COLUMN ctid tid NOT NULL;

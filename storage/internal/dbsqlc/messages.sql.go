@@ -93,7 +93,7 @@ tk AS (
 fr AS (
   DELETE FROM constraint_holds h USING a WHERE a.ends AND h.namespace = ANY (ARRAY[a.namespace]) AND h.process_id = a.process_id),
 pa AS (
-  DELETE FROM parents r USING a WHERE a.ends AND r.namespace = ANY (ARRAY[a.namespace]) AND r.process_id = a.process_id RETURNING r.namespace, r.process_id, r.parent_namespace, r.parent_process_id, r.args),
+  DELETE FROM parents r USING a WHERE a.ends AND r.namespace = ANY (ARRAY[a.namespace]) AND r.process_id = a.process_id RETURNING r.namespace, r.process_id, r.parent_namespace, r.parent_process_id, r.args, r.ctid),
 told AS (
   INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, child)
   SELECT parent_namespace, parent_process_id, 'child_end', namespace, process_id, 0, statement_timestamp(), args,
@@ -629,9 +629,9 @@ WITH e AS MATERIALIZED (
    WHERE p.removed_time IS NOT NULL OR p.status IN ('COMPLETED', 'CANCELLED', 'ERROR')),
 d AS (
   DELETE FROM parents r USING e WHERE r.namespace = ANY (ARRAY[e.namespace]) AND r.process_id = e.process_id
-  RETURNING r.namespace, r.process_id, r.parent_namespace, r.parent_process_id, r.args),
+  RETURNING r.namespace, r.process_id, r.parent_namespace, r.parent_process_id, r.args, r.ctid),
 c AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.parent_namespace, d.parent_process_id, d.args, (SELECT max(e.task_id) FROM e WHERE e.namespace = d.namespace AND e.process_id = d.process_id) AS task_id FROM d)
+  SELECT d.namespace, d.process_id, d.parent_namespace, d.parent_process_id, d.args, d.ctid, (SELECT max(e.task_id) FROM e WHERE e.namespace = d.namespace AND e.process_id = d.process_id) AS task_id FROM d)
 INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, child)
 SELECT c.parent_namespace, c.parent_process_id, 'child_end', c.namespace, c.process_id, c.task_id, statement_timestamp(), c.args,
        jsonb_strip_nulls(jsonb_build_object('namespace', c.namespace, 'processId', c.process_id,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
 func TestSearchCallsByPriorityThenAge(t *testing.T) {
@@ -162,6 +163,41 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 		b.exec("UPDATE schedule SET waits_for = 'operator' WHERE process_id = $1", claim) // out of the way of the second
 	}
 	b.exec("DELETE FROM schedule")
+}
+
+// A row that is changed after the snapshot of a claim, and before it is locked, is claimed as it is now, and leaves schedule. (Deleted by where it
+// lay, or lies, it stayed there, and its job ran twice.)
+func TestClaimOfARowThatWasChanged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue("a")
+	b.enqueue("b")
+	config, err := storage.HotConfig(b.dsn)
+	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
+	must(t, conn, err2)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), "SET lock_timeout = 0")
+	must(t, 0, err)
+	release := b.foreign("ALTER SEQUENCE fencing_tokens MINVALUE 1") // the claim of a waits for its token, and has not come to b
+	claimed := make(chan int)
+	go func() {
+		rows, err := dbsqlc.New().SearchCalls(context.Background(), conn, dbsqlc.SearchCallsParams{
+			Namespaces: []string{ns}, Limits: []int32{9}, StepTimeoutsUs: []int64{1e9}, Owns: []bool{false}, Crons: []bool{false}, Modes: []int32{int32(storage.EventsAll)},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		claimed <- len(rows)
+	}()
+	for deadline := time.Now().Add(stuck); ask[int](b, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::bigint AND wait_event_type = 'Lock'", int64(conn.PgConn().PID())) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the claim does not wait for its token")
+		}
+	}
+	b.exec("UPDATE schedule SET retry_interval = '1 second' WHERE process_id = 'b'")
+	release()
+	equal(t, "claimed", <-claimed, 2)
+	equal(t, "what waits, and what runs", ask[string](b, "SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM running)"), "0 2")
 }
 
 func TestSearchTimersPassesOver(t *testing.T) {

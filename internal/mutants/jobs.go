@@ -49,7 +49,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "claim-drops-what-it-leaves", breaks: "a task of which a claim takes another one stays where it waits",
-		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE)))", planted: "FROM ready r)))",
+		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "s.process_id = ins.process_id AND s.task_id = ins.task_id)", planted: "s.process_id = ins.process_id)",
 		packages: "./storage", run: "TakeOneOfAProcess",
 	},
 	{

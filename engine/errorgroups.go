@@ -88,7 +88,52 @@ func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
 		g.message.Filter = g.filter()
 		list[n] = g.message
 	}
+	sortGroups(list)
+	return list
+}
+
+func sortGroups(list []*progressorv1.ErrorGroup) {
 	slices.SortFunc(list, func(a, b *progressorv1.ErrorGroup) int { return compareGroups(a.GetCount(), a.GetFingerprint(), b) })
+}
+
+// jobsOfSteps is what the ids begin with of jobs that do the steps of runs.
+const jobsOfSteps = "~job/"
+
+// groupRuns groups runs that are FAILED or EXPIRED, the newest of which comes first, by their fingerprints.
+func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
+	type kinds struct{ statuses, types []string }
+	byFingerprint := map[string]*progressorv1.ErrorGroup{}
+	all := map[string]*kinds{}
+	add := func(list *[]string, word string) {
+		if !slices.Contains(*list, word) {
+			*list = append(*list, word)
+		}
+	}
+	for n := range runs {
+		r := &runs[n]
+		mark := fingerprint("run "+r.Reason, r.Detail) // another one than that of processes which say the same
+		if byFingerprint[mark] == nil {
+			byFingerprint[mark] = &progressorv1.ErrorGroup{Fingerprint: mark, Reason: r.Reason, Message: r.Detail, LastTime: timestamppb.New(r.FinishedTime), Runs: true}
+			all[mark] = &kinds{}
+			list = append(list, byFingerprint[mark])
+		}
+		g := byFingerprint[mark]
+		g.Count++
+		g.FirstTime = timestamppb.New(r.FinishedTime)
+		add(&all[mark].statuses, strings.ToUpper(string(r.Status)))
+		add(&all[mark].types, r.TemplateType)
+	}
+	for _, g := range list {
+		k := all[g.GetFingerprint()]
+		slices.Sort(k.statuses)
+		g.Filter = "status = " + strings.Join(k.statuses, " OR status = ")
+		if len(k.types) == 1 {
+			if len(k.statuses) > 1 {
+				g.Filter = "(" + g.Filter + ")"
+			}
+			g.Filter += " AND template_type = " + search.Quote(k.types[0], false)
+		}
+	}
 	return list
 }
 
@@ -103,7 +148,7 @@ type errorsToken struct {
 	Fingerprint string `json:"f"`
 }
 
-// ListErrors groups the processes in ERROR by what broke them. Namespace "": of all. PageSize: default 100, at most 1,000 groups.
+// ListErrors groups the processes in ERROR, and the runs of flows that have failed, by what broke them. Namespace "": of all. PageSize: default 100, at most 1,000 groups.
 func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
 	if err := e.admit(); err != nil {
 		return nil, "", err
@@ -117,7 +162,14 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 	if err != nil {
 		return nil, "", err
 	}
-	groups := groupErrors(broken)
+	runs, err := e.store.ListFailedRuns(ctx, names, maxErrorDetail, maxBroken)
+	if err != nil {
+		return nil, "", err
+	}
+	// What a job of a step has failed by its run says, which alone can be taken up.
+	broken = slices.DeleteFunc(broken, func(b storage.Broken) bool { return strings.HasPrefix(b.ProcessID, jobsOfSteps) })
+	groups := append(groupErrors(broken), groupRuns(runs)...)
+	sortGroups(groups)
 	if pageToken != "" {
 		var after errorsToken
 		raw, err := base64.RawURLEncoding.DecodeString(pageToken)

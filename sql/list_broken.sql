@@ -15,3 +15,14 @@ SELECT p.namespace, p.process_id, p.attention_time::timestamptz AS error_time, p
     SELECT t.failure->>'reason' AS reason FROM tasks t
      WHERE t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by LIMIT 1) t ON true
  ORDER BY p.attention_time DESC;
+
+-- ListFailedRuns lists the runs that are FAILED or EXPIRED and are no steps of others, among the newest lim of each namespace that did not succeed, with the beginning of why.
+-- name: ListFailedRuns :many
+SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time::timestamptz AS finished_time, coalesce(r.failure->>'reason', '')::text AS reason,
+       left(coalesce(r.failure->>'message', ''), @max_detail::int)::text AS detail
+  FROM unnest(@namespaces::text[]) AS n(namespace)
+ CROSS JOIN LATERAL (
+   SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time, r.failure, r.parent_run_id
+     FROM flow_runs r WHERE r.namespace COLLATE "POSIX" = n.namespace AND r.status IN ('failed', 'cancelled', 'expired')
+    ORDER BY r.created_time DESC, r.run_id COLLATE "POSIX" DESC LIMIT @lim::int) r
+ WHERE r.status <> 'cancelled' AND r.parent_run_id IS NULL ORDER BY r.finished_time DESC LIMIT @lim::int;

@@ -132,6 +132,17 @@ func (s *Store) ListBroken(ctx context.Context, namespaces []string, maxDetail, 
 	return rows, mapped("list processes in ERROR", err)
 }
 
+// FailedRun is a run that is FAILED or EXPIRED, with the beginning of why.
+type FailedRun = dbsqlc.ListFailedRunsRow
+
+// ListFailedRuns lists the runs of namespaces that are FAILED or EXPIRED, the newest first; of each message it gives so many characters.
+func (s *Store) ListFailedRuns(ctx context.Context, namespaces []string, maxDetail, limit int) ([]FailedRun, error) {
+	rows, err := s.q.ListFailedRuns(ctx, s.general, dbsqlc.ListFailedRunsParams{
+		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit), //nolint:gosec // bounds of ours
+	})
+	return rows, mapped("list failed runs", err)
+}
+
 // Waiting is how many tasks wait for what.
 type Waiting = dbsqlc.WaitingByWhatRow
 

@@ -16,12 +16,14 @@ type errorsCmd struct {
 }
 
 func (errorsCmd) Help() string {
-	return `Errors groups the processes in ERROR by what broke them: the same reason and message, but for numbers and ids. The
-filter of a group finds its processes.
+	return `Errors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them: the same
+reason and message, but for numbers and ids. The filter of a group finds its processes, or its runs, which progressor run retry
+takes up. The jobs of steps are not listed: their run says why they failed.
 
     progressor errors
     progressor errors demo
-    progressor list demo --filter 'status = ERROR AND detail = "order *"'`
+    progressor list demo --filter 'status = ERROR AND detail = "order *"'
+    progressor run list demo --filter 'status = FAILED AND template_type = "order"'`
 }
 
 func (c *errorsCmd) Run(a *app) error {
@@ -30,10 +32,14 @@ func (c *errorsCmd) Run(a *app) error {
 	}, func(all *progressorv1.ListErrorsResponse) error {
 		var rows []table.Row
 		for _, g := range all.GetGroups() {
+			of := "processes"
+			if g.GetRuns() {
+				of = "runs"
+			}
 			rows = append(rows, table.Row{
-				g.GetCount(), oneLine(g.GetReason()), showTime(g.GetFirstTime()), showTime(g.GetLastTime()), oneLine(g.GetMessage()), oneLine(g.GetFilter()),
+				g.GetCount(), of, oneLine(g.GetReason()), showTime(g.GetFirstTime()), showTime(g.GetLastTime()), oneLine(g.GetMessage()), oneLine(g.GetFilter()),
 			})
 		}
-		return printRows(a.Stdout, table.Row{"count", "reason", "first", "last", "newest message", "filter"}, rows)
+		return printRows(a.Stdout, table.Row{"count", "of", "reason", "first", "last", "newest message", "filter"}, rows)
 	})
 }

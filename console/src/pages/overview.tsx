@@ -93,20 +93,20 @@ function Errors({ names, ns }: { names: string[]; ns: string }) {
   const error = answers.find((a) => a.error)?.error;
   const groups = answers.flatMap((a, n) => (a.data?.groups ?? []).map((g) => ({ ...g, ns: asked[n] ?? "" }))).sort((a, b) => Number(b.count - a.count));
   return (
-    <Card title="Errors" extra={names.length > asked.length && <span className="dim">of the first {asked.length} namespaces that have any</span>}>
+    <Card title="Errors" extra={names.length > asked.length && <span className="dim">of {asked.length} namespaces, those with processes in ERROR first</span>}>
       <ErrorBox error={error} what="Errors" />
       {groups.length === 0 && !error ? (
         answers.some((a) => a.isPending) ? (
           <Loading rows={2} />
         ) : (
-          <Empty title="Nothing is broken">A process whose task failed for good shows up here, together with all that failed alike.</Empty>
+          <Empty title="Nothing is broken">A process whose task failed for good, or a run that has failed, shows up here, together with all that failed alike.</Empty>
         )
       ) : (
         <Scroll>
           <table className="stack">
             <thead>
               <tr>
-                <th className="number">Processes</th>
+                <th className="number">How many</th>
                 <th>What went wrong</th>
                 {!ns && <th>Namespace</th>}
                 <th>First</th>
@@ -129,9 +129,15 @@ function Errors({ names, ns }: { names: string[]; ns: string }) {
                     <When at={millis(g.lastTime)} />
                   </td>
                   <td className="end">
-                    <a className="button" href={href("processes", { ns: g.ns, filter: g.filter, order: "status_changed_time desc" })}>
-                      Show {plural(g.count, "process", "processes")}
-                    </a>
+                    {g.runs ? (
+                      <a className="button" href={href("runs", { ns: g.ns, filter: g.filter })}>
+                        Show {plural(g.count, "run", "runs")}
+                      </a>
+                    ) : (
+                      <a className="button" href={href("processes", { ns: g.ns, filter: g.filter, order: "status_changed_time desc" })}>
+                        Show {plural(g.count, "process", "processes")}
+                      </a>
+                    )}
                   </td>
                 </tr>
               ))}
@@ -264,7 +270,10 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
 
 export function Overview({ ns }: { ns: string }) {
   const { data: o, error } = useRead(["overview", ns], (options) => insight.getOverview({ namespace: ns }, options), { every: 5000 });
-  const names = useMemo(() => o?.namespaces.filter((n) => (n.countByStatus["error"] ?? 0n) > 0n).map((n) => n.namespace) ?? [], [o]);
+  const names = useMemo(() => {
+    const inError = (n: { countByStatus: Record<string, bigint> }) => ((n.countByStatus["error"] ?? 0n) > 0n ? 0 : 1); // others may have runs that have failed
+    return [...(o?.namespaces ?? [])].sort((a, b) => inError(a) - inError(b)).map((n) => n.namespace);
+  }, [o]);
   return (
     <>
       <h1>Overview {ns ? <span className="dim">of {ns}</span> : null}</h1>

@@ -70,3 +70,59 @@ func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams)
 	}
 	return items, nil
 }
+
+const listFailedRuns = `-- name: ListFailedRuns :many
+SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time::timestamptz AS finished_time, coalesce(r.failure->>'reason', '')::text AS reason,
+       left(coalesce(r.failure->>'message', ''), $1::int)::text AS detail
+  FROM unnest($2::text[]) AS n(namespace)
+ CROSS JOIN LATERAL (
+   SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time, r.failure, r.parent_run_id
+     FROM flow_runs r WHERE r.namespace COLLATE "POSIX" = n.namespace AND r.status IN ('failed', 'cancelled', 'expired')
+    ORDER BY r.created_time DESC, r.run_id COLLATE "POSIX" DESC LIMIT $3::int) r
+ WHERE r.status <> 'cancelled' AND r.parent_run_id IS NULL ORDER BY r.finished_time DESC LIMIT $3::int
+`
+
+type ListFailedRunsParams struct {
+	MaxDetail  int32
+	Namespaces []string
+	Lim        int32
+}
+
+type ListFailedRunsRow struct {
+	Namespace    string
+	RunID        string
+	TemplateType string
+	Status       FlowStatus
+	FinishedTime time.Time
+	Reason       string
+	Detail       string
+}
+
+// ListFailedRuns lists the runs that are FAILED or EXPIRED and are no steps of others, among the newest lim of each namespace that did not succeed, with the beginning of why.
+func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRunsParams) ([]ListFailedRunsRow, error) {
+	rows, err := db.Query(ctx, listFailedRuns, arg.MaxDetail, arg.Namespaces, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListFailedRunsRow
+	for rows.Next() {
+		var i ListFailedRunsRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.RunID,
+			&i.TemplateType,
+			&i.Status,
+			&i.FinishedTime,
+			&i.Reason,
+			&i.Detail,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -72,7 +72,7 @@ type InsightServiceClient interface {
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
-	// ListErrors groups the processes in ERROR by what broke them.
+	// ListErrors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them.
 	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
 	// DrainNode makes a node take nothing new and end what it runs.
@@ -216,7 +216,7 @@ type InsightServiceHandler interface {
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
-	// ListErrors groups the processes in ERROR by what broke them.
+	// ListErrors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them.
 	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
 	// DrainNode makes a node take nothing new and end what it runs.

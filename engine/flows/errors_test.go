@@ -1,0 +1,51 @@
+package flows_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestFailedRunsAreErrors lists the runs that an operator may take up, and them alone: no jobs of their steps, no runs in them, none that was cancelled.
+func TestFailedRunsAreErrors(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "bad", "steps": [{"step_id": "a", "job": {}, "input": "${payload.missing}"}]}`)
+	n.put(t, "ns", `{"type": "late", "timeout": "0.001s", "steps": [{"step_id": "a", "wait": {}}]}`)
+	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "only", "job": {}}]}`)
+	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "sub", "run": {"type": "inner"}}]}`)
+	n.put(t, "ns", `{"type": "waits", "steps": [{"step_id": "a", "wait": {}}]}`)
+	for runID, templateType := range map[string]string{"b1": "bad", "b2": "bad", "l1": "late", "o1": "outer"} {
+		n.run(t, "ns", templateType, runID, `{"fail": {"only": "no luck"}}`)
+		n.ended(t, "ns", runID)
+	}
+	n.run(t, "ns", "waits", "w1", "")
+	if _, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "ns", RunId: "w1"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	groups, _, err := n.ListErrors(context.Background(), "ns", 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func() string {
+		var got []string
+		for _, g := range groups {
+			runs, _, err := n.ListRuns(context.Background(), &progressorv1.ListRunsRequest{Namespace: "ns", Filter: g.GetFilter()})
+			if err != nil {
+				t.Fatalf("%s: %v", g.GetFilter(), err)
+			}
+			got = append(got, fmt.Sprintf("%d %s %d %v", g.GetCount(), g.GetReason(), len(runs), g.GetRuns()))
+		}
+		return strings.Join(got, ", ")
+	}
+	if got := list(); !strings.HasPrefix(got, "2 expression 2 true, ") || !strings.Contains(got, "1 timeout 1 true") || !strings.Contains(got, "1 broken 1 true") || len(groups) != 3 {
+		t.Fatal(got)
+	}
+	if groups, _, err = n.ListErrors(context.Background(), "pull", 0, ""); err != nil || len(groups) != 0 {
+		t.Fatalf("%v, %v", groups, err)
+	}
+}

@@ -232,7 +232,7 @@ func (e *Engine) admit() error {
 	if e.inFlight.Add(1) > int64(e.cfg.MaxInFlight) {
 		e.inFlight.Add(-1)
 		e.metrics.refused.WithLabelValues("in_flight").Inc()
-		return fmt.Errorf("%d requests in flight on this node: %w", e.cfg.MaxInFlight, process.ErrOverloaded)
+		return &process.OverloadError{Bound: fmt.Sprintf("the node holds %d requests, its max_in_flight", e.cfg.MaxInFlight)}
 	}
 	return nil
 }

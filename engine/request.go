@@ -106,7 +106,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 			r.call.Capture = ns.places.tryTake()
 		} else if r.call.Capture = ns.places.take(ctx); !r.call.Capture {
 			e.metrics.refused.WithLabelValues("place").Inc()
-			return storage.Prepared{}, fmt.Errorf("no free place in namespace %s within %s: %w", ns.name, placeWait, process.ErrOverloaded)
+			return storage.Prepared{}, &process.OverloadError{Bound: fmt.Sprintf("max_running tasks of the namespace run on the node, and none ended within %s", placeWait)}
 		}
 	}
 	began := time.Now()
@@ -166,7 +166,7 @@ func refusal(r *request, p storage.Prepared) error {
 	case storage.Mismatched:
 		return fmt.Errorf("key %q of %s: %w", r.call.IdempotencyKey, key, process.ErrIdempotencyMismatch)
 	case storage.Overloaded:
-		return fmt.Errorf("%d requests wait for process %s, the namespace's max_waiting: %w", r.call.MaxWaiting, key, process.ErrOverloaded)
+		return &process.OverloadError{Bound: fmt.Sprintf("as many requests wait in the process as max_waiting of the namespace allows, %d", max(1, r.call.MaxWaiting))}
 	case storage.Repairing:
 		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is under way"}
 	case storage.IsJob:

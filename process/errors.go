@@ -33,6 +33,18 @@ var (
 	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
 )
 
+// OverloadError is ErrOverloaded with the bound that was met.
+type OverloadError struct {
+	Bound string // what is full, and the setting that bounds it
+}
+
+func (e *OverloadError) Error() string {
+	return "overloaded (" + e.Bound + "): nothing was stored; try again after a while"
+}
+
+// Is says that it is an ErrOverloaded.
+func (e *OverloadError) Is(target error) bool { return target == ErrOverloaded }
+
 // ItemError says of which item of a batch an error is; Field is its path, as the API names it.
 type ItemError struct {
 	Field string

@@ -137,6 +137,9 @@ func answerOf(err error) (a answer, known bool) {
 		detail := &progressorv1.ErrorDetail{Reason: reason, Field: invalid.Field}
 		return answer{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true
 	}
+	if overload, ok := errors.AsType[*process.OverloadError](err); ok {
+		return answer{connect.CodeResourceExhausted, &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED}, overload.Error(), true}, true
+	}
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
 			// The sentinel's own words, without what the layers below put around it.

@@ -35,6 +35,7 @@ var errorTable = []struct {
 	{process.ErrProcessExists, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "process exists already: n/p"},
 	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH), "another request: n/p"},
 	{process.ErrOverloaded, connect.CodeResourceExhausted, reason(progressorv1.ErrorDetail_REASON_OVERLOADED), "overloaded"},
+	{&process.OverloadError{Bound: "max_waiting"}, connect.CodeResourceExhausted, reason(progressorv1.ErrorDetail_REASON_OVERLOADED), "overloaded (max_waiting)"},
 	{fmt.Errorf("%w: %w", process.ErrCronNotFound, process.ErrProcessNotFound), connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND), "cron not found: n/p"},
 	{fmt.Errorf("%w: %w", process.ErrCronExists, process.ErrProcessExists), connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "cron exists already: n/p"},
 	{process.ErrStaleEtag, connect.CodeAborted, reason(progressorv1.ErrorDetail_REASON_STALE_ETAG), "the etag is not the newest"},

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,6 +109,18 @@ func (m *engineMetrics) timerLate(late time.Duration) {
 	m.timerLateness.Observe(late.Seconds())
 }
 
+// AtFirst is a series of a histogram that is shown from its first observation on: of what is never done the 19 lines of each would be most of
+// what a scrape reads.
+type AtFirst struct{ series func() prometheus.Observer }
+
+// NewAtFirst is the series of these labels.
+func NewAtFirst(of *prometheus.HistogramVec, labels ...string) AtFirst {
+	return AtFirst{sync.OnceValue(func() prometheus.Observer { return of.WithLabelValues(labels...) })}
+}
+
+// Observe implements prometheus.Observer.
+func (a AtFirst) Observe(value float64) { a.series().Observe(value) }
+
 // namespaceMetrics are the metrics of one namespace, with their labels resolved: looking them up costs more than observing.
 type namespaceMetrics struct {
 	preparing  map[process.TaskType]prometheus.Observer
@@ -132,7 +145,7 @@ const (
 func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	n := &namespaceMetrics{
 		preparing: map[process.TaskType]prometheus.Observer{}, processing: map[process.TaskType]prometheus.Observer{}, completion: map[string]prometheus.Observer{},
-		removing: m.removing.WithLabelValues(name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
+		removing: NewAtFirst(m.removing, name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
 		adopted: m.adopted.WithLabelValues(name),
 	}
 	for _, kind := range []storage.MessageKind{storage.MessageStart, storage.MessageNotify, storage.MessageCancel, storage.MessageChildEnd} {
@@ -140,11 +153,11 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	}
 	for _, t := range process.TaskTypes() {
 		label := strings.ToLower(string(t))
-		n.preparing[t] = m.preparing.WithLabelValues(name, label)
-		n.processing[t] = m.processing.WithLabelValues(name, label)
+		n.preparing[t] = NewAtFirst(m.preparing, name, label)
+		n.processing[t] = NewAtFirst(m.processing, name, label)
 	}
 	for _, c := range []string{completionContinue, completionSuspend, completionUnlock, completionError, completionRemove} {
-		n.completion[c] = m.completion.WithLabelValues(name, c)
+		n.completion[c] = NewAtFirst(m.completion, name, c)
 	}
 	return n
 }

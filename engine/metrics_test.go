@@ -78,6 +78,9 @@ func TestMetricsMove(t *testing.T) {
 			continue
 		}
 		for _, m := range f.GetMetric() {
+			if m.GetHistogram().GetSampleCount() == 0 {
+				t.Errorf("shown although there was none: %v", m)
+			}
 			// Tasks that do nothing take no second: the figures would be a thousand times as high or low in another unit.
 			if h := m.GetHistogram(); h.GetSampleCount() > 0 && h.GetSampleSum()/float64(h.GetSampleCount()) > 500 {
 				t.Errorf("%v", m)

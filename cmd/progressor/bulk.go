@@ -44,7 +44,8 @@ type bulkStartCmd struct {
 func (bulkStartCmd) Help() string {
 	return `Start does something to all processes of a namespace that match a filter: what the command of the same name does to one. It
 goes on in the engine, on whatever node is alive, from the oldest process to those that were there when it started, a page
-at a time. A process whose status does not allow the action is skipped.
+at a time. A process whose status does not allow the action is skipped; jobs, runs of flows, crons and bulks are left out
+whatever the filter: progressor job retry runs a job again that failed.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait
@@ -71,7 +72,7 @@ func (c *bulkStartCmd) Run(a *app) error {
 	case c.json():
 		return printMessage(a.Stdout, resp)
 	case c.DryRun:
-		return printDryRun(a, c.Action, b)
+		return printDryRun(a, c.Action, b, c.leftOut(ctx))
 	}
 	if err := printBulk(a, b); err != nil {
 		return err
@@ -112,7 +113,23 @@ func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
 	return nil
 }
 
-func printDryRun(a *app, action string, b *progressorv1.Bulk) error {
+// leftOut says that jobs match too, which bulks leave alone, and what does the same to a job; "": none does. It is a hint: where it cannot be
+// asked for there is none.
+func (c *bulkStartCmd) leftOut(ctx context.Context) string {
+	resp, err := c.client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: "kind = job AND (" + c.Match + ")", PageSize: 1})
+	if err != nil || len(resp.GetProcesses()) == 0 {
+		return ""
+	}
+	id := resp.GetProcesses()[0].GetProcessId()
+	text := "jobs, such as " + oneLine(id) + ": they are none of a bulk"
+	verb := map[string]string{"repair": "retry", "cancel": "cancel"}[c.Action]
+	if verb == "" || strings.HasPrefix(id, "~") {
+		return text
+	}
+	return text + "; one by one: progressor job " + verb + " " + shellWord(c.NS) + " " + shellWord(id)
+}
+
+func printDryRun(a *app, action string, b *progressorv1.Bulk, leftOut string) error {
 	matches := thousands(b.GetMatched())
 	if b.GetExpectedMore() {
 		matches = "more than " + matches
@@ -121,7 +138,7 @@ func printDryRun(a *app, action string, b *progressorv1.Bulk) error {
 	if b.GetSkipped() > 0 {
 		refused = fmt.Sprintf("%s of them: %s is not allowed in their status", thousands(b.GetSkipped()), action)
 	}
-	if err := printFields(a.Stdout, field{"would", action}, field{"matches", matches}, field{"would skip", refused}); err != nil {
+	if err := printFields(a.Stdout, field{"would", action}, field{"matches", matches}, field{"would skip", refused}, field{"leaves out", leftOut}); err != nil {
 		return err
 	}
 	if len(b.GetSampleProcessIds()) == 0 {

@@ -78,10 +78,24 @@ func TestBulkDryRun(t *testing.T) {
 	p := serveFake(t, f)
 	out := p.ok(t, "bulk", "start", "cancel", "demo", "status = ERROR", "--dry-run")
 	wantLines(t, out, "would cancel", "matches more than 1,234,567", "would skip 1,000 of them: cancel is not allowed in their status", "the oldest", "order-1", `order\n2`)
-	if r := f.last.(*progressorv1.StartBulkRequest); !r.GetDryRun() || r.GetIdempotencyKey() != "" {
+	if out := p.ok(t, "bulk", "start", "cancel", "demo", "status = ERROR", "--dry-run", "-o", "json"); !strings.Contains(out, `"dryRun": true`) {
+		t.Errorf("%s", out)
+	}
+	if r, ok := f.last.(*progressorv1.StartBulkRequest); !ok || !r.GetDryRun() || r.GetIdempotencyKey() != "" {
 		t.Errorf("%v", r)
 	}
-	if out := p.ok(t, "bulk", "start", "cancel", "demo", "status = ERROR", "--dry-run", "-o", "json"); !strings.Contains(out, `"dryRun": true`) {
+}
+
+// Jobs that match are told of, with what does the same to one of them.
+func TestBulkLeavesJobsOut(t *testing.T) {
+	f := &fakeEngine{bulks: []*progressorv1.Bulk{{DryRun: true}}, pages: []*progressorv1.ListProcessesResponse{{Processes: []*progressorv1.Process{{ProcessId: "mail-3"}}}}}
+	p := serveFake(t, f)
+	for action, next := range map[string]string{"repair": "; one by one: progressor job retry mail mail-3", "cancel": "; one by one: progressor job cancel mail mail-3", "suspend": ""} {
+		wantLines(t, p.ok(t, "bulk", "start", action, "mail", "status = ERROR", "--dry-run"), "matches 0", "leaves out jobs, such as mail-3: they are none of a bulk"+next)
+		wantRequest(t, f.last, &progressorv1.ListProcessesRequest{Namespace: "mail", Filter: "kind = job AND (status = ERROR)", PageSize: 1})
+	}
+	f.pages = []*progressorv1.ListProcessesResponse{{}}
+	if out := p.ok(t, "bulk", "start", "repair", "mail", "status = ERROR", "--dry-run"); strings.Contains(out, "leaves out") {
 		t.Errorf("%s", out)
 	}
 }
@@ -132,7 +146,7 @@ func TestBulkGetListCancel(t *testing.T) {
 			t.Errorf("%s: %s", command, out)
 		}
 	}
-	f.err = engineError(connect.CodeNotFound, "process not found: demo/~bulk/b-2", &progressorv1.ErrorDetail{
+	f.err = engineError(connect.CodeNotFound, "bulk not found: demo/b-2", &progressorv1.ErrorDetail{
 		Reason: progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, Namespace: "demo", ProcessId: "~bulk/b-2",
 	})
 	if r := p.run(t, "bulk", "get", "demo", "b-2"); r.code != exitNotFound || !strings.Contains(r.stderr, "progressor bulk list demo") {

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/client"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -62,7 +64,7 @@ func (c *constraintPutCmd) Run(a *app) error {
 	defer cancel()
 	resp, err := c.client().Job.PutConstraint(ctx, &progressorv1.PutConstraintRequest{Constraint: m})
 	if err != nil {
-		return err
+		return c.flagOf(err)
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)
@@ -70,6 +72,16 @@ func (c *constraintPutCmd) Run(a *app) error {
 	stored := resp.GetConstraint()
 	return printFields(a.Stdout, field{"constraint", oneLine(stored.GetNamespace() + "/" + stored.GetName())}, field{"match", oneLine(stored.GetMatch())},
 		field{"key", oneLine(stored.GetKey())}, field{"max_running", showLimit(stored.GetMaxRunning())}, field{"rate", showRate(stored.GetRate())})
+}
+
+// flagOf names --match or --key in the place of the field, where it was given by the flag and not by a file.
+func (c *constraintPutCmd) flagOf(err error) error {
+	field := client.Detail(err).GetField()
+	connected, ok := errors.AsType[*connect.Error](err)
+	if !ok || (field != "constraint.match" || c.Match == nil) && (field != "constraint.key" || c.Key == nil) {
+		return err
+	}
+	return &advised{error: err, named: true, message: "--" + strings.TrimPrefix(connected.Message(), "constraint.")}
 }
 
 // apply puts the flags into the constraint.

@@ -331,7 +331,7 @@ DAYS                                            FIRES A DAY  TIMES
 		t.Errorf("%s", out)
 	}
 	out = program{}.ok(t, "cron", "preview", "-e", "@every 90m", "--start-time", "2027-01-01T00:00:00Z", "--from", "2027-01-01T00:00:00Z", "-o", "json", "--limit", "2")
-	if strings.Join(strings.Fields(out), "") != `{"fireTimes":["2027-01-01T00:00:00Z","2027-01-01T01:30:00Z"]}` {
+	if strings.Join(strings.Fields(out), "") != `{"fireTimes":["2027-01-01T00:00:00Z","2027-01-01T01:30:00Z"],"words":"every1h30m,UTC,from2027-01-01T00:00:00Z"}` {
 		t.Errorf("%s", out)
 	}
 	f := &fakeEngine{cron: nightly()}

@@ -121,7 +121,7 @@ func (c *cronPreviewCmd) schedule(a *app) (*cron.Schedule, *progressorv1.Cron, e
 // printJSON prints the API's answer; of a cron that is stored it is the engine's.
 func (c *cronPreviewCmd) printJSON(a *app, schedule *cron.Schedule, from, to time.Time) error {
 	if c.ID == "" {
-		resp := &progressorv1.PreviewCronResponse{}
+		resp := &progressorv1.PreviewCronResponse{Words: schedule.Words()}
 		for fire := range schedule.Between(from, to) {
 			if resp.FireTimes = append(resp.FireTimes, timestamppb.New(fire)); len(resp.FireTimes) == int(c.Limit) {
 				break

@@ -68,6 +68,9 @@ func (a *app) fail(err error, asJSON bool) int {
 	return c.Exit
 }
 
+// listFlags are the flags of the fields that all lists have.
+var listFlags = map[string]string{"order_by": "--order-by", "page_size": "--page-size", "page_token": "--page-token"}
+
 // complain finds out what to say about an error.
 func complain(err error) complaint {
 	c := complaint{Message: oneLine(err.Error()), Exit: exitFailed}
@@ -85,7 +88,7 @@ func complain(err error) complaint {
 		c.Message, c.Code = oneLine(connectErr.Message()), connectErr.Code().String()
 		c.engine = client.Detail(err)
 		c.Exit = exitOf(connectErr.Code(), c.engine.GetReason())
-		c.Next = nextStep(connectErr.Code(), c.engine)
+		c.Next = cmp.Or(nextOfJob(c.Message, c.engine), nextStep(connectErr.Code(), c.engine))
 		if text, marshalErr := protojson.Marshal(c.engine); c.engine != nil && marshalErr == nil {
 			c.Detail = json.RawMessage(text)
 		}
@@ -93,6 +96,9 @@ func complain(err error) complaint {
 		c.Message, c.Exit = "interrupted", exitInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
 		c.Exit = exitTimeout
+	}
+	if flag, ok := listFlags[c.engine.GetField()]; ok && strings.HasPrefix(c.Message, c.engine.GetField()+":") {
+		c.Message, c.named = flag+strings.TrimPrefix(c.Message, c.engine.GetField()), true
 	}
 	if to, ok := errors.AsType[*advised](err); ok {
 		c.Message, c.Next = oneLine(cmp.Or(to.message, c.Message)), to.next
@@ -218,6 +224,18 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	default:
 	}
 	return ""
+}
+
+// nextOfJob is nextStep where a process turned out to be a job, which only the engine's words tell.
+func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
+	if d.GetReason() != progressorv1.ErrorDetail_REASON_PROCESS_STATUS || !strings.Contains(message, "it is a job") {
+		return ""
+	}
+	job := shellWord(d.GetNamespace()) + " " + shellWord(d.GetProcessId())
+	if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+		return "progressor job retry " + job
+	}
+	return "progressor job get " + job
 }
 
 // nextOfCron is nextStep where an error is about a cron.

@@ -30,6 +30,22 @@ func TestErrors(t *testing.T) {
 				". Next: progressor repair demo o-1 --simple",
 		},
 		{
+			"a job in error",
+			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is ERROR: it is a job: RetryJob runs it again", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "mail", ProcessId: "mail-3", ProcessStatus: failed,
+			}),
+			exitConflict,
+			"progressor: mail/mail-3 is ERROR: it is a job: RetryJob runs it again (process_status, process is ERROR). Next: progressor job retry mail mail-3",
+		},
+		{
+			"a call of a job",
+			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is RUNNING: it is a job, which takes no calls", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "mail", ProcessId: "mail-3", ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+			}),
+			exitConflict,
+			"progressor: mail/mail-3 is RUNNING: it is a job, which takes no calls (process_status, process is RUNNING). Next: progressor job get mail mail-3",
+		},
+		{
 			"suspended",
 			engineError(connect.CodeFailedPrecondition, "it takes no calls", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "demo", ProcessId: "o-1",
@@ -59,6 +75,13 @@ func TestErrors(t *testing.T) {
 				Reason: progressorv1.ErrorDetail_REASON_TOO_LARGE, Field: "process_id",
 			}),
 			exitUsage, "progressor: at most 256 bytes (too_large, field process_id)",
+		},
+		{
+			"a field of all lists",
+			engineError(connect.CodeInvalidArgument, "page_size: must be less than or equal to 1000", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "page_size",
+			}),
+			exitUsage, "progressor: --page-size: must be less than or equal to 1000 (invalid)",
 		},
 		{
 			"wait timeout",

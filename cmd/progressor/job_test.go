@@ -177,6 +177,7 @@ func TestJobEnqueueFlags(t *testing.T) {
 	for says, args := range map[string][]string{
 		"want the name of the job":                {"mail"},
 		"--args: want JSON":                       {"mail", "send", "--args", "{"},
+		"'\"text\"': line 1, column 2: ":          {"mail", "send", "--args", "{bad"},
 		"--unique-scope: unknown value \"never\"": {"mail", "send", "--unique-scope", "never"},
 		"--tag":                  {"mail", "--file", "-", "--tag", "x"},
 		"--unique is of one job": {"mail", "--file", "-", "--unique"},

@@ -138,7 +138,8 @@ func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
 // jobFlags are the flags whose names do not follow from those of the fields.
 var jobFlags = map[string]string{
 	"job_id": "--id", "namespace": "NS", "name": "NAME", "args": "--args", "idempotency_key": "--idempotency-key",
-	"options.tags": "--tag", "options.backoff.initial": "--backoff",
+	"options.tags": "--tag", "options.workers.count": "--workers", "options.workers.worker_ids": "--worker-id", "options.workers.max_failures": "--max-failures",
+	"options.backoff.initial": "--backoff",
 }
 
 // jobFlagOf names the flag in the place of the field that it sets, in what the engine has refused of a job; any other error stays as it is.
@@ -161,7 +162,8 @@ func jobFlagOf(err error) error {
 	if indexed {
 		flag += "[" + index
 	}
-	return &advised{error: err, named: true, message: flag + ": " + strings.TrimPrefix(connected.Message(), d.GetField()+": ")}
+	message := strings.TrimPrefix(connected.Message(), d.GetField()+": ")
+	return &advised{error: err, named: true, message: flag + ": " + strings.ReplaceAll(message, "worker_ids", "--worker-id")}
 }
 
 // jsonValue reads the JSON that a flag stands for; nil for "".
@@ -175,7 +177,7 @@ func (a *app) jsonValue(flag, value string) (*structpb.Value, error) {
 	}
 	v := &structpb.Value{}
 	if err := protojson.Unmarshal(text, v); err != nil {
-		return nil, usageError(fmt.Errorf("%s: want JSON, such as '{\"to\": \"ann\"}' or '\"text\"': %w", flag, err))
+		return nil, usageError(fmt.Errorf("%s: want JSON, such as '{\"to\": \"ann\"}' or '\"text\"': %w", flag, noJSON(err)))
 	}
 	return v, exactDigits(flag, text, v)
 }

@@ -137,6 +137,9 @@ func (f *fakeEngine) ListProcesses(_ context.Context, req *progressorv1.ListProc
 	if req.GetPageToken() != "" {
 		page = 1
 	}
+	if page >= len(f.pages) {
+		return answer(f, req, &progressorv1.ListProcessesResponse{})
+	}
 	return answer(f, req, f.pages[page])
 }
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -83,9 +85,25 @@ func (a *app) attributes(flag, value string) (*structpb.Struct, error) {
 	}
 	s := &structpb.Struct{}
 	if err := protojson.Unmarshal(text, s); err != nil {
-		return nil, usageError(fmt.Errorf("%s: want a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag, err))
+		return nil, usageError(fmt.Errorf("%s: want a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag, noJSON(err)))
 	}
 	return s, exactDigits(flag, text, s)
+}
+
+// protobuf puts a no-break space into its errors, or a space, by the build.
+var jsonError = regexp.MustCompile(`^proto:[ \x{a0}]+(?:syntax error )?(?:\(line (\d+):(\d+)\): )?`)
+
+// noJSON is an error of protojson in words for people: where it is, and what.
+func noJSON(err error) error {
+	text := err.Error()
+	m := jsonError.FindStringSubmatch(text)
+	if m == nil {
+		return err
+	}
+	if text = text[len(m[0]):]; m[1] != "" {
+		text = "line " + m[1] + ", column " + m[2] + ": " + text
+	}
+	return errors.New(text)
 }
 
 // exactDigits refuses an integer that the value of a flag would lose digits of.

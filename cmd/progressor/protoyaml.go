@@ -38,7 +38,7 @@ func messageFromYAML(node *yaml.Node, m proto.Message, path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if err := protojson.Unmarshal(text, m); err != nil {
-		return fmt.Errorf("line %d: %s: %w", node.Line, orRoot(path), err)
+		return fmt.Errorf("line %d: %s: %w", node.Line, orRoot(path), noJSON(err))
 	}
 	return nil
 }

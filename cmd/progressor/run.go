@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -98,9 +99,16 @@ func (n *node) run(ctx context.Context) error {
 	if err := n.put(ctx, eng, runs); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
+	var complete atomic.Bool // what the configuration names is there
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: buildVersion(),
 		Console: n.console,
+		Ready: func() error {
+			if !complete.Load() {
+				return errors.New("what the configuration names is being put")
+			}
+			return nil
+		},
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })
@@ -110,18 +118,24 @@ func (n *node) run(ctx context.Context) error {
 		if err := awaitReady(ctx, eng); err != nil {
 			return nil //nolint:nilerr // it ends before it was ready
 		}
-		if err := n.file.putCrons(ctx, schedules, log); err != nil {
-			return err
-		}
-		if n.begin != nil {
-			if err := n.begin(ctx, runs); err != nil {
-				return err
-			}
-		}
-		n.ready()
-		return nil
+		return n.complete(ctx, schedules, runs, log, &complete)
 	})
 	return group.Wait()
+}
+
+// complete puts what needs an engine that is ready, and then says that the program is.
+func (n *node) complete(ctx context.Context, schedules *crons.Crons, runs *flows.Flows, log *slog.Logger, done *atomic.Bool) error {
+	if err := n.file.putCrons(ctx, schedules, log); err != nil {
+		return err
+	}
+	if n.begin != nil {
+		if err := n.begin(ctx, runs); err != nil {
+			return err
+		}
+	}
+	done.Store(true)
+	n.ready()
+	return nil
 }
 
 // put puts the namespaces, and the templates: crons come when the node is ready, for they are processes.

@@ -191,8 +191,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`\b([Tt]ask) \d+`), "$1 N"},
 	{regexp.MustCompile(`(schema version|this program needs) \d+`), "$1 N"},
 	{regexp.MustCompile(`[-+]{3,}`), "---"},
-	// protobuf puts spaces into its JSON, and no-break spaces into its errors, by the build.
-	{regexp.MustCompile("\u00a0"), " "},
+	// protobuf puts spaces into its JSON by the build.
 	{regexp.MustCompile(`([,:{]) +`), "$1"},
 	{regexp.MustCompile(`[ \t]+`), " "},
 	// A timeline: the number of a task is the next one of all that tasks took, and its bars are to scale.

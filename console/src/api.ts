@@ -7,7 +7,7 @@ import { CronService } from "./gen/progressor/v1/cron_pb";
 import { FlowService, JobEventService } from "./gen/progressor/v1/flow_pb";
 import { JobService } from "./gen/progressor/v1/job_pb";
 import { NamespaceService } from "./gen/progressor/v1/namespace_pb";
-import { ErrorDetailSchema, ProcessService, type ErrorDetail } from "./gen/progressor/v1/process_pb";
+import { ErrorDetail_Reason, ErrorDetailSchema, ProcessService, type ErrorDetail } from "./gen/progressor/v1/process_pb";
 import { WorkerService } from "./gen/progressor/v1/worker_pb";
 
 export const readOnly = document.documentElement.dataset.mode === "read-only";
@@ -116,7 +116,7 @@ const titles: Partial<Record<Code, [string, string?]>> = {
   [Code.NotFound]: ["Not there", "It was removed, or has never been. Is it another namespace?"],
   [Code.PermissionDenied]: ["Not allowed"],
   [Code.Unauthenticated]: ["Who are you?", "The engine wants a token."],
-  [Code.InvalidArgument]: ["This cannot be read"],
+  [Code.InvalidArgument]: ["This is not accepted"],
   [Code.FailedPrecondition]: ["Not now"],
   [Code.DeadlineExceeded]: ["Still under way", "The answer did not come in time. What was asked for goes on."],
   [Code.Aborted]: ["It failed"],
@@ -131,6 +131,8 @@ export function trouble(error: unknown): Trouble {
   const [title, hint] = titles[failure.code] ?? ["Something went wrong"];
   const detail = failure.findDetails(ErrorDetailSchema)[0];
   const text = failure.rawMessage || "No reason was given.";
+  if (detail?.reason === ErrorDetail_Reason.PROCESS_STATUS) return { title: "Its status does not allow this", text, detail };
+  if (detail?.reason === ErrorDetail_Reason.STALE_ETAG) return { title: "It was changed meanwhile", text, hint: "Nothing was changed by this. Open it again.", detail };
   if (detail?.rejection) return { title: "The processor said no", text, hint: "Nothing was changed.", detail };
   if (detail?.failure) return { title: "The processor failed", text, hint, detail };
   return { title, text, hint, detail };

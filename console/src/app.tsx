@@ -35,19 +35,22 @@ const pages: Record<string, Page> = {
 const lastName = "progressor.namespace";
 
 /** The namespaces, and the one that is looked at: that of the address, else the one that was looked at last. */
-function useNamespace(needed: boolean): { ns: string; all: string[]; error: unknown; loading: boolean } {
+function useNamespace(page: string, needed: boolean): { ns: string; all: string[]; error: unknown; loading: boolean; guessed: boolean } {
   const { params } = useRoute();
   const { data, error, isPending } = useRead(["namespaces"], (o) => namespaces.listNamespaces({}, o), { every: 15000 });
   const all = useMemo(() => data?.namespaces.map((n) => n.namespace) ?? [], [data]);
   const ns = params.get("ns") ?? "";
+  const [guess, setGuess] = useState({ page: "", ns: "" });
   useEffect(() => {
     if (ns) localStorage.setItem(lastName, ns);
     else if (needed && all.length) {
       const last = localStorage.getItem(lastName) ?? "";
-      change({ ns: all.includes(last) ? last : all[0] }, "replace");
+      const one = all.includes(last) ? last : all[0];
+      setGuess({ page, ns: one ?? "" });
+      change({ ns: one }, "replace");
     }
-  }, [ns, needed, all]);
-  return { ns, all, error, loading: isPending };
+  }, [page, ns, needed, all]);
+  return { ns, all, error, loading: isPending, guessed: guess.page === page && guess.ns === ns };
 }
 
 function Token() {
@@ -107,7 +110,7 @@ function Shortcuts({ onClose }: { onClose: () => void }) {
 function Shell() {
   const { page: name } = useRoute();
   const page = pages[name];
-  const { ns, all, error, loading } = useNamespace(page?.needs ?? false);
+  const { ns, all, error, loading, guessed } = useNamespace(name, page?.needs ?? false);
   const [palette, setPalette] = useState(false);
   const [keys, setKeys] = useState(false);
   const [prefix, setPrefix] = useState(false);
@@ -134,7 +137,6 @@ function Shell() {
     setPrefix(false);
   });
 
-  const open = (id: string) => go("process", { ns: ns || all[0], id });
   const commands: Command[] = [
     ...Object.entries(pages)
       .filter(([, p]) => p.nav || p.key)
@@ -149,7 +151,8 @@ function Shell() {
     { name: "Keys", group: "show", keys: "?", run: () => setKeys(true) },
   ];
   useCommands(commands);
-  const more = (typed: string): Command[] => (typed && pages.process ? [{ name: typed, group: `process in ${ns || all[0] || "?"}`, run: () => open(typed) }] : []);
+  // Nobody knows which namespace has it: each is offered, none of them said to.
+  const more = (typed: string): Command[] => (typed ? (ns ? [ns] : all.slice(0, 12)).map((n) => ({ name: typed, group: ns ? `process in ${n}` : `look in ${n}`, run: () => go("process", { ns: n, id: typed }) })) : []);
 
   return (
     <div className="shell">
@@ -211,6 +214,7 @@ function Shell() {
             loading || all.length || error ? <Loading /> : <Empty title="There is no namespace yet">Make one with <code>progressor namespace put</code>, or in the configuration file.</Empty>
           ) : (
             <Suspense fallback={<Loading />}>
+              {guessed && page.needs && all.length > 1 && <Only title={page.title} ns={ns} others={all.filter((n) => n !== ns)} />}
               <page.show ns={ns} key={ns} />
             </Suspense>
           )}
@@ -220,6 +224,21 @@ function Shell() {
       {keys && <Shortcuts onClose={() => setKeys(false)} />}
       <Token />
     </div>
+  );
+}
+
+/** Where no namespace was chosen, and the page has one at a time: which one it is, and which others there are. */
+function Only({ title, ns, others }: { title: string; ns: string; others: string[] }) {
+  return (
+    <p className="notice only" role="status">
+      {title} of <strong>{ns}</strong>: this page has one namespace at a time. Others:{" "}
+      {others.slice(0, 8).map((n) => (
+        <button key={n} type="button" className="fold" onClick={() => change({ ns: n, id: undefined, after: undefined })}>
+          {n}
+        </button>
+      ))}
+      {others.length > 8 && <span className="dim">and {others.length - 8} more, above</span>}
+    </p>
   );
 }
 

@@ -147,10 +147,10 @@ export function Payload({ bytes, name = "payload" }: { bytes: Uint8Array; name?:
   );
 }
 
-/** Where payloads are written: JSON is checked while it is typed, anything else goes as it is. */
-export function PayloadInput({ value, onChange, ...rest }: { value: string; onChange: (text: string) => void; id?: string }) {
+/** Where payloads are written: JSON is checked while it is typed, anything else goes as it is. json: nothing else is taken, which its field says. */
+export function PayloadInput({ value, onChange, json, ...rest }: { value: string; onChange: (text: string) => void; json?: boolean; id?: string }) {
   let wrong = "";
-  if (value.trim() && /^[\s]*[[{"]/.test(value)) {
+  if (!json && value.trim() && /^[\s]*[[{"]/.test(value)) {
     try {
       JSON.parse(value);
     } catch (e) {

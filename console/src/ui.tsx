@@ -31,6 +31,12 @@ export function When({ at, none = "never" }: { at?: number; none?: string }) {
   );
 }
 
+/** What the engine says, with its times of UTC as the page has all others. */
+export function Told({ text }: { text: string }) {
+  const parts = text.split(/(?:\bat )?(\d{4}-\d\d-\d\dT[\d:.]+Z)(?: \((?:in [^()]*|[^()]* ago)\))?/);
+  return <>{parts.map((part, n) => (n % 2 ? <When key={n} at={Date.parse(part)} /> : part))}</>;
+}
+
 export function Took({ ms }: { ms?: number }) {
   return ms === undefined ? <span className="dim">–</span> : <span title={`${ms} ms`}>{span(ms)}</span>;
 }

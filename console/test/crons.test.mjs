@@ -90,6 +90,27 @@ spec("A cron enqueues a job, then starts a run of a flow with a payload made of 
   await eventually("a run is there", async () => (await engine.post("FlowService/ListRuns", { namespace: "echo", filter: "cron_id = reports" })).runs?.[0]?.payload?.at);
 });
 
+spec("What cannot be read is not made; a cron that is over is so in the list and on its page", async (page, go) => {
+  await go("#/crons?ns=echo");
+  await page.getByRole("button", { name: "New cron…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("wrong");
+  await dialog.getByLabel("Expressions").fill("0 25 * * *");
+  await dialog.getByRole("alert").waitFor();
+  assert.equal(await dialog.getByRole("button", { name: "Make it" }).isDisabled(), true);
+  await dialog.getByLabel("Expressions").fill("0 23 * * *");
+  await dialog.getByText("at 23:00 every day").waitFor();
+  assert.equal(await dialog.getByRole("button", { name: "Make it" }).isDisabled(), false);
+  const cron = { namespace: "echo", cronId: "once", spec: { expressions: ["* * * * * *"], maxFires: "1" }, target: { http: { url: "http://127.0.0.1:9/" } } };
+  await engine.post("CronService/CreateCron", { cron });
+  await eventually("its run has failed", async () => (await engine.post("CronService/ListFires", { namespace: "echo", cronId: "once" })).fires?.[0]?.status === "FIRE_STATUS_FAILED");
+  await go("#/crons?ns=echo&filter=cron_id%20%3D%20once");
+  await page.getByText("Over, failed last").waitFor();
+  await page.getByRole("link", { name: "once" }).click();
+  await page.getByRole("heading", { name: /once.*Over, failed last/ }).waitFor();
+  assert.equal(await page.locator(".calendar .fires").count(), 0);
+});
+
 spec("A cron is triggered, paused with a note, resumed and backfilled", async (page, go) => {
   await go("#/cron?ns=echo&id=nightly");
   const dialog = page.getByRole("dialog");
@@ -115,7 +136,7 @@ spec("A cron is triggered, paused with a note, resumed and backfilled", async (p
 
 spec("A fire leads to its run", async (page, go) => {
   await go("#/cron?ns=echo&id=often");
-  await page.getByRole("link", { name: /often/ }).first().click();
+  await page.getByRole("region", { name: "ledger" }).getByRole("link").first().click();
   await page.getByRole("tab", { name: "Timeline" }).waitFor();
 });
 

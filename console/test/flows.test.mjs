@@ -230,6 +230,21 @@ spec("A template is disabled, enabled, and shown in another version", async (pag
   await page.getByRole("link", { name: "demo_long_task" }).waitFor();
 });
 
+spec("The job of a step leads to its run, which alone is retried", async (page, go) => {
+  await order("hopeless", 10);
+  await work("hopeless", { check: { failure: { reason: "stock", message: "there is none", nonRetryable: true } }, notify: {} });
+  await is("hopeless", "FAILED");
+  await go("#/job?ns=orders&id=~job/hopeless/check");
+  await page.getByRole("heading", { name: "1 failed attempt" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: /Retry|Cancel/ }).count(), 0);
+  await page.getByRole("link", { name: "Timeline" }).click();
+  await page.getByRole("tab", { name: "Timeline" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: /Retry|Repair|Cancel/ }).count(), 0);
+  await page.getByRole("link", { name: "Run hopeless" }).click();
+  await page.getByRole("heading", { name: "hopeless" }).waitFor();
+  await page.getByRole("button", { name: "Retry…" }).waitFor();
+});
+
 spec("The pages of flows fit on a phone, in the dark", async (page, go) => {
   for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders"]) {
     await go(hash);

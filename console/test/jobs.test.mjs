@@ -39,6 +39,32 @@ spec("The queue shows states, names, progress and failures, and is filtered", as
   await page.getByRole("link", { name: "later" }).waitFor();
 });
 
+spec("A job that broke is found in the overview, understood and run again in four clicks", async (page, go) => {
+  await engine.post("JobService/Enqueue", { namespace: "mail", jobId: "mail-3", name: "send_mail", args: { to: "eve" } });
+  const [lease] = await poll("worker-a", { jobNames: ["send_mail"] });
+  await engine.post("WorkerService/Complete", { leaseToken: lease.leaseToken, response: { failure: { reason: "smtp", message: `relay access is denied ${"by a relay that says so at length, ".repeat(30)}` } } });
+  for (const width of [1024, 1280, 390]) {
+    await page.setViewportSize({ width, height: 860 });
+    await go("");
+    const show = page.getByRole("row", { name: /relay access is denied/ }).getByRole("link", { name: "Show 1 process" });
+    await show.waitFor();
+    const box = await show.boundingBox();
+    assert.ok(box.x >= 0 && box.x + box.width <= width, `Show ends at ${box.x + box.width} of ${width}`);
+  }
+  await page.setViewportSize({ width: 1280, height: 860 });
+  await page.getByRole("row", { name: /relay access is denied/ }).getByRole("link", { name: "Show 1 process" }).click(); // 1
+  await page.getByRole("link", { name: "mail-3" }).click(); // 2
+  await page.getByText("smtp: relay access is denied").first().waitFor();
+  assert.equal(await page.getByRole("button", { name: /Repair|Call/ }).count(), 0);
+  assert.match(await page.getByRole("link", { name: "Job", exact: true }).getAttribute("href"), /^#\/job\?ns=mail&id=mail-3$/);
+  await page.getByRole("button", { name: "Retry…" }).click(); // 3
+  await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click(); // 4
+  await eventually("it waits again", async () => (await jobOf("mail-3")).state === "JOB_STATE_AVAILABLE");
+  await page.getByRole("button", { name: "Cancel…" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel the job" }).click();
+  await eventually("it is cancelled", async () => (await jobOf("mail-3")).state === "JOB_STATE_CANCELLED");
+});
+
 spec("A job that failed is understood and retried, and then cancelled", async (page, go) => {
   await go("#/job?ns=mail&id=bad");
   await page.getByRole("heading", { name: "1 failed attempt" }).waitFor();
@@ -58,6 +84,21 @@ spec("A job that failed is understood and retried, and then cancelled", async (p
   await events.getByRole("row", { name: /Failed.*worker-a.*550 no such user/ }).waitFor();
 });
 
+spec("Where no namespace was chosen the page says of which one it is, and the palette claims nothing", async (page, go) => {
+  await go("");
+  await page.getByRole("navigation", { name: "pages" }).getByRole("link", { name: "Jobs" }).click();
+  const only = page.getByRole("status").filter({ hasText: "this page has one namespace at a time" });
+  await only.getByRole("button", { name: "mail" }).click();
+  await page.getByRole("link", { name: "mail-3" }).waitFor();
+  await only.waitFor({ state: "detached" });
+  await go("#/overview");
+  await page.getByRole("button", { name: /Go or do/ }).click();
+  await page.getByRole("combobox", { name: "command" }).fill("mail-3");
+  await page.getByRole("option", { name: "look in demo mail-3" }).waitFor();
+  await page.getByRole("option", { name: "look in mail mail-3" }).click();
+  await page.getByRole("heading", { name: "mail-3" }).waitFor();
+});
+
 spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await go("#/jobs?ns=mail");
   await page.getByRole("button", { name: "Enqueue…" }).click();
@@ -65,7 +106,8 @@ spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await dialog.getByRole("combobox", { name: "Name" }).fill("send_mail");
   await dialog.getByLabel("Id").fill("by-hand");
   await dialog.getByLabel("Args").fill('{"to":"bob"');
-  await dialog.getByText("want JSON").waitFor();
+  await dialog.getByText(/^want JSON: /).waitFor();
+  assert.equal(await dialog.getByText("sent as text").count(), 0);
   await dialog.getByLabel("Args").fill('{"to":"bob"}');
   await dialog.getByLabel("Retries").fill("2");
   await dialog.getByRole("button", { name: "Enqueue" }).click();

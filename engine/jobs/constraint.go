@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,7 +93,7 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
 		first := issues.Errors()[0]
-		return nil, &process.InvalidError{Field: field, Message: fmt.Sprintf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, first.Message)}
+		return nil, &process.InvalidError{Field: field, Message: fmt.Sprintf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, wrong(text, first))}
 	}
 	fits := ast.OutputType().IsExactType(cel.DynType)
 	for _, k := range kinds {
@@ -106,6 +107,27 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
 	return p, nil
+}
+
+// A name of the job that is not known, where CEL sees no more than its first part.
+var ofJob = regexp.MustCompile(`^job(\s*\.\s*\w+)*`)
+
+// wrong says what CEL found wrong, in words that help where CEL's own do not.
+func wrong(text string, issue *cel.Error) string {
+	lines := strings.Split(text, "\n")
+	at := ""
+	if n := issue.Location.Line() - 1; n >= 0 && n < len(lines) {
+		if line := []rune(lines[n]); issue.Location.Column() >= 0 && issue.Location.Column() <= len(line) {
+			at = string(line[issue.Location.Column():])
+		}
+	}
+	switch {
+	case strings.HasPrefix(issue.Message, "undeclared reference to 'job'"):
+		return fmt.Sprintf("there is no %s: there are job.name, job.args, job.priority, job.tags and job.metadata", ofJob.FindString(at))
+	case strings.HasPrefix(issue.Message, "Syntax error: token recognition error at: '=") && strings.HasPrefix(at, "="):
+		return "= is no operator: want == to compare"
+	}
+	return issue.Message
 }
 
 // keys are what a job needs to run.

@@ -304,6 +304,8 @@ func TestConstraintIsChecked(t *testing.T) {
 		message    string
 	}{
 		{&progressorv1.Constraint{Name: "c", Match: "job.name == ", MaxRunning: 1}, "constraint.match", "line 1, column 13: Syntax error"},
+		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.foo == 1", MaxRunning: 1}, "constraint.match", "line 2, column 2: there is no job.foo: there are job.name, job.args, job.priority, job.tags and job.metadata"},
+		{&progressorv1.Constraint{Name: "c", Match: `job.name = "send"`, MaxRunning: 1}, "constraint.match", "line 1, column 10: = is no operator: want == to compare"},
 		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match", "line 2, column 5: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
 		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match", "its value is of type string; it must be a condition"},
 		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key", "its value is of type list(string)"},

@@ -4,6 +4,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -85,7 +86,7 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by .
 	if err != nil {
 		return nil, err
 	}
-	if err := q.checkTakers(ctx, "", j); err != nil {
+	if err := cmp.Or(checkTimeout("", r.GetOptions()), q.checkTakers(ctx, "", j)); err != nil {
 		return nil, err
 	}
 	j.Actor = nameOf(by)
@@ -116,7 +117,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	for n, e := range r.GetJobs() {
 		j, err := q.NewJob(fmt.Sprintf("jobs[%d].", n), e)
 		if err == nil {
-			err = q.checkTakers(ctx, fmt.Sprintf("jobs[%d].", n), j)
+			err = cmp.Or(checkTimeout(fmt.Sprintf("jobs[%d].", n), e.GetOptions()), q.checkTakers(ctx, fmt.Sprintf("jobs[%d].", n), j))
 		}
 		if err != nil {
 			return nil, err
@@ -145,6 +146,14 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 		resp.Jobs[n] = &progressorv1.EnqueueResponse{Job: job, Enqueued: enqueued}
 	}
 	return resp, nil
+}
+
+// checkTimeout refuses a timeout that is given and lets no attempt begin. Of crons and templates that were stored before it is the default.
+func checkTimeout(path string, o *progressorv1.JobOptions) error {
+	if o.GetTimeout() == nil || o.GetTimeout().AsDuration() > 0 {
+		return nil
+	}
+	return &process.InvalidError{Field: path + "options.timeout", Message: "must be a positive duration, such as 30s"}
 }
 
 // checkTakers refuses a job that several workers run where there are none. path is put before the names of fields in errors.

@@ -92,6 +92,9 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	if len(r.GetUpdateMask().GetPaths()) == 0 {
 		return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("must name what changes: some of %v", updatable)}
 	}
+	if err := checkTimeout("", r.GetOptions()); err != nil {
+		return nil, err
+	}
 	row, err := q.row(ctx, key, 0)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
@@ -86,6 +87,22 @@ func TestCancelByMessage(t *testing.T) {
 	n.job(t, "pull", "failed", succeeded)
 	if k := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CANCEL'"); k != 0 {
 		t.Errorf("%d CANCEL tasks", k)
+	}
+}
+
+// A timeout of 0 is refused wherever it is given: it is not the default.
+func TestNoTimeout(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	none := &progressorv1.JobOptions{Timeout: durationpb.New(0)}
+	_, one := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "j", Name: "work", Options: none})
+	_, batch := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{{Namespace: "pull", Name: "work", Options: none}}})
+	n.enqueue(t, "pull", "k", nil)
+	_, update := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: "k", Options: none, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"timeout"}}})
+	for field, err := range map[string]error{"options.timeout": one, "jobs[0].options.timeout": batch, " options.timeout": update} {
+		if wrong, ok := errors.AsType[*process.InvalidError](err); !ok || wrong.Field != strings.TrimSpace(field) || !strings.Contains(wrong.Message, "positive") {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }
 
@@ -360,6 +377,9 @@ func TestJobIsExplained(t *testing.T) {
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}})
 	explain(`Job "work" waits for a worker`, `polls namespace pull for jobs named "work"`)
 	shows("AVAILABLE place 0 1")
+	if k := n.count(t, "SELECT count(*) FROM waiting_list WHERE process_id = 'j' AND reason = 'a worker for jobs named work'"); k != 1 {
+		t.Error("waiting_list does not say that it waits for a worker")
+	}
 	l := n.one(t, "w1")
 	n.beat(t, "w1", l)
 	explain("Worker w1 holds attempt 1", "it has beaten", "max_retry is 1")

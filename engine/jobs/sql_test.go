@@ -119,7 +119,7 @@ func TestEnqueueFromSQLRefuses(t *testing.T) {
 		"'ns', repeat('x', 257)": "name has 257 bytes", "'ns', 'work', job_id => ''": "job_id has 0 bytes", "'ns', 'work', job_id => '~x'": "begins with ~",
 		"'ns', 'work', to_jsonb(repeat('x', 1048576))": "args has 1048578 bytes", `'ns', 'work', '{"a": [9007199254740993]}'`: "a number beyond 2^53",
 		"'ns', 'work', run_time => 'infinity'": "not between 1970 and 9999", "'ns', 'work', max_retry => -1": "max_retry is negative", "'ns', 'work', max_takeovers => -1": "max_takeovers is negative",
-		"'ns', 'work', timeout => '366 days'": "timeout is not between", "'ns', 'work', timeout => NULL": "timeout is not between", "'ns', 'work', result_ttl => '-1 s'": "is not between 0 and 100 years",
+		"'ns', 'work', timeout => '366 days'": "timeout is not between", "'ns', 'work', timeout => NULL": "timeout is not between", "'ns', 'work', timeout => '0'": "timeout is 0: want a positive one", "'ns', 'work', result_ttl => '-1 s'": "is not between 0 and 100 years",
 		"'ns', 'work', backoff => ARRAY['1 s', NULL]::interval[]": "is not between 0 and 100 years", "'ns', 'work', tags => ARRAY['']": "a tag has no",
 		"'ns', 'work', metadata => '[]'": "metadata is a JSON array", "'ns', 'work', unique_key => ''": "unique_key has 0 bytes", "'ns', 'work', unique_ttl => '1 s'": "needs a unique_key",
 		"'ns', 'work', backoff => array_fill('1 s'::interval, ARRAY[1001])": "backoff has 1001 steps", "'ns', 'work', tags => array_fill('t'::text, ARRAY[101])": "tags has 101",
@@ -135,7 +135,7 @@ func TestEnqueueFromSQLRefuses(t *testing.T) {
 		t.Errorf("%d are stored", k)
 	}
 	// What is at its limits is taken, and can be read.
-	id := n.fromSQL(t, "'pull', 'work', '9007199254740992', timeout => '0', result_ttl => '100 years', backoff => '{}', tags => '{}', priority => NULL, max_retry => NULL")
+	id := n.fromSQL(t, "'pull', 'work', '9007199254740992', timeout => '1 microsecond', result_ttl => '100 years', backoff => '{}', tags => '{}', priority => NULL, max_retry => NULL")
 	n.awaited(t, "pull", id)
 	if job := n.job(t, "pull", id, available); job.GetArgs().GetNumberValue() != 1<<53 || job.GetOptions().GetMaxRetry() != 0 {
 		t.Errorf("%v", job)

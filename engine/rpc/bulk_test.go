@@ -56,7 +56,7 @@ func TestBulk(t *testing.T) {
 	requireReason(t, err, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_PROCESS_STATUS, "~bulk/"+id)
 	_, err = bulks.GetBulk(ctx, &progressorv1.GetBulkRequest{Namespace: "n", BulkId: "nobody"})
 	requireReason(t, err, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND, "~bulk/nobody")
-	if !strings.Contains(err.Error(), "n/~bulk/nobody") {
+	if !strings.HasSuffix(err.Error(), "bulk not found: n/nobody") {
 		t.Errorf("%v", err)
 	}
 	audit, err := progressorv1connect.NewInsightServiceClient(http.DefaultClient, w.url).ListAudit(ctx, &progressorv1.ListAuditRequest{Namespace: "n"})

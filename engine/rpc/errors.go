@@ -94,11 +94,15 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 	return answered, !known
 }
 
-// jobText calls the job of a request so, which to the layers below is the process that it is.
+// jobText calls the job or the bulk of a request so, which to the layers below is the process that it is.
 func jobText(text string, request any) string {
 	switch request.(type) {
 	case *progressorv1.EnqueueRequest, *progressorv1.EnqueueBatchRequest:
 		return strings.Replace(text, process.ErrProcessExists.Error(), "job exists already", 1)
+	case *progressorv1.GetBulkRequest, *progressorv1.CancelBulkRequest:
+		if rest, ok := strings.CutPrefix(text, "process "); ok {
+			return "bulk " + strings.Replace(rest, bulk.ProcessID(""), "", 1)
+		}
 	case *progressorv1.CancelJobRequest, *progressorv1.RetryJobRequest, *progressorv1.UpdateJobRequest:
 		if rest, ok := strings.CutPrefix(text, "process "); ok {
 			return "job " + rest

@@ -52,6 +52,7 @@ type Config struct {
 	Traces     trace.TracerProvider  // of the spans of requests; nil: there are none
 	Version    string                // of the program
 	Console    Console               // "": ConsoleFull
+	Ready      func() error          // why the program is not ready where the engine is; nil: it always is
 }
 
 // services are the services that the handler serves.
@@ -93,11 +94,21 @@ func NewHandler(cfg Config) http.Handler {
 	if cfg.Flows != nil {
 		s.flow = &flowService{flows: cfg.Flows}
 	}
-	h, err := newHandler(cfg, s, e.Ready)
+	h, err := newHandler(cfg, s, readiness(e.Ready, cfg.Ready))
 	if err != nil {
 		panic(fmt.Sprintf("rpc: %v", err))
 	}
 	return h
+}
+
+// readiness is that of the engine, and then that of the program.
+func readiness(engine, program func() error) func() error {
+	return func() error {
+		if err := engine(); err != nil || program == nil {
+			return err
+		}
+		return program()
+	}
 }
 
 // served is who serves each service.

@@ -125,6 +125,21 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// What the program has still to put makes an engine that is ready unready; what is wrong with the engine is said first.
+func TestReadinessOfTheProgram(t *testing.T) {
+	t.Parallel()
+	away, crons := errors.New("database away"), errors.New("crons")
+	is := func(err error) func() error { return func() error { return err } }
+	for _, c := range []struct {
+		engine, program func() error
+		want            error
+	}{{is(nil), nil, nil}, {is(away), nil, away}, {is(nil), is(nil), nil}, {is(nil), is(crons), crons}, {is(away), is(crons), away}} {
+		if got := readiness(c.engine, c.program)(); !errors.Is(got, c.want) {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+}
+
 func TestReadinessIsHealth(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())

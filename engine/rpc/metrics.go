@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/progressor-engine/progressor/engine"
 )
 
 // codeOK is the label of a request that was answered without an error.
@@ -36,7 +38,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 		methods := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range methods.Len() {
 			procedure := "/" + name + "/" + string(methods.Get(i).Name())
-			m.answered[procedure] = m.duration.WithLabelValues(procedure[1:], codeOK)
+			m.answered[procedure] = engine.NewAtFirst(m.duration, procedure[1:], codeOK)
 		}
 	}
 	if reg == nil {

@@ -1,13 +1,13 @@
 // What can be done to a process: each action says what it will do, and asks.
 import { useRef, useState } from "react";
-import { processes, refresh, trouble } from "../api";
+import { jobs, processes, refresh, trouble } from "../api";
 import { duration, parseSpan } from "../format";
 import { ProcessStatus, Wait, type Process } from "../gen/progressor/v1/process_pb";
 import { bytesOf, Payload, PayloadInput } from "../payload";
 import { go } from "../router";
 import { Button, Confirm, Dialog, ErrorBox, Field, useToast } from "../ui";
 
-export type Action = "call" | "repair" | "simple" | "suspend" | "resume" | "cancel" | "remove";
+export type Action = "call" | "repair" | "simple" | "retry" | "suspend" | "resume" | "cancel" | "end" | "remove";
 
 export interface Offered {
   action: Action;
@@ -16,9 +16,31 @@ export interface Offered {
   main?: boolean;
 }
 
-/** The actions that the status of a process allows, the likeliest first. The engine's own processes are left alone. */
+/** The actions that bring a process out of ERROR. */
+export const mends = (o: Offered) => o.action === "simple" || o.action === "repair" || o.action === "retry";
+
+/** Of a job: nobody calls or repairs one, it is retried. */
+function ofJob(p: Process): Offered[] {
+  const retry: Offered = { action: "retry", name: "Retry…", main: true };
+  const cancel: Offered = { action: "end", name: "Cancel…", bad: true };
+  const remove: Offered = { action: "remove", name: "Remove…", bad: true };
+  switch (p.status) {
+    case ProcessStatus.ERROR:
+    case ProcessStatus.CANCELLED:
+      return [retry, remove];
+    case ProcessStatus.COMPLETED:
+      return [remove];
+    case ProcessStatus.SUSPENDED:
+      return [{ action: "resume", name: "Resume", main: true }, cancel, remove];
+    default:
+      return [{ action: "suspend", name: "Suspend…" }, cancel, remove];
+  }
+}
+
+/** The actions that the kind and the status of a process allow, the likeliest first. The engine's own processes are left alone. */
 export function offered(p: Process): Offered[] {
   if (p.processId.startsWith("~")) return [];
+  if (p.kind === "job") return ofJob(p);
   const repair: Offered[] = [
     { action: "simple", name: "Repair", main: true },
     { action: "repair", name: "Repair by processor…" },
@@ -151,6 +173,21 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
   );
 }
 
+export function RetryJob({ ns, id, onClose }: { ns: string; id: string; onClose: () => void }) {
+  return <Confirm title={`Retry ${id}?`} says="It runs again from its first attempt, with all its attempts, args and options. Mend first what broke it, or it breaks again." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done={`${id} runs again.`} onClose={onClose} />;
+}
+
+export function CancelJob({ ns, id, onClose }: { ns: string; id: string; onClose: () => void }) {
+  const [reason, setReason] = useState("");
+  return (
+    <Confirm title={`Cancel ${id}?`} says="A job that waits is CANCELLED at once. One that runs is told so with its worker's next heartbeat, and is taken away when its grace is over." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} is cancelled, or will be.`} onClose={onClose}>
+      <Field label="Reason">
+        <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
+      </Field>
+    </Confirm>
+  );
+}
+
 export function ActionDialog({ p, action, onClose }: Props & { action: Action }) {
   const key = { namespace: p.namespace, processId: p.processId };
   switch (action) {
@@ -175,6 +212,10 @@ export function ActionDialog({ p, action, onClose }: Props & { action: Action })
           onClose={onClose}
         />
       );
+    case "retry":
+      return <RetryJob ns={p.namespace} id={p.processId} onClose={onClose} />;
+    case "end":
+      return <CancelJob ns={p.namespace} id={p.processId} onClose={onClose} />;
     case "resume":
       return (
         <Confirm title={`Resume ${p.processId}?`} says="It gets its status back. What waited in it goes on at once, and timers that came due meanwhile run." verb="Resume" run={() => processes.resumeProcess(key)} done={`${p.processId} goes on.`} onClose={onClose} />

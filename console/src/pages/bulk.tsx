@@ -68,6 +68,7 @@ export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; fil
                 {dry.expectedMore ? ", and more" : ""}
               </strong>
               {dry.skipped > 0n && <p>{count(dry.skipped)} of them would be skipped: their status does not allow it.</p>}
+              {dry.matched === 0n && <p>Jobs, runs of flows and crons are never among them, whatever the filter: each is retried or cancelled on its own page.</p>}
               {dry.sampleProcessIds.length > 0 && <p className="dim">The oldest: {dry.sampleProcessIds.slice(0, 6).join(", ")}</p>}
             </>
           )}

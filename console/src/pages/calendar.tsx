@@ -64,7 +64,7 @@ export function Calendar({ times, zone, more, months = 2 }: { times: number[]; z
                     return (
                       <td key={d} className={[fires ? "fires" : "", day === today ? "today" : "", unknown ? "unknown" : ""].join(" ")} title={fires ? `${fires.length} fires: ${fires.slice(0, 8).join(", ")}${fires.length > 8 ? " …" : ""}` : unknown ? "not looked at: the first 1,000 fires are shown" : undefined}>
                         {n}
-                        {fires && fires.length > 1 && <sup>{fires.length > 99 ? "99+" : fires.length}</sup>}
+                        {fires && fires.length > 1 && <small>{fires.length > 99 ? "99+" : fires.length}</small>}
                       </td>
                     );
                   })}

@@ -120,14 +120,14 @@ export function Constraints({ ns }: { ns: string }) {
                       <td className="what">
                         <code>{c.match}</code>
                       </td>
-                      <td>
+                      <td data-label={c.key ? "for each" : undefined}>
                         <code>{c.key}</code>
                       </td>
-                      <td className="number">{count(s.running)}</td>
-                      <td>{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={Number(s.running) / c.maxRunning} label={`${s.running} of ${c.maxRunning} run`} tone={Number(s.running) >= c.maxRunning ? "hold" : "run"} /> {count(c.maxRunning)}</span> : <span className="dim">no limit</span>}</td>
-                      <td className={"number" + (s.waiting ? " strong" : " dim")}>{count(s.waiting)}</td>
-                      <td>{c.rate ? `${plural(c.rate.count, "start")} in ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
-                      <td>
+                      <td className="number" data-label="runs">{count(s.running)}</td>
+                      <td data-label="of">{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={Number(s.running) / c.maxRunning} label={`${s.running} of ${c.maxRunning} run`} tone={Number(s.running) >= c.maxRunning ? "hold" : "run"} /> {count(c.maxRunning)}</span> : <span className="dim">no limit</span>}</td>
+                      <td className={"number" + (s.waiting ? " strong" : " dim")} data-label="waits">{count(s.waiting)}</td>
+                      <td data-label="rate">{c.rate ? `${plural(c.rate.count, "start")} in ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
+                      <td data-label={s.nextFreeTime && "next free"}>
                         <When at={millis(s.nextFreeTime)} none="" />
                       </td>
                       <td className="end">

@@ -9,7 +9,7 @@ import { decisionName, lookOfFire, Status } from "../status";
 import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Scroll, Took, When } from "../ui";
 import { Calendar } from "./calendar";
 import { EditCron } from "./cronedit";
-import { nextOf, Strip, targetWords } from "./crons";
+import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
 
 type Action = "edit" | "trigger" | "pause" | "resume" | "backfill" | "delete";
 
@@ -138,7 +138,7 @@ function Ledger({ c }: { c: Cron }) {
         <Empty title="It has not fired yet" />
       ) : (
         <Scroll label="ledger">
-          <table>
+          <table className="stack">
             <thead>
               <tr>
                 <th>Due</th>
@@ -162,18 +162,18 @@ function Ledger({ c }: { c: Cron }) {
                   <td>
                     <Status look={lookOfFire(f.status)} />
                   </td>
-                  <td className="number">{f.attempt || ""}</td>
-                  <td className="number">
+                  <td className="number" data-label={f.attempt ? "attempt" : undefined}>{f.attempt || ""}</td>
+                  <td className="number" data-label="took">
                     <Took ms={took(f)} />
                   </td>
                   <td>
                     {f.processId && (
                       <a className="line short" title={f.processId} href={f.processId.startsWith("~flow/") ? href("run", { ns: c.namespace, id: f.processId.slice(6) }) : href("process", { ns: runNamespace(c), id: f.processId })}>
-                        {f.processId}
+                        {runName(c, f.processId)}
                       </a>
                     )}
                   </td>
-                  <td className="grow" title={f.detail || f.reason}>{f.detail || f.reason}</td>
+                  <td className="wrap">{[f.reason, f.detail].filter(Boolean).join("; ")}</td>
                 </tr>
               ))}
             </tbody>
@@ -183,6 +183,12 @@ function Ledger({ c }: { c: Cron }) {
       <Pager after={after} next={data?.nextPageToken ?? ""} />
     </Card>
   );
+}
+
+/** The id of a run without what all runs of the cron begin with: they differ at the end. */
+function runName(c: Cron, id: string): string {
+  const own = id.replace(/^~(run|flow|job)\//, "");
+  return own.startsWith(c.cronId + "/") ? own.slice(c.cronId.length + 1) : own;
 }
 
 function runNamespace(c: Cron): string {
@@ -208,7 +214,7 @@ export function CronPage({ ns }: { ns: string }) {
         <h1>
           {c.cronId}
           <span className="under">
-            {c.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: next ? "Active" : "Over", tone: next ? "good" : "gone", shape: "check" }} />}
+            <Status look={lookOfCron(c, strip.data?.fires ?? [])} />
             {!c.paused && next && (
               <>
                 <span className="dim">next</span> <When at={next} />
@@ -237,7 +243,7 @@ export function CronPage({ ns }: { ns: string }) {
           {(c.spec?.excludeExpressions.length ?? 0) > 0 && <> · never at <code>{c.spec?.excludeExpressions.join("; ")}</code></>}
         </p>
         <Strip fires={strip.data?.fires ?? []} next={nextOf(c)} wide={60} />
-        <Calendar times={preview.data?.fireTimes.map((t) => millis(t) ?? 0) ?? []} zone={c.spec?.timezone || "UTC"} more={(preview.data?.fireTimes.length ?? 0) === 1000} />
+        <Calendar times={preview.data?.fireTimes.slice(0, leftOf(c)).map((t) => millis(t) ?? 0) ?? []} zone={c.spec?.timezone || "UTC"} more={(preview.data?.fireTimes.length ?? 0) === 1000 && leftOf(c) > 1000} />
       </Card>
       <Ledger c={c} />
       <Card title="How it decides">

@@ -4,12 +4,14 @@ import { crons, flows, refresh, trouble, useRead } from "../api";
 import { duration, durationMillis, exact, millis, parseSpan, span, timestamp, zone as here } from "../format";
 import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
 import { StartRunTargetSchema } from "../gen/progressor/v1/flow_pb";
+import { ErrorDetail_Reason } from "../gen/progressor/v1/process_pb";
 import { JobOptionsSchema, type JobOptions } from "../gen/progressor/v1/worker_pb";
 import { valueOf, plainValue } from "../value";
 import { bytesOf, PayloadInput } from "../payload";
 import { go } from "../router";
 import { Button, Dialog, ErrorBox, Field, useToast } from "../ui";
 import { Calendar } from "./calendar";
+import { leftOf } from "./crons";
 
 type Target = "startProcess" | "notifyProcess" | "enqueueJob" | "startRun" | "http";
 
@@ -130,7 +132,7 @@ function useSettled<T>(value: T, ms: number): T {
   return settled;
 }
 
-function Preview({ expressions, excludes, timezone, jitter }: Pick<Form, "expressions" | "excludes" | "timezone" | "jitter">) {
+function Preview({ expressions, excludes, timezone, jitter, left, onWrong }: Pick<Form, "expressions" | "excludes" | "timezone" | "jitter"> & { left: number; onWrong: (wrong: boolean) => void }) {
   const text = useSettled(JSON.stringify([lines(expressions), lines(excludes), timezone.trim(), jitter.trim()]), 250);
   const [list, never, zone, late] = JSON.parse(text) as [string[], string[], string, string];
   const { data, error } = useRead(
@@ -138,10 +140,12 @@ function Preview({ expressions, excludes, timezone, jitter }: Pick<Form, "expres
     (o) => crons.previewCron({ of: { case: "spec", value: create(CronSpecSchema, { expressions: list, excludeExpressions: never, timezone: zone, jitter: late && parseSpan(late) ? duration(parseSpan(late) ?? 0) : undefined }) }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o),
     { every: 0, enabled: list.length > 0, keep: true },
   );
+  const wrong = Boolean(error && trouble(error).detail?.reason === ErrorDetail_Reason.INVALID);
+  useEffect(() => onWrong(wrong), [wrong, onWrong]);
   if (list.length === 0) return <p className="dim">Such as <code>*/15 9-17 * * MON-FRI</code>, <code>0 9 LW * *</code>, <code>@every 90s</code>; one a line.</p>;
   if (error) return <p className="wrong" role="alert">{trouble(error).text.replace(/^spec\./, "")}</p>;
   if (!data) return <p className="dim">…</p>;
-  const times = data.fireTimes.map((t) => millis(t) ?? 0);
+  const times = data.fireTimes.slice(0, left).map((t) => millis(t) ?? 0);
   return (
     <div className="preview" role="status">
       <strong>{data.words}</strong>
@@ -206,6 +210,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
   const [f, setForm] = useState(() => formOf(cron));
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
+  const [wrongSpec, setWrongSpec] = useState(false);
   const tell = useToast();
   const set = (some: Partial<Form>) => setForm((all) => ({ ...all, ...some }));
   const text = (name: keyof Form) => ({ value: String(f[name]), onChange: (e: React.ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => set({ [name]: e.target.value }) });
@@ -215,8 +220,8 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
     try {
       JSON.parse(f.args);
       return "";
-    } catch {
-      return "want JSON";
+    } catch (e) {
+      return `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
     }
   }, [f.target, f.args]);
   const save = async (e: React.FormEvent) => {
@@ -262,7 +267,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
           </div>
           <div>
             <h3>In words</h3>
-            <Preview {...f} />
+            <Preview {...f} left={cron ? leftOf(cron) : Infinity} onWrong={setWrongSpec} />
           </div>
         </div>
         <h3>What a run is</h3>
@@ -319,7 +324,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
           hint={f.target === "startRun" && <>JSON, in which <code>{"${fire_time}"}</code>, <code>{"${cron_id}"}</code> and <code>{"${attempt}"}</code> become those of the fire.</>}
           error={wrongArgs}
         >
-          <PayloadInput value={f.args} onChange={(args) => set({ args })} />
+          <PayloadInput json={isJSON(f.target)} value={f.args} onChange={(args) => set({ args })} />
         </Field>
         <details>
           <summary>What a fire decides</summary>
@@ -347,7 +352,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Not now</Button>
-          <button type="submit" className="button main" disabled={busy || !f.id.trim() || !lines(f.expressions).length || Boolean(wrongArgs || wrongSpan(f.jitter) || wrongSpan(f.timeout))}>
+          <button type="submit" className="button main" disabled={busy || wrongSpec || !f.id.trim() || !lines(f.expressions).length || Boolean(wrongArgs || wrongSpan(f.jitter) || wrongSpan(f.timeout))}>
             {busy ? "…" : cron ? "Save" : "Make it"}
           </button>
         </footer>

@@ -7,7 +7,7 @@ import { FireStatus, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
 import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { change, href, useParam } from "../router";
-import { decisionName, lookOfFire, Status } from "../status";
+import { decisionName, lookOfFire, Status, type Look } from "../status";
 import { Act, Card, Empty, ErrorBox, Loading, Scroll, When } from "../ui";
 import { EditCron } from "./cronedit";
 
@@ -56,27 +56,35 @@ export function targetWords(c: Cron): string {
   }
 }
 
+/** What is to be said of a cron first: what holds it, what it does, how its last run ended, what comes. */
+export function lookOfCron(c: Cron, fires: Fire[]): Look {
+  const last = fires.find((f) => f.endedTime);
+  const next = nextOf(c)[0];
+  if (c.paused) return { name: "Paused", tone: "hold", shape: "bars" };
+  if (c.runningProcessIds.length) return { name: `Runs ${c.runningProcessIds.length}`, tone: "run", shape: "dot" };
+  if (!next) return { name: last && failed(last) ? "Over, failed last" : "Over", tone: last && failed(last) ? "bad" : "gone", shape: last && failed(last) ? "cross" : "check" };
+  return last && failed(last) ? { name: "Fails", tone: "bad", shape: "cross" } : { name: "Waits", tone: "wait", shape: "clock" };
+}
+
+const failed = (f: Fire) => f.status === FireStatus.FAILED || f.status === FireStatus.TIMEOUT;
+
+/** How many fire times max_fires leaves; of the next ten the engine says it exactly. */
+export function leftOf(c: Cron): number {
+  const most = Number(c.spec?.maxFires ?? 0n);
+  if (!most) return Infinity;
+  const next = c.nextFireTimes.length;
+  return next < 10 ? next : Math.max(next, most - Number((c.firesByDecision["fired"] ?? 0n) + (c.firesByDecision["queued"] ?? 0n)));
+}
+
 function Row({ c }: { c: Cron }) {
   const { data } = useRead(["fires", c.namespace, c.cronId, "strip"], (o) => crons.listFires({ namespace: c.namespace, cronId: c.cronId, pageSize: 24 }, o), { every: 15000 });
   const next = nextOf(c)[0];
-  const last = data?.fires.find((f) => f.endedTime);
-  const fails = last && (last.status === FireStatus.FAILED || last.status === FireStatus.TIMEOUT);
   return (
     <tr>
       <td>
-        {c.paused ? (
-          <span title={c.pauseNote}>
-            <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} />
-          </span>
-        ) : c.runningProcessIds.length ? (
-          <Status look={{ name: `Runs ${c.runningProcessIds.length}`, tone: "run", shape: "dot" }} />
-        ) : fails ? (
-          <Status look={{ name: "Fails", tone: "bad", shape: "cross" }} />
-        ) : next ? (
-          <Status look={{ name: "Waits", tone: "wait", shape: "clock" }} />
-        ) : (
-          <Status look={{ name: "Over", tone: "gone", shape: "check" }} />
-        )}
+        <span title={c.pauseNote || undefined}>
+          <Status look={lookOfCron(c, data?.fires ?? [])} />
+        </span>
       </td>
       <td className="wrap id">
         <a href={href("cron", { ns: c.namespace, id: c.cronId })}>{c.cronId}</a>
@@ -88,7 +96,7 @@ function Row({ c }: { c: Cron }) {
       <td>
         <Strip fires={data?.fires ?? []} next={nextOf(c)} />
       </td>
-      <td>{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} wait` : "paused"}</span> : <When at={next} />}</td>
+      <td data-label="next">{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} wait` : "paused"}</span> : <When at={next} />}</td>
     </tr>
   );
 }

@@ -8,10 +8,12 @@ import { JobOptionsSchema, JobState, type Job } from "../gen/progressor/v1/worke
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { bytesOf, Payload, PayloadInput } from "../payload";
+import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
-import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Scroll, useToast, When } from "../ui";
+import { Act, Bar, Button, Card, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Scroll, Told, useToast, When } from "../ui";
 import { plainValue, valueOf } from "../value";
+import { CancelJob, RetryJob } from "./actions";
 import { Events } from "./events";
 
 const ordered = ["=", "!=", "<", "<=", ">", ">="];
@@ -87,7 +89,7 @@ function Row({ j }: { j: Job }) {
       <td className="wrap id">
         <a href={href("job", { ns: j.namespace, id: j.jobId })}>{j.jobId}</a>
       </td>
-      <td className="number">
+      <td className="number" data-label="attempt">
         {j.attempt}
         <span className="dim">/{(j.options?.maxRetry ?? 0) + 1}</span>
       </td>
@@ -95,7 +97,7 @@ function Row({ j }: { j: Job }) {
       <td className="grow">
         <Line text={why(j)} />
       </td>
-      <td>
+      <td data-label="enqueued">
         <When at={millis(j.createdTime)} />
       </td>
     </tr>
@@ -179,8 +181,8 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
   if (f.args.trim())
     try {
       JSON.parse(f.args);
-    } catch {
-      wrong = "want JSON";
+    } catch (e) {
+      wrong = `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
     }
   const wrongSpan = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
   const submit = async (e: React.FormEvent) => {
@@ -218,7 +220,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
           ))}
         </datalist>
         <Field label="Args" hint="JSON" error={wrong}>
-          <PayloadInput value={f.args} onChange={(args) => setForm({ ...f, args })} />
+          <PayloadInput json value={f.args} onChange={(args) => setForm({ ...f, args })} />
         </Field>
         <div className="grid2">
           <Field label="Retries">
@@ -254,10 +256,11 @@ const value = (v: Parameters<typeof plainValue>[0]) => bytesOf(v === undefined ?
 export function JobPage({ ns }: { ns: string }) {
   const id = useParam("id");
   const [action, setAction] = useState<"retry" | "cancel">();
-  const [reason, setReason] = useState("");
   const { data, error } = useRead(["job", ns, id], (o) => jobs.getJob({ namespace: ns, jobId: id }, o), { every: 2000 });
   const j = data?.job;
-  const can = j && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
+  // The job of a step belongs to its run: the engine refuses to have it retried or cancelled by itself.
+  const of = stepOf(id) && homeOf(ns, id, "job");
+  const can = j && !of && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
   useCommands(
     readOnly || !can ? [] : [...(can.retry ? [{ name: "Retry", group: "job", run: () => setAction("retry") }] : []), ...(can.cancel ? [{ name: "Cancel", group: "job", run: () => setAction("cancel") }] : [])],
   );
@@ -277,12 +280,17 @@ export function JobPage({ ns }: { ns: string }) {
           <a className="button" href={href("process", { ns, id: j.jobId })}>
             Timeline
           </a>
-          {can?.retry && (
+          {of && (
+            <a className="button main" href={of.to} title="it is the job of one of its steps: it is retried and cancelled with the run">
+              Run {of.name}
+            </a>
+          )}
+          {can && can.retry && (
             <Act kind="main" onClick={() => setAction("retry")}>
               Retry…
             </Act>
           )}
-          {can?.cancel && (
+          {can && can.cancel && (
             <Act kind="bad" onClick={() => setAction("cancel")}>
               Cancel…
             </Act>
@@ -290,7 +298,9 @@ export function JobPage({ ns }: { ns: string }) {
         </div>
       </div>
       <ErrorBox error={error} />
-      {why(j) && <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>{why(j)}</div>}
+      {why(j) && <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>
+          <Told text={why(j)} />
+        </div>}
       {j.progress && (
         <Card title="Progress">
           <div className="progress">
@@ -373,14 +383,8 @@ export function JobPage({ ns }: { ns: string }) {
       <Card title="Events">
         <Events ns={ns} id={j.jobId} live={!ended(j)} />
       </Card>
-      {action === "retry" && <Confirm title={`Retry ${j.jobId}?`} says="It runs again from its first attempt, with all its attempts, args and options." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done="It runs again." onClose={() => setAction(undefined)} />}
-      {action === "cancel" && (
-        <Confirm title={`Cancel ${j.jobId}?`} says="A job that waits is CANCELLED at once. One that runs is told so with its worker's next heartbeat, and is taken away when its grace is over." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done="It is cancelled, or will be." onClose={() => setAction(undefined)}>
-          <Field label="Reason">
-            <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
-          </Field>
-        </Confirm>
-      )}
+      {action === "retry" && <RetryJob ns={ns} id={id} onClose={() => setAction(undefined)} />}
+      {action === "cancel" && <CancelJob ns={ns} id={id} onClose={() => setAction(undefined)} />}
     </>
   );
 }

@@ -242,8 +242,8 @@ export function Namespaces() {
                         )}
                       </td>
                       <td className="what">{processorWords(n)}</td>
-                      <td className="number">{o ? count(o.runnable) : "…"}</td>
-                      <td className="number">{o ? <a href={href("workers", { ns: n.namespace })}>{count(o.workers)}</a> : "…"}</td>
+                      <td className="number" data-label="backlog">{o ? count(o.runnable) : "…"}</td>
+                      <td className="number" data-label="workers">{o ? <a href={href("workers", { ns: n.namespace })}>{count(o.workers)}</a> : "…"}</td>
                       <td className="end">
                         <Act onClick={() => setPausing(n)}>{n.paused ? "Resume…" : "Pause…"}</Act> <Act onClick={() => setEditing(n)}>Configure…</Act>
                       </td>

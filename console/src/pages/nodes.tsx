@@ -38,13 +38,13 @@ export function Nodes() {
                       <Status look={lookOfNode(n, now)} />
                     </td>
                     <td className="strong">{n.nodeId}</td>
-                    <td>{n.address}</td>
-                    <td>{n.version}</td>
-                    <td className="number">{count(n.running)}</td>
-                    <td>
+                    <td data-label="at">{n.address}</td>
+                    <td data-label="version">{n.version}</td>
+                    <td className="number" data-label="runs">{count(n.running)}</td>
+                    <td data-label="last beat">
                       <When at={millis(n.beatTime)} />
                     </td>
-                    <td>
+                    <td data-label="started">
                       <When at={millis(n.startedTime)} />
                     </td>
                     <td className="end">

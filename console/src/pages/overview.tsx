@@ -6,7 +6,7 @@ import { count, durationMillis, millis, plural, rate, span } from "../format";
 import type { GetOverviewResponse, Node } from "../gen/progressor/v1/admin_pb";
 import { href } from "../router";
 import { Mark, processLook, Status, type Look } from "../status";
-import { Card, Empty, ErrorBox, Line, Loading, Scroll, useNow, When } from "../ui";
+import { Card, Empty, ErrorBox, Loading, Scroll, useNow, When } from "../ui";
 
 const statuses = ["running", "error", "suspended", "completed", "cancelled"];
 
@@ -117,15 +117,17 @@ function Errors({ names, ns }: { names: string[]; ns: string }) {
             <tbody>
               {groups.map((g) => (
                 <tr key={g.ns + g.fingerprint}>
-                  <td className="number strong">{count(g.count)}</td>
-                  <td className="what">
-                    {g.reason && <code className="tag">{g.reason}</code>} <Line text={g.message} />
+                  <td className="number strong" data-label="processes">{count(g.count)}</td>
+                  <td className="what rest" title={g.message}>
+                    <span className="clamp">
+                      {g.reason && <code className="tag">{g.reason}</code>} {g.message}
+                    </span>
                   </td>
-                  {!ns && <td>{g.ns}</td>}
-                  <td>
+                  {!ns && <td data-label="namespace">{g.ns}</td>}
+                  <td data-label="first">
                     <When at={millis(g.firstTime)} />
                   </td>
-                  <td>
+                  <td data-label="last">
                     <When at={millis(g.lastTime)} />
                   </td>
                   <td className="end">
@@ -198,7 +200,7 @@ const waitNames: [string, string, string][] = [
   ["time", "their time", "timers that are set, starts that were put off, attempts that are tried again"],
   ["place", "a free place", "on a node, or a worker"],
   ["process", "their process", "behind the task that runs, or an older one"],
-  ["operator", "an operator", "in a process that is suspended"],
+  ["operator", "a resume", "in a process that is suspended; those in error stand above"],
   ["constraint", "a constraint", "jobs whose limit is reached"],
 ];
 

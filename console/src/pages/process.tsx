@@ -7,12 +7,13 @@ import { HistoryRange_Direction, ProcessStatus, TaskStatus, type Event, type Pro
 import { useCommands } from "../palette";
 import { brief, bytesOf, Payload } from "../payload";
 import { Pager } from "../paging";
+import { homeOf } from "../home";
 import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
-import { Button, Card, Copy, Empty, ErrorBox, Fields, Line, Loading, Scroll, Tabs, Took, useNow, When } from "../ui";
-import { ActionDialog, offered, type Action } from "./actions";
+import { Button, Card, Copy, Empty, ErrorBox, Fields, Line, Loading, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
+import { ActionDialog, mends, offered, type Action } from "./actions";
 
 const page = 100;
 const atEnd = (s: ProcessStatus) => s === ProcessStatus.COMPLETED || s === ProcessStatus.CANCELLED;
@@ -69,11 +70,15 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
   return (
     <div className={"notice explain " + (bad ? "bad" : held ? "hold" : atEnd(p.status) ? "good" : "")}>
       {bad && <strong className="detail">{p.detail}</strong>}
-      {e.waitsForDetail && <p>{e.waitsForDetail}</p>}
+      {e.waitsForDetail && (
+        <p>
+          <Told text={e.waitsForDetail} />
+        </p>
+      )}
       {e.next && (
         <p>
-          <span className="label">Next</span> {e.next}
-          {e.nextTime && (
+          <span className="label">Next</span> <Told text={e.next} />
+          {e.nextTime && !/\d{4}-\d\d-\d\dT/.test(e.next) && (
             <>
               {" "}
               <strong>
@@ -85,13 +90,13 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       )}
       {e.unblock && !atEnd(p.status) && (
         <p>
-          <span className="label">To go on</span> {e.unblock}
+          <span className="label">To go on</span> <Told text={e.unblock} />
         </p>
       )}
       {bad && !readOnly && (
         <div className="actions">
           {offered(p)
-            .filter((o) => o.action === "simple" || o.action === "repair")
+            .filter(mends)
             .map((o) => (
               <Button key={o.action} kind={o.main ? "main" : undefined} onClick={() => act(o.action)}>
                 {o.name}
@@ -264,16 +269,11 @@ function History({ events, more, before }: { events: Event[]; more: boolean; bef
 
 function Relations({ p }: { p: Process }) {
   const ns = p.namespace;
-  const own: [string, React.ReactNode][] = [];
-  if (p.processId.startsWith("~bulk/")) own.push(["bulk", <a key="b" href={href("bulk", { ns, id: p.processId.slice(6) })}>{p.processId.slice(6)}</a>]);
-  if (p.processId.startsWith("~flow/")) own.push(["run", <a key="f" href={href("run", { ns, id: p.processId.slice(6) })}>{p.processId.slice(6)}</a>]);
-  const cron = p.processId.match(/^~cron\/(.+)$/)?.[1] ?? p.processId.match(/^~run\/(.+)\/[^/]+$/)?.[1];
-  if (cron) own.push(["cron", <a key="c" href={href("cron", { ns, id: cron })}>{cron}</a>]);
-  if (p.kind === "job") own.push(["job", <a key="j" href={href("job", { ns, id: p.processId })}>{p.processId}</a>]);
+  const home = homeOf(ns, p.processId, p.kind);
   const alike = Object.entries(p.metadata ?? {}).filter(([, v]) => ["string", "number", "boolean"].includes(typeof v) && v !== "");
   return (
     <>
-      {own.length > 0 && <Fields list={own} />}
+      {home && <Fields list={[[home.kind, <a key="home" href={home.to}>{home.name}</a>]]} />}
       <h3>Processes with the same attribute</h3>
       {alike.length === 0 ? (
         <p className="dim">It has no attributes: metadata that a start or a result gives it.</p>
@@ -353,6 +353,7 @@ function One({ ns, id }: { ns: string; id: string }) {
   const actions = p && !readOnly ? offered(p) : [];
   useCommands(actions.map((o) => ({ name: o.name, group: "process", run: () => setAction(o.action) })));
   if (!p) return read.error ? <ErrorBox error={read.error} what={id} /> : <Loading />;
+  const home = homeOf(ns, p.processId, p.kind);
   const failed = tasks.filter((t) => t.status === TaskStatus.ERROR).length;
   return (
     <>
@@ -361,11 +362,16 @@ function One({ ns, id }: { ns: string; id: string }) {
           {p.processId} <Copy text={p.processId} label="copy the id" />
           <span className="under">
             <Status look={lookOfProcess(p.status)} /> <span className="dim">since</span> <When at={millis(p.statusChangedTime)} /> <span className="dim">· started</span> <When at={millis(p.createdTime)} />
-            {p.kind && <span className="tag">{p.kind}</span>}
+            {p.kind && (home ? <a className="tag" href={home.to}>{p.kind}</a> : <span className="tag">{p.kind}</span>)}
           </span>
         </h1>
         <div className="actions">
-          {actions.filter((o) => p.status !== ProcessStatus.ERROR || o.bad).map((o) => (
+          {home && (
+            <a className="button" href={home.to}>
+              {home.kind === "job" ? "Job" : `${home.kind[0]?.toUpperCase()}${home.kind.slice(1)} ${home.name}`}
+            </a>
+          )}
+          {actions.filter((o) => p.status !== ProcessStatus.ERROR || !mends(o)).map((o) => (
             <Button key={o.action} kind={o.main ? "main" : o.bad ? "bad" : undefined} onClick={() => setAction(o.action)}>
               {o.name}
             </Button>

@@ -151,10 +151,10 @@ function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boole
         <a href={href("process", { ns: p.namespace, id: p.processId })}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}
       </td>
       <td className="grow">{held && p.detail ? <Line text={p.detail} /> : <span className="dim"><Line text={attributesOf(p)} /></span>}</td>
-      <td>
+      <td data-label="in it since">
         <When at={millis(p.statusChangedTime)} />
       </td>
-      <td>
+      <td data-label="started">
         <When at={millis(p.createdTime)} />
       </td>
     </tr>

@@ -57,7 +57,7 @@ export function Workers({ ns }: { ns: string }) {
                       <Status look={lookOf(w, now)} />
                     </td>
                     <td className="wrap id strong">{w.workerId}</td>
-                    <td className="number">{count(w.leases)}</td>
+                    <td className="number" data-label="holds">{count(w.leases)}</td>
                     <td className="wrap">{w.namespaces.join(", ")}</td>
                     <td>
                       <When at={millis(w.lastSeenTime)} />

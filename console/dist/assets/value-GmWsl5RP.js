@@ -1,1 +1,0 @@
-import{an as e,on as t,sn as n}from"./index-CjiKMYyk.js";var r=e=>e===void 0||e.kind.case===void 0?null:t(n,e),i=t=>e(n,t);export{i as n,r as t};

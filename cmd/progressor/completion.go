@@ -14,7 +14,9 @@ type completionCmd struct {
 func (completionCmd) Help() string {
 	return `Completion prints a script that completes commands and flags.
 
-    source <(progressor completion bash)`
+    source <(progressor completion bash)                                                        # in this shell
+    echo 'source <(progressor completion bash)' >> ~/.bashrc                                    # bash, in each new one
+    echo 'autoload -Uz compinit && compinit && source <(progressor completion zsh)' >> ~/.zshrc # zsh, likewise`
 }
 
 func (c *completionCmd) Run(a *app) error {

@@ -113,12 +113,12 @@ type cronCreateCmd struct {
 func (cronCreateCmd) Help() string {
 	return `Create makes a cron. What it starts at a fire time, its run, is a process, a run of a flow, a job, a notification or a request.
 
-    progressor cron create demo nightly '0 3 * * *' --timezone Europe/Berlin --start-process --args '{"order":"A-7"}' --overlap skip
+    progressor cron create demo nightly '0 3 * * *' --timezone Europe/Berlin --start-process --args '{"order":"A-7","items":[{"sku":"tea"}]}' --overlap skip
     progressor cron create demo poll '*/5 * * * * *' --http http://127.0.0.1:9000/poll --overlap cancel_prev --failure retry --timeout 8s
     progressor cron create demo payday '0 9 LW * *' '0 9 15W * *' --notify payroll --exclude '* * 24-26 12 *'
     progressor cron create flows daily_report '0 6 * * *' --start-run scheduled_report --scope system --scope-id daily_report \
         --payload '{"from": "${fire_time - duration(\"24h\")}", "to": "${fire_time}"}'
-    progressor cron create demo digest '0 7 * * MON-FRI' --job digest --target-namespace mail --args '{"list": "customers"}' --job-options '{"max_retry": 3}'
+    progressor cron create demo digest '0 7 * * MON-FRI' --job digest --target-namespace echo --args '{"list": "customers"}' --job-options '{"max_retry": 3}'
     progressor cron create demo nightly -f nightly.yaml`
 }
 

@@ -44,8 +44,8 @@ func (jobGetCmd) Help() string {
 (get does not use it up). With --wait it follows the job to its end, on a terminal with a bar; it ends with code 5 where the job
 has failed or was cancelled, 7 where --wait-timeout is over.
 
-    progressor job get demo mail-1
-    progressor job get demo mail-1 --wait --wait-timeout 10m`
+    progressor job get echo mail-1
+    progressor job get echo mail-1 --wait --wait-timeout 10m`
 }
 
 func (c *jobGetCmd) Run(a *app) error {
@@ -81,10 +81,10 @@ func (jobListCmd) Help() string {
 created_time, metadata.KEY and args.KEY with = != < <= > >=, and asks with : whether a tag is there. * at the end of a job_id
 or name stands for anything.
 
-    progressor job list demo
-    progressor job list demo --state failed --order-by 'finished_time desc'
-    progressor job list demo 'name = "mail_*" AND tags:urgent AND priority < 10'
-    progressor job list demo 'state = RETRYABLE AND args.region = "eu"' --all -o json`
+    progressor job list echo
+    progressor job list echo --state failed --order-by 'finished_time desc'
+    progressor job list echo 'name = "mail_*" AND tags:urgent AND priority < 10'
+    progressor job list echo 'state = RETRYABLE AND args.region = "eu"' --all -o json`
 }
 
 func (c *jobListCmd) Run(a *app) error {
@@ -157,7 +157,7 @@ func (jobCancelCmd) Help() string {
 	return `Cancel ends a job that waits at once. The worker of one that runs is told by its next heartbeat; past the job's cancel_grace
 (default 30s) the engine ends it by itself. A worker that succeeds first wins.
 
-    progressor job cancel demo mail-1 --reason 'the customer went away'`
+    progressor job cancel echo mail-2 --reason 'the customer went away'`
 }
 
 func (c *jobCancelCmd) Run(a *app) error {
@@ -182,7 +182,8 @@ type jobRetryCmd struct {
 func (jobRetryCmd) Help() string {
 	return `Retry runs a job again that has FAILED or was CANCELLED, with all its attempts and the same args.
 
-    progressor job retry demo mail-1`
+    progressor job retry echo mail-2
+    progressor job retry echo mail-1 --clear-successes`
 }
 
 func (c *jobRetryCmd) Run(a *app) error {
@@ -208,8 +209,8 @@ func (jobResultCmd) Help() string {
 	return `Result fetches the result of a job that was enqueued with --keep-result. It is handed out once and then dropped; job get shows
 it and leaves it there.
 
-    progressor job result demo mail-1
-    progressor job result demo mail-1 --wait 1m -o json`
+    progressor job result echo mail-1
+    progressor job result echo mail-1 --wait 1m -o json`
 }
 
 func (c *jobResultCmd) Run(a *app) error {

@@ -39,10 +39,11 @@ func (jobEnqueueCmd) Help() string {
 	return `Enqueue makes a job, which workers of the namespace, or its processor, run once to its end. With --wait it follows the job, on a
 terminal with a bar, and ends with code 5 where the job has failed.
 
-    progressor job enqueue demo send_mail --args '{"to":"ann"}' --max-retry 5 --tag urgent
-    progressor job enqueue demo report --run-time 1h --timeout 10m --keep-result --wait
-    progressor job enqueue demo sync --unique-key customer-7
-    progressor job enqueue demo --file jobs.ndjson
+    progressor job enqueue echo send_mail --id mail-1 --args '{"to":"ann"}' --max-retry 5 --tag urgent --keep-result
+    progressor job enqueue echo send_mail --id mail-2 --run-time 1h --timeout 10m
+    progressor job enqueue echo report --run-time 1s --wait
+    progressor job enqueue echo sync --unique-key customer-7
+    progressor job enqueue echo --file jobs.ndjson
 
 With --file each line is an EnqueueRequest, such as {"name": "send_mail", "args": {"to": "bob"}, "options": {"maxRetry": 5}}; enum
 values may be short. Lines go in batches of 1,000, each all or nothing: an error names its line, and says how many jobs were

@@ -30,9 +30,9 @@ worker_id (= and !=; * at the end stands for anything) and created_time (= != < 
 With --watch it prints those that come from now on, oldest first, each once, also where the engine stops that it listens to; with -o
 json each line is one JSON document with the cursor behind the event, from which --cursor goes on without a gap.
 
-    progressor job events demo 'job_id = "mail-1"'
-    progressor job events demo 'to = failed AND created_time > "2026-11-01T00:00:00Z"' --all
-    progressor job events demo 'type = lease_lost' --watch`
+    progressor job events echo 'job_id = "mail-1"'
+    progressor job events echo 'to = failed AND created_time > "2026-11-01T00:00:00Z"' --all
+    progressor job events echo 'type = lease_lost' --watch`
 }
 
 func (c *jobEventsCmd) Run(a *app) error {

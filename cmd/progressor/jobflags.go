@@ -193,9 +193,9 @@ func (jobUpdateCmd) Help() string {
 	return `Update changes options of a job that is not at its end. Priority, --run-time, tags and metadata of a job that waits change at
 once, the lease and its heartbeats with the next beat, everything else with the next attempt.
 
-    progressor job update demo mail-1 --priority -5 --run-time 0s
-    progressor job update demo mail-1 --max-retry 10 --backoff-steps 1s,10s,1m
-    progressor job update demo mail-1 --clear tags`
+    progressor job update echo mail-2 --priority -5 --run-time 2h
+    progressor job update echo mail-2 --max-retry 10 --backoff-steps 1s,10s,1m
+    progressor job update echo mail-2 --clear tags`
 }
 
 func (c *jobUpdateCmd) Run(a *app) error {

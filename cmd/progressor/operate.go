@@ -21,7 +21,7 @@ waits, and when that has ended the process is CANCELLED. Past the grace the engi
 SUSPENDED is CANCELLED at once.
 
     progressor cancel demo order-1 --reason 'the customer went away'
-    progressor cancel demo order-1 --grace 5m`
+    progressor cancel demo order-9 --grace 5m`
 }
 
 func (c *cancelCmd) Run(a *app) error {
@@ -99,10 +99,11 @@ type removeCmd struct {
 
 func (removeCmd) Help() string {
 	return `Remove deletes a process with all its tasks and events, in any status. It cannot be undone: a copy by
-get -o json can be put again.
+get -o json can be put again, as RUNNING or in ERROR.
 
     progressor get demo order-1 -o json > order-1.json
-    progressor remove demo order-1`
+    progressor remove demo order-1
+    progressor put demo order-1 -f order-1.json --status running`
 }
 
 func (c *removeCmd) Run(a *app) error {

@@ -25,8 +25,9 @@ type startCmd struct {
 func (startCmd) Help() string {
 	return `Start creates a process and runs its INIT task; it prints the processor's response.
 
-    progressor start demo order-1 --args '{"item":"book","amount":2}'
-    progressor start demo order-2 --args @order.json --metadata '{"tenant":"acme"}'
+    progressor start demo order-1 --args '{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}'
+    progressor start demo order-2 --args '{"order":"A-8","items":[{"sku":"tea"}]}' --metadata '{"tenant":"acme"}'
+    progressor start demo order-3 --args @order.json
     cat order.bin | progressor start demo --args @- -o json`
 }
 
@@ -78,9 +79,9 @@ func (callCmd) Help() string {
 	return `Call runs a CALL task on a process and prints the processor's response. With --accepted nobody waits for it
 (a NOTIFY task).
 
-    progressor call demo order-1 --args '{"do":"pay"}'
-    progressor call demo order-1 --args '{"do":"ship"}' --accepted
-    progressor call demo order-1 --args-base64 AAEC --timeout 5s -k once-and-only-once`
+    progressor call demo order-2 --args '{"status":true}'
+    progressor call demo order-2 --args-base64 eyJzdGF0dXMiOnRydWV9 --accepted
+    progressor call demo order-2 --args '{"pay":100}' --timeout 5s -k once-and-only-once`
 }
 
 func (c *callCmd) Run(a *app) error {
@@ -121,7 +122,7 @@ func (repairCmd) Help() string {
 --simple without asking it.
 
     progressor repair demo order-1 --simple
-    progressor repair demo order-1 --args '{"skip":true}'`
+    progressor repair demo order-1 --args '{"refund":true}'`
 }
 
 func (c *repairCmd) Run(a *app) error {
@@ -189,7 +190,7 @@ func (awaitCmd) Help() string {
 was rejected, 7 where it is not at its end when the timeout is over.
 
     progressor await demo order-1 --task 12
-    progressor await demo order-1 -k once-and-only-once --timeout 5m`
+    progressor await demo order-2 -k once-and-only-once --timeout 5m`
 }
 
 func (c *awaitCmd) Run(a *app) error {

@@ -23,10 +23,10 @@ type putCmd struct {
 
 func (putCmd) Help() string {
 	return `Put imports a process with its history and timers; no processor runs. Flags add to what the file has, or
-replace it.
+replace it. A process is put as RUNNING or in ERROR: of one that is at its end, or suspended, say which by --status.
 
-    progressor put demo order-9 --event '{"type":"reserved"}' --aux-state '{"reserved":true}' --timer 1h
-    progressor get demo order-1 -o json | progressor put demo order-1-copy -f -`
+    progressor put demo order-9 --event '{"type":"reserved"}' --aux-state '{"order":"A-9","state":"reserved","total":100}' --timer 1h
+    progressor get demo order-1 -o json | progressor put demo order-1-copy -f - --status running`
 }
 
 func (c *putCmd) Run(a *app) error {
@@ -61,6 +61,11 @@ func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
 	err := setEnum("--status", c.Status, func(s progressorv1.ProcessStatus) { req.Status = s })
 	if err != nil {
 		return err
+	}
+	switch s := req.GetStatus(); s {
+	case progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING, progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED:
+	default:
+		return usageError(fmt.Errorf("--status: want running or error: the file has %s, and a process is put as one of these", shortEnum(s)))
 	}
 	if req.GetStatus() == 0 {
 		req.Status = progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING

@@ -101,6 +101,7 @@ spec("What cannot be read is not made; a cron that is over is so in the list and
   await dialog.getByLabel("Expressions").fill("0 23 * * *");
   await dialog.getByText("at 23:00 every day").waitFor();
   assert.equal(await dialog.getByRole("button", { name: "Make it" }).isDisabled(), false);
+  await dialog.getByRole("button", { name: "Not now" }).click();
   const cron = { namespace: "echo", cronId: "once", spec: { expressions: ["* * * * * *"], maxFires: "1" }, target: { http: { url: "http://127.0.0.1:9/" } } };
   await engine.post("CronService/CreateCron", { cron });
   await eventually("its run has failed", async () => (await engine.post("CronService/ListFires", { namespace: "echo", cronId: "once" })).fires?.[0]?.status === "FIRE_STATUS_FAILED");

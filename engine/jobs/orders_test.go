@@ -99,9 +99,12 @@ func TestNoTimeout(t *testing.T) {
 	_, batch := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{{Namespace: "pull", Name: "work", Options: none}}})
 	n.enqueue(t, "pull", "k", nil)
 	_, update := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: "k", Options: none, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"timeout"}}})
-	for field, err := range map[string]error{"options.timeout": one, "jobs[0].options.timeout": batch, " options.timeout": update} {
-		if wrong, ok := errors.AsType[*process.InvalidError](err); !ok || wrong.Field != strings.TrimSpace(field) || !strings.Contains(wrong.Message, "positive") {
-			t.Errorf("%s: %v", field, err)
+	for _, c := range []struct {
+		field string
+		err   error
+	}{{"options.timeout", one}, {"jobs[0].options.timeout", batch}, {"options.timeout", update}} {
+		if wrong, ok := errors.AsType[*process.InvalidError](c.err); !ok || wrong.Field != c.field || !strings.Contains(wrong.Message, "positive") {
+			t.Errorf("%s: %v", c.field, c.err)
 		}
 	}
 }

@@ -240,6 +240,10 @@ spec("The job of a step leads to its run, which alone is retried", async (page, 
   await page.getByRole("link", { name: "Timeline" }).click();
   await page.getByRole("tab", { name: "Timeline" }).waitFor();
   assert.equal(await page.getByRole("button", { name: /Retry|Repair|Cancel/ }).count(), 0);
+  await go("#/overview?ns=orders");
+  await page.getByRole("row", { name: /there is none/ }).getByRole("link", { name: "Show 1 run" }).click();
+  await page.getByRole("link", { name: "hopeless" }).waitFor();
+  await go("#/job?ns=orders&id=~job/hopeless/check");
   await page.getByRole("link", { name: "Run hopeless" }).click();
   await page.getByRole("heading", { name: "hopeless" }).waitFor();
   await page.getByRole("button", { name: "Retry…" }).waitFor();

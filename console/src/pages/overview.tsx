@@ -117,7 +117,7 @@ function Errors({ names, ns }: { names: string[]; ns: string }) {
             <tbody>
               {groups.map((g) => (
                 <tr key={g.ns + g.fingerprint}>
-                  <td className="number strong" data-label="processes">{count(g.count)}</td>
+                  <td className="number strong" data-label="how many">{count(g.count)}</td>
                   <td className="what rest" title={g.message}>
                     <span className="clamp">
                       {g.reason && <code className="tag">{g.reason}</code>} {g.message}
@@ -132,7 +132,7 @@ function Errors({ names, ns }: { names: string[]; ns: string }) {
                   </td>
                   <td className="end">
                     {g.runs ? (
-                      <a className="button" href={href("runs", { ns: g.ns, filter: g.filter })}>
+                      <a className="button" href={href("flows", { ns: g.ns, filter: g.filter })}>
                         Show {plural(g.count, "run", "runs")}
                       </a>
                     ) : (

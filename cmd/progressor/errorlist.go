@@ -25,7 +25,7 @@ not listed: their run says why they failed.
     progressor errors demo
     progressor list demo --filter 'status = ERROR AND detail = "order *"'
     progressor bulk start repair demo 'status = ERROR AND detail = "order *"' --dry-run
-    progressor run list demo --filter 'status = FAILED AND template_type = "order"'`
+    progressor run list demo 'status = FAILED AND template_type = "order"'`
 }
 
 func (c *errorsCmd) Run(a *app) error {

@@ -18,6 +18,7 @@ type State struct {
 	Ended     []Task   // the newest of them, by task id
 	Truncated bool     // there are more that have ended
 	Job       *Job     // nil: the process is none
+	Run       *Run     // nil: the process is none
 }
 
 // Process is what counts of a process.

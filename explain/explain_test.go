@@ -218,7 +218,6 @@ func job(change ...func(*explain.Job)) func(*explain.State) {
 	}
 }
 
-// held1 is a job that a worker has, which has beaten a second ago.
 // ofRun gives a job the id of one that does a step of run A-8.
 func ofRun(s *explain.State) { s.Process.ProcessID = "~job/A-8/ship.1" }
 
@@ -226,6 +225,7 @@ func ofStep(runStatus string) func(*explain.Job) {
 	return func(j *explain.Job) { j.RunStatus = runStatus }
 }
 
+// held1 is a job that a worker has, which has beaten a second ago.
 func held1(j *explain.Job) { j.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)} }
 
 func own(s *explain.State) { s.Process.ProcessID = "~bulk/b-1" }

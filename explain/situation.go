@@ -16,6 +16,8 @@ func (s State) situation(e *Explanation) {
 	switch {
 	case s.Job != nil:
 		s.job(e, head, behind)
+	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && (head == nil || s.timed(head)) && s.Run.tells():
+		s.run(e)
 	case s.Process.Status.Ended():
 		e.Next = "Nothing: the process is at its end."
 		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."

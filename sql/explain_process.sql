@@ -41,3 +41,23 @@ SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS m
   LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
  WHERE j.namespace = @namespace AND j.process_id = @process_id;
+
+-- ExplainRun gives what an explanation of a run looks at beside its tasks, ExplainSteps the steps and items of it that are open: those first that wait for an answer.
+-- name: ExplainRun :one
+SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on, coalesce(r.cancel_reason, '')::text AS cancel_reason,
+       concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', ''))::text AS failure
+  FROM flow_runs r WHERE r.namespace = @namespace AND r.run_id = @run_id;
+
+-- name: ExplainSteps :many
+SELECT f.step_id, f.index, coalesce(f.compensation_status = 'running', false)::bool AS undoing, coalesce(CASE WHEN f.token IS NOT NULL THEN f.wait->>'kind' END, '')::text AS wait, coalesce(f.wait->>'title', '')::text AS title,
+       coalesce((SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a), '')::text AS assignees, f.due_time,
+       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(p.status::text, '')::text AS status,
+       coalesce(q.waits_for::text, '')::text AS waits_for, coalesce(q.scheduled_time, 'epoch')::timestamptz AS scheduled_time, coalesce(q.attempt, 0)::int AS attempt,
+       concat_ws(': ', q.failure->>'reason', NULLIF(q.failure->>'message', ''))::text AS failure, coalesce(l.worker_id, '')::text AS worker_id
+  FROM flow_steps f
+  LEFT JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
+  LEFT JOIN LATERAL (SELECT s.waits_for, s.scheduled_time, s.attempt, s.failure FROM schedule s WHERE s.namespace = coalesce(f.process_namespace, f.namespace) AND s.process_id = f.process_id
+                      AND s.task_type = 'INIT' LIMIT 1) q ON true
+  LEFT JOIN LATERAL (SELECT l.worker_id FROM leases l WHERE l.namespace = coalesce(f.process_namespace, f.namespace) AND l.process_id = f.process_id LIMIT 1) l ON true
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND (f.status = 'running' OR f.compensation_status = 'running')
+ ORDER BY f.token IS NULL, f.process_id IS NULL AND f.due_time IS NULL, f.ord, f.index LIMIT @lim::int;

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +41,11 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 				return err
 			}
 		}
+		if e.Process.Kind == flowKind {
+			if e.State.Run, err = s.readRun(ctx, tx, key); err != nil {
+				return err
+			}
+		}
 		return s.readTasks(ctx, tx, key, zombieAfter, &e.State)
 	})
 	if err != nil {
@@ -71,6 +78,36 @@ func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy 
 		}
 	}
 	return j, nil
+}
+
+// flowKind is the kind of processes that are runs; storage/flows has the same.
+const flowKind = "flow"
+
+func (s *Store) readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, error) {
+	runID := strings.TrimPrefix(key.ProcessID, "~flow/")
+	row, err := s.q.ExplainRun(ctx, tx, dbsqlc.ExplainRunParams{Namespace: key.Namespace, RunID: runID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // its INIT task has not ended
+	} else if err != nil {
+		return nil, err
+	}
+	r := &explain.Run{Status: string(row.Status), Attempt: row.Attempt, BlockedOn: row.BlockedOn, CancelReason: row.CancelReason, Failure: row.Failure}
+	steps, err := s.q.ExplainSteps(ctx, tx, dbsqlc.ExplainStepsParams{Namespace: key.Namespace, RunID: runID, Lim: explain.OpenSteps + 1})
+	for _, f := range steps {
+		p := explain.Step{
+			ID: f.StepID, Index: f.Index, Undoing: f.Undoing, Wait: f.Wait, Title: f.Title, Assignees: f.Assignees, Status: process.Status(f.Status),
+			Process:  process.Key{Namespace: f.ProcessNamespace, ProcessID: f.ProcessID},
+			WaitsFor: process.WaitsFor(f.WaitsFor), Scheduled: f.ScheduledTime, Attempt: f.Attempt, Failure: f.Failure, WorkerID: f.WorkerID,
+		}
+		if f.DueTime != nil {
+			p.Due = *f.DueTime
+		}
+		r.Steps = append(r.Steps, p)
+	}
+	if r.More = len(r.Steps) > explain.OpenSteps; r.More {
+		r.Steps = r.Steps[:explain.OpenSteps]
+	}
+	return r, err
 }
 
 func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time.Duration, state *explain.State) error {

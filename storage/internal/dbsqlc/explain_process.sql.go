@@ -162,6 +162,39 @@ func (q *Queries) ExplainNodes(ctx context.Context, db DBTX, arg ExplainNodesPar
 	return i, err
 }
 
+const explainRun = `-- name: ExplainRun :one
+SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on, coalesce(r.cancel_reason, '')::text AS cancel_reason,
+       concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', ''))::text AS failure
+  FROM flow_runs r WHERE r.namespace = $1 AND r.run_id = $2
+`
+
+type ExplainRunParams struct {
+	Namespace string
+	RunID     string
+}
+
+type ExplainRunRow struct {
+	Status       FlowStatus
+	Attempt      int32
+	BlockedOn    string
+	CancelReason string
+	Failure      string
+}
+
+// ExplainRun gives what an explanation of a run looks at beside its tasks, ExplainSteps the steps and items of it that are open: those first that wait for an answer.
+func (q *Queries) ExplainRun(ctx context.Context, db DBTX, arg ExplainRunParams) (ExplainRunRow, error) {
+	row := db.QueryRow(ctx, explainRun, arg.Namespace, arg.RunID)
+	var i ExplainRunRow
+	err := row.Scan(
+		&i.Status,
+		&i.Attempt,
+		&i.BlockedOn,
+		&i.CancelReason,
+		&i.Failure,
+	)
+	return i, err
+}
+
 const explainRunning = `-- name: ExplainRunning :many
 SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.deadline,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
@@ -214,6 +247,81 @@ func (q *Queries) ExplainRunning(ctx context.Context, db DBTX, arg ExplainRunnin
 			&i.Address,
 			&i.Draining,
 			&i.Alive,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const explainSteps = `-- name: ExplainSteps :many
+SELECT f.step_id, f.index, coalesce(f.compensation_status = 'running', false)::bool AS undoing, coalesce(CASE WHEN f.token IS NOT NULL THEN f.wait->>'kind' END, '')::text AS wait, coalesce(f.wait->>'title', '')::text AS title,
+       coalesce((SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a), '')::text AS assignees, f.due_time,
+       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(p.status::text, '')::text AS status,
+       coalesce(q.waits_for::text, '')::text AS waits_for, coalesce(q.scheduled_time, 'epoch')::timestamptz AS scheduled_time, coalesce(q.attempt, 0)::int AS attempt,
+       concat_ws(': ', q.failure->>'reason', NULLIF(q.failure->>'message', ''))::text AS failure, coalesce(l.worker_id, '')::text AS worker_id
+  FROM flow_steps f
+  LEFT JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
+  LEFT JOIN LATERAL (SELECT s.waits_for, s.scheduled_time, s.attempt, s.failure FROM schedule s WHERE s.namespace = coalesce(f.process_namespace, f.namespace) AND s.process_id = f.process_id
+                      AND s.task_type = 'INIT' LIMIT 1) q ON true
+  LEFT JOIN LATERAL (SELECT l.worker_id FROM leases l WHERE l.namespace = coalesce(f.process_namespace, f.namespace) AND l.process_id = f.process_id LIMIT 1) l ON true
+ WHERE f.namespace = $1 AND f.run_id = $2 AND (f.status = 'running' OR f.compensation_status = 'running')
+ ORDER BY f.token IS NULL, f.process_id IS NULL AND f.due_time IS NULL, f.ord, f.index LIMIT $3::int
+`
+
+type ExplainStepsParams struct {
+	Namespace string
+	RunID     string
+	Lim       int32
+}
+
+type ExplainStepsRow struct {
+	StepID           string
+	Index            int32
+	Undoing          bool
+	Wait             string
+	Title            string
+	Assignees        string
+	DueTime          *time.Time
+	ProcessNamespace string
+	ProcessID        string
+	Status           string
+	WaitsFor         string
+	ScheduledTime    time.Time
+	Attempt          int32
+	Failure          string
+	WorkerID         string
+}
+
+func (q *Queries) ExplainSteps(ctx context.Context, db DBTX, arg ExplainStepsParams) ([]ExplainStepsRow, error) {
+	rows, err := db.Query(ctx, explainSteps, arg.Namespace, arg.RunID, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExplainStepsRow
+	for rows.Next() {
+		var i ExplainStepsRow
+		if err := rows.Scan(
+			&i.StepID,
+			&i.Index,
+			&i.Undoing,
+			&i.Wait,
+			&i.Title,
+			&i.Assignees,
+			&i.DueTime,
+			&i.ProcessNamespace,
+			&i.ProcessID,
+			&i.Status,
+			&i.WaitsFor,
+			&i.ScheduledTime,
+			&i.Attempt,
+			&i.Failure,
+			&i.WorkerID,
 		); err != nil {
 			return nil, err
 		}

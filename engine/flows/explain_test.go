@@ -1,0 +1,44 @@
+package flows_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestExplainRun says of a run which step waits for whom, and of a job of a step that failed what takes it up.
+func TestExplainRun(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "ask", "dedupe_keys": ["scope_id", "scope"], "steps": [
+		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "title": "Sign it", "assignees": ["sales", "kim"], "due": "3600s"}}, {"step_id": "ship", "job": {}}]}`)
+	says := func(id string, want ...string) {
+		t.Helper()
+		m, err := n.ExplainProcess(context.Background(), process.Key{Namespace: "pull", ProcessID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := m.GetWaitsForDetail() + "\n" + m.GetNext() + "\n" + m.GetUnblock()
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Fatalf("no %q in\n%s", w, text)
+			}
+		}
+	}
+	n.run(t, "pull", "ask", "r1", "")
+	says("~flow/r1", `Step sign waits for sales, kim, "Sign it", until 20`, "progressor run complete pull r1 sign --result … answers it.")
+	if _, err := n.complete("r1", "sign", "", result(nil)); err != nil {
+		t.Fatal(err)
+	}
+	n.until(t, "pull", "r1", "QUEUED")
+	says("~flow/r1", "The job of step ship waits for a worker or a place since")
+	l := n.lease(t, "ship")
+	says("~flow/r1", "Worker w has the job of step ship.")
+	n.answer(t, l, "", "no_address")
+	n.ended(t, "pull", "r1")
+	says("~flow/r1", "The run is FAILED: no_address: as told.", "progressor run retry pull r1 takes it up again")
+	says("~job/r1/ship", "progressor run retry pull r1 takes its run up again")
+}

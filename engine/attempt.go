@@ -49,13 +49,14 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, aske
 		return nil, nil, false
 	}
 	defer e.attempts.end(c)
-	ctx, span := e.traces.begin(ctx, c, ns.pushed && e.kinds[c.Kind].Processor == nil, asked)
+	ctx, span := e.traces.begin(ctx, ns, c, asked)
 	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
 	d.completion.GoesOn = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled()
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
+	sendAlong(span, d.completion.Messages)
 	saved, err := e.save(ns, c, &d)
 	endSpan(span, &d, time.Time{}, err)
 	if err != nil || saved.Next == nil {

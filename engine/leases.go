@@ -226,9 +226,11 @@ func (e *Engine) release(l *storage.Lease) {
 // endLease stores the end of an attempt that a worker held, and its lease goes.
 func (e *Engine) endLease(ns *namespace, l *storage.Lease, d decision) error {
 	d.workerID, d.completion.StepTimeout, d.completion.Leased = l.WorkerID, ns.stepTimeout, true
+	span := e.traces.leased(l)
+	sendAlong(span, d.completion.Messages)
 	saved, err := e.save(ns, &l.Claim, &d)
 	if err == nil { // of one that is over already its end was told, and an answer that could not be stored comes again
-		endSpan(e.traces.leased(l), &d, saved.Now, nil)
+		endSpan(span, &d, saved.Now, nil)
 	}
 	return err
 }

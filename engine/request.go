@@ -133,7 +133,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 		if !r.accepted {
 			wt = e.waiters.register(ref, false)
 		}
-		asked := e.traces.asked(ctx, r.call.Context)
+		asked := e.traces.asked(ctx, key.ProcessID, r.call.Context)
 		e.runners.run(func() { e.run(r.ns, p.Claim, asked, r.ns.places.release) })
 		if r.accepted {
 			return ans, nil

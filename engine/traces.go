@@ -13,6 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/storage/search"
 )
 
 // traces makes a span for each attempt of a task that a traced request asked for, also when it runs on another node or much later: the request's
@@ -30,17 +32,18 @@ func newTraces(p trace.TracerProvider) *traces {
 }
 
 // keep is the context that is stored with a request: what the caller sent along, as it is, else the span of the request. Of the engine's own
-// processes, such as crons, nothing is kept: their timers go on for years, and all fires of a cron would be one trace.
+// processes nothing is kept, but of runs: the timers of a cron go on for years, and a bulk calls a million processes.
 func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte {
-	if t == nil || len(sent) > 0 || strings.HasPrefix(processID, "~") {
+	if t == nil || len(sent) > 0 || strings.HasPrefix(processID, "~") && !strings.HasPrefix(processID, flows.Prefix) {
 		return sent
 	}
 	return tracing.Text(trace.SpanContextFromContext(ctx))
 }
 
-// asked is the span of a request whose task runs at once, where what is stored does not tell; nil: there is none.
-func (t *traces) asked(ctx context.Context, kept []byte) *trace.SpanContext {
-	if t == nil || len(kept) == 0 || tracing.OfText(kept).IsValid() {
+// asked is the span of a request whose task runs at once, where what is stored does not tell: a caller has sent a context of its own, or orders
+// a cron something. nil: there is none.
+func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trace.SpanContext {
+	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !strings.HasPrefix(processID, search.CronPrefix) {
 		return nil
 	}
 	sc := trace.SpanContextFromContext(ctx)
@@ -65,7 +68,7 @@ type tracedAttempt struct {
 }
 
 // begin begins the span of an attempt on this node and puts it into ctx; nil: there is none. asked: see there.
-func (t *traces) begin(ctx context.Context, c *storage.Claim, pushed bool, asked *trace.SpanContext) (context.Context, trace.Span) {
+func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, asked *trace.SpanContext) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -73,21 +76,22 @@ func (t *traces) begin(ctx context.Context, c *storage.Claim, pushed bool, asked
 	if !a.parent.IsValid() && asked != nil {
 		a.parent = *asked
 	}
-	if pushed {
+	if ns.pushed && (c.Kind == "" || c.Kind == storage.JobKind) { // the others have processors of their own
 		a.kind = trace.SpanKindClient
 	}
+	fires := c.Kind == cronKind && c.TaskType == process.TaskTimeout // nobody asks for that: it begins a trace, as a request does
+	if !a.parent.IsValid() && !fires {
+		return ctx, nil
+	}
 	span := t.span(a)
-	if span == nil {
+	if fires && !span.SpanContext().IsSampled() {
 		return ctx, nil
 	}
 	return trace.ContextWithSpan(ctx, span), span
 }
 
-// span makes a span of an attempt under the id that everybody knows for it; nil: nobody has asked for a trace.
+// span makes a span of an attempt, as a child under the id that everybody knows for it.
 func (t *traces) span(a tracedAttempt) trace.Span {
-	if !a.parent.IsValid() {
-		return nil
-	}
 	c := a.claim
 	attributes := []attribute.KeyValue{
 		attribute.String("progressor.namespace", c.Namespace), attribute.String("progressor.process_id", c.ProcessID), attribute.Int64("progressor.task_id", c.TaskID),
@@ -101,8 +105,11 @@ func (t *traces) span(a tracedAttempt) trace.Span {
 	if a.worker != "" {
 		attributes = append(attributes, attribute.String("progressor.worker_id", a.worker))
 	}
-	ctx := trace.ContextWithRemoteSpanContext(context.Background(), a.parent)
-	ctx = tracing.WithSpanID(ctx, tracing.AttemptID(a.parent.TraceID(), c.Namespace, c.ProcessID, c.FencingToken))
+	ctx := context.Background()
+	if a.parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, a.parent)
+		ctx = tracing.WithSpanID(ctx, tracing.AttemptID(a.parent.TraceID(), c.Namespace, c.ProcessID, c.FencingToken))
+	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(a.kind), trace.WithAttributes(attributes...)}
 	if !a.began.IsZero() {
 		options = append(options, trace.WithTimestamp(a.began))
@@ -136,12 +143,16 @@ func (t *traces) leased(l *storage.Lease) trace.Span {
 	if t == nil {
 		return nil
 	}
-	return t.span(tracedAttempt{claim: &l.Claim, parent: tracing.OfText(l.Claim.Context), kind: trace.SpanKindProducer, began: l.Claim.RunningTime, worker: l.WorkerID})
+	parent := tracing.OfText(l.Claim.Context)
+	if !parent.IsValid() {
+		return nil
+	}
+	return t.span(tracedAttempt{claim: &l.Claim, parent: parent, kind: trace.SpanKindProducer, began: l.Claim.RunningTime, worker: l.WorkerID})
 }
 
 // lost makes the span of an attempt whose node or worker is gone. Without it, what its processor has told would hang in the air.
 func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
-	if t == nil {
+	if t == nil || !tracing.OfText(z.Context).IsValid() {
 		return
 	}
 	c := &storage.Claim{
@@ -149,6 +160,19 @@ func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 	}
 	a := tracedAttempt{claim: c, parent: tracing.OfText(z.Context), kind: trace.SpanKindInternal, began: z.RunningTime, worker: z.WorkerID}
 	endSpan(t.span(a), d, now, nil)
+}
+
+// sendAlong has what a result says to other processes go on with the trace of the attempt. Flows say themselves where their steps belong.
+func sendAlong(span trace.Span, messages []storage.Message) {
+	if span == nil || len(messages) == 0 {
+		return
+	}
+	text := tracing.Text(span.SpanContext())
+	for n := range messages {
+		if m := &messages[n]; m.Context == nil {
+			m.Context = text
+		}
+	}
 }
 
 // endSpan ends the span of an attempt with what became of it, at the time by the database's clock if the span began by it (else zero).

@@ -14,7 +14,7 @@ func TestTracingOffCostsNothing(t *testing.T) {
 	var d decision
 	if n := testing.AllocsPerRun(100, func() {
 		kept := off.keep(ctx, "p", sent)
-		in, span := off.begin(ctx, c, true, off.asked(ctx, kept))
+		in, span := off.begin(ctx, nil, c, off.asked(ctx, "p", kept))
 		endSpan(span, &d, time.Time{}, nil)
 		if parent, _ := off.handOut(c); in != ctx || parent != "" || &kept[0] != &sent[0] || off.slim(sent) != nil {
 			t.Error("it does something")

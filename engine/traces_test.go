@@ -253,6 +253,25 @@ func TestTraceIsNoPartOfAKey(t *testing.T) {
 	}
 }
 
+// What a result says to other processes goes on with its trace.
+func TestTraceOfMessages(t *testing.T) {
+	t.Parallel()
+	s := newSpans()
+	n := start(t, storagetest.DSN(t), by{callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte("more")))}, s.use)
+	n.started(t, "p")
+	ctx, asking := s.Begin(t.Context(), "client")
+	if _, err := n.Call(ctx, engine.CallParams{Key: key("p")}); err != nil {
+		t.Fatal(err)
+	}
+	call := s.await(t, "task CALL", 1)[0]
+	childOf(t, call, asking.SpanContext())
+	for _, name := range []string{"task INIT", "task NOTIFY"} {
+		told := s.await(t, name, 1)[0]
+		childOf(t, told, call.SpanContext())
+		wantAttributes(t, told, map[string]string{"progressor.process_id": "child"})
+	}
+}
+
 // Of an attempt whose node is gone another one tells: what its processor has told is not left without a parent.
 func TestTraceOfALostAttempt(t *testing.T) {
 	t.Parallel()

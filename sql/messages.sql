@@ -3,10 +3,10 @@
 -- name: SendMessages :many
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                             unnest(@kinds::text[]), unnest(@target_namespaces::text[]), unnest(@target_process_ids::text[]), unnest(@args::bytea[]),
+                             unnest(@kinds::text[]), unnest(@target_namespaces::text[]), unnest(@target_process_ids::text[]), unnest(@args::bytea[]), unnest(@contexts::bytea[]),
                              unnest(@metadatas::text[]), unnest(@start_times::timestamptz[]), unnest(@notify_parent_args::bytea[]), unnest(@reasons::text[]),
                              unnest(@jobs::text[]))
-         WITH ORDINALITY AS x(namespace, process_id, task_id, fencing_token, kind, target_namespace, target_process_id, args, metadata, start_time,
+         WITH ORDINALITY AS x(namespace, process_id, task_id, fencing_token, kind, target_namespace, target_process_id, args, context, metadata, start_time,
                               notify_parent_args, reason, job, n)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
@@ -15,9 +15,9 @@ WITH i AS MATERIALIZED (
      SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
         AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
      LIMIT 1) e)
-INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, metadata, notify_parent_args, job)
+INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, context, metadata, notify_parent_args, job)
 SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id, statement_timestamp(), NULLIF(start_time, 'epoch'),
-       NULLIF(reason, ''), args, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb FROM i ORDER BY n
+       NULLIF(reason, ''), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb FROM i ORDER BY n
 RETURNING namespace, process_id;
 
 -- TellParents turns what parents are to be told into messages, for processes that have come to an end, are broken or go. It follows
@@ -138,9 +138,9 @@ jb AS (
   SELECT namespace, process_id, job->>'name', (job->>'timeoutUs')::bigint * interval '1 microsecond', job->'tags', job->'options',
          (job->>'constraintsVersion')::bigint, job->'constraintKeys' FROM c WHERE created AND job IS NOT NULL),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name, line, taker)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, context, job_name, line, taker)
   SELECT namespace, process_id, new_task_id, 'INIT', CASE WHEN later THEN 'time' WHEN stale OR job ? 'line' THEN 'constraint' ELSE 'place' END::waits_for, coalesce((job->>'priority')::int, 0),
-         CASE WHEN later THEN start_time ELSE statement_timestamp() END, args, job->>'name', CASE WHEN stale THEN '' ELSE job->>'line' END, CASE WHEN job->'options' ? 'workers' THEN '~' ELSE job->>'taker' END FROM c WHERE created),
+         CASE WHEN later THEN start_time ELSE statement_timestamp() END, args, context, job->>'name', CASE WHEN stale THEN '' ELSE job->>'line' END, CASE WHEN job->'options' ? 'workers' THEN '~' ELSE job->>'taker' END FROM c WHERE created),
 ke AS (
   UPDATE job_keys k SET process_id = c.process_id, ttl = coalesce((c.job->>'uniqueTtlUs')::bigint, 0) * interval '1 microsecond'
     FROM c WHERE c.created AND c.job->>'uniqueKey' IS NOT NULL AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.job->>'uniqueKey'),
@@ -202,8 +202,8 @@ a AS MATERIALIZED (
             FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, child)
-  SELECT namespace, process_id, task_id, 'NOTIFY', CASE WHEN free THEN 'place' ELSE 'process' END::waits_for, statement_timestamp(), args, child
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context, child)
+  SELECT namespace, process_id, task_id, 'NOTIFY', CASE WHEN free THEN 'place' ELSE 'process' END::waits_for, statement_timestamp(), args, context, child
     FROM a WHERE delivered),
 -- The end of a member is noted with its place, and has its group looked at.
 jp AS (
@@ -288,9 +288,9 @@ be AS (
   UPDATE schedule s SET waits_for = 'process'
     FROM a WHERE a.asks AND a.status = 'RUNNING' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.waits_for::text = 'place'),
 ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
-         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8') FROM a WHERE asks AND NOT is_job),
+         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM a WHERE asks AND NOT is_job),
 -- A group has its members end first.
 gr AS (
   UPDATE schedule s SET waits_for = 'place' FROM a WHERE a.asks AND a.is_job AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.taker = '~'),

@@ -8,7 +8,7 @@
 WITH i AS MATERIALIZED (
   SELECT x.*, x.job_text::jsonb AS job, p.status IS NULL AND v.version IS NULL AS direct, x.capture AND r.task_type IS NULL AND p.status IS NULL AND v.version IS NULL AS captured
     FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
-                 unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@job_ids::text[]) AS job_id, unnest(@args::bytea[]) AS args, unnest(@metadatas::text[]) AS metadata,
+                 unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@job_ids::text[]) AS job_id, unnest(@args::bytea[]) AS args, unnest(@contexts::bytea[]) AS context, unnest(@metadatas::text[]) AS metadata,
                  unnest(@notify_parent_args::bytea[]) AS notify_parent_args, unnest(@jobs::text[]) AS job_text, unnest(@captures::bool[]) AS capture,
                  unnest(@step_timeouts_us::bigint[]) AS step_timeout_us, unnest(@modes::int[]) AS mode) AS x
    CROSS JOIN LATERAL (SELECT t.status FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
@@ -40,18 +40,18 @@ jb AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options)
   SELECT namespace, job_id, name, timeout, job->'tags', job->'options' FROM s WHERE direct),
 run AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time, args)
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time, args, context)
   SELECT namespace, job_id, new_task_id, 'INIT', 1, priority, new_token, @node_id::bigint, statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
-         statement_timestamp(), statement_timestamp(), args FROM s WHERE captured),
+         statement_timestamp(), statement_timestamp(), args, context FROM s WHERE captured),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name)
-  SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args, name FROM s WHERE direct AND NOT captured),
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, context, job_name)
+  SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args, context, name FROM s WHERE direct AND NOT captured),
 pa AS (
   INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
   SELECT namespace, job_id, namespace, process_id, notify_parent_args FROM s WHERE direct),
 m AS (
-  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, metadata, notify_parent_args, job)
-  SELECT namespace, job_id, 'start', namespace, process_id, task_id, statement_timestamp(), args, NULLIF(metadata, '')::jsonb, notify_parent_args, job FROM s WHERE NOT direct ORDER BY ord)
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, context, metadata, notify_parent_args, job)
+  SELECT namespace, job_id, 'start', namespace, process_id, task_id, statement_timestamp(), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, job FROM s WHERE NOT direct ORDER BY ord)
 SELECT s.ord::int AS ord, (CASE WHEN s.captured THEN 'captured' WHEN s.direct THEN 'place' ELSE 'message' END)::text AS outcome, s.new_task_id::bigint AS task_id,
        coalesce(s.new_token, 0)::bigint AS fencing_token, statement_timestamp()::timestamptz AS now, s.priority::int AS priority,
        (CASE WHEN s.captured THEN jsonb_build_object('name', s.name, 'takeovers', 0, 'tags', s.job->'tags', 'options', s.job->'options', 'timeout_us', (s.job->>'timeoutUs')::bigint) END)::jsonb AS job

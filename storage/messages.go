@@ -25,6 +25,7 @@ type Message struct {
 	Kind             MessageKind
 	Target           process.Key
 	Args             []byte
+	Context          []byte    // where a trace goes on; nil: nowhere
 	Metadata         []byte    // of a start: JSON object; nil: none
 	StartTime        time.Time // of a start; zero: now
 	NotifyParentArgs []byte    // of a start; nil: the sender is not told of the end
@@ -34,7 +35,7 @@ type Message struct {
 }
 
 func (m *Message) bytes() int {
-	return 300 + len(m.Args) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Job) + len(m.Reason)
+	return 300 + len(m.Args) + len(m.Context) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Job) + len(m.Reason)
 }
 
 // OnMessages sets who is told, after a commit, for which processes messages stand that can be delivered now. patient: all of them are of
@@ -138,6 +139,7 @@ func (r *riders) completed(c *Completion, quick bool) {
 		s.TargetNamespaces = append(s.TargetNamespaces, m.Target.Namespace)
 		s.TargetProcessIds = append(s.TargetProcessIds, m.Target.ProcessID)
 		s.Args = append(s.Args, m.Args)
+		s.Contexts = append(s.Contexts, m.Context)
 		s.Metadatas = append(s.Metadatas, string(m.Metadata))
 		s.StartTimes = append(s.StartTimes, orEpoch(m.StartTime))
 		s.NotifyParentArgs = append(s.NotifyParentArgs, m.NotifyParentArgs)

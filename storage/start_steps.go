@@ -36,6 +36,7 @@ func startStepStages(s *Store, saves []*saveItem, r *riders) []stage {
 			a.FencingTokens = append(a.FencingTokens, c.FencingToken)
 			a.JobIds = append(a.JobIds, m.Target.ProcessID)
 			a.Args = append(a.Args, m.Args)
+			a.Contexts = append(a.Contexts, m.Context)
 			a.Metadatas = append(a.Metadatas, string(m.Metadata))
 			a.NotifyParentArgs = append(a.NotifyParentArgs, m.NotifyParentArgs)
 			a.Jobs = append(a.Jobs, string(m.Job))
@@ -61,7 +62,7 @@ func (b *startSteps) run(ctx context.Context, db DB) error {
 		case "captured":
 			it.saved.Next = &Claim{
 				Namespace: m.Target.Namespace, ProcessID: m.Target.ProcessID, TaskID: r.TaskID, TaskType: process.TaskInit, Attempt: 1, Priority: r.Priority,
-				FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now, Args: m.Args, Status: process.StatusInit, StatusChangedTime: r.Now,
+				FencingToken: r.FencingToken, ScheduledTime: r.Now, RunningTime: r.Now, Args: m.Args, Context: m.Context, Status: process.StatusInit, StatusChangedTime: r.Now,
 				Metadata: m.Metadata, Kind: "job", CreatedTime: r.Now, Job: r.Job,
 			}
 		case "place":

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -150,6 +151,7 @@ func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarge
 			request.Host = value
 		}
 	}
+	tracing.Inject(ctx, request.Header)
 	request.Header.Set(headerCronID, headerText(w.CronID))
 	request.Header.Set(headerFireTime, w.Fire.UTC().Format(time.RFC3339Nano))
 	request.Header.Set(headerAttempt, strconv.Itoa(int(w.Attempt)))

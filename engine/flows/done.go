@@ -459,6 +459,11 @@ func (t *task) write(now *flows.Change) {
 	for _, e := range t.events {
 		a.Ride(e)
 	}
+	if t.state.Trace != "" {
+		for n := range t.messages {
+			t.messages[n].Context = []byte(t.state.Trace)
+		}
+	}
 	a.Send(t.messages...)
 	if ended && t.state.Key != "" && (t.created != nil || now.Status != t.before.Status) {
 		a.Ride(flows.Leave(t.state.Type, t.state.Key, t.runID)...)

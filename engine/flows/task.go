@@ -11,6 +11,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -33,6 +34,7 @@ type state struct {
 	Blocked string          `json:"blocked,omitempty"` // on which run
 	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
 	Timer   time.Time       `json:"timer,omitzero"`    // what the default timer stands at
+	Trace   string          `json:"trace,omitempty"`   // that it was started in, and its steps are a part of
 	Run     *flow.State     `json:"run"`
 }
 
@@ -218,6 +220,9 @@ func (t *task) create() error {
 	t.state = &state{
 		Type: o.Type, Version: t.template.Source.GetVersion(), Stored: t.template.stored, Created: t.now, Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload,
 		Run: flow.NewState(t.template.plan),
+	}
+	if asked := t.request.GetContext(); tracing.OfText(asked).IsValid() {
+		t.state.Trace = string(asked)
 	}
 	if len(o.Payload) > maxKeptPayload {
 		t.state.Payload, t.state.Large = nil, true

@@ -13,18 +13,18 @@ import (
 
 const startSteps = `-- name: StartSteps :many
 WITH i AS MATERIALIZED (
-  SELECT x.ord, x.namespace, x.process_id, x.task_id, x.fencing_token, x.job_id, x.args, x.metadata, x.notify_parent_args, x.job_text, x.capture, x.step_timeout_us, x.mode, x.job_text::jsonb AS job, p.status IS NULL AND v.version IS NULL AS direct, x.capture AND r.task_type IS NULL AND p.status IS NULL AND v.version IS NULL AS captured
+  SELECT x.ord, x.namespace, x.process_id, x.task_id, x.fencing_token, x.job_id, x.args, x.context, x.metadata, x.notify_parent_args, x.job_text, x.capture, x.step_timeout_us, x.mode, x.job_text::jsonb AS job, p.status IS NULL AND v.version IS NULL AS direct, x.capture AND r.task_type IS NULL AND p.status IS NULL AND v.version IS NULL AS captured
     FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
-                 unnest($5::bigint[]) AS fencing_token, unnest($6::text[]) AS job_id, unnest($7::bytea[]) AS args, unnest($8::text[]) AS metadata,
-                 unnest($9::bytea[]) AS notify_parent_args, unnest($10::text[]) AS job_text, unnest($11::bool[]) AS capture,
-                 unnest($12::bigint[]) AS step_timeout_us, unnest($13::int[]) AS mode) AS x
+                 unnest($5::bigint[]) AS fencing_token, unnest($6::text[]) AS job_id, unnest($7::bytea[]) AS args, unnest($8::bytea[]) AS context, unnest($9::text[]) AS metadata,
+                 unnest($10::bytea[]) AS notify_parent_args, unnest($11::text[]) AS job_text, unnest($12::bool[]) AS capture,
+                 unnest($13::bigint[]) AS step_timeout_us, unnest($14::int[]) AS mode) AS x
    CROSS JOIN LATERAL (SELECT t.status FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
                           AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) t
     LEFT JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.job_id LIMIT 1) p ON true
     LEFT JOIN LATERAL (SELECT v.version FROM constraint_sets v WHERE v.namespace = x.namespace LIMIT 1) v ON true
     LEFT JOIN LATERAL (SELECT r.task_type FROM running r WHERE x.capture AND r.namespace = x.namespace AND r.process_id = x.process_id LIMIT 1) r ON true),
 s AS MATERIALIZED (
-  SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.job_id, i.args, i.metadata, i.notify_parent_args, i.job_text, i.capture, i.step_timeout_us, i.mode, i.job, i.direct, i.captured, nextval('task_ids') AS new_task_id, CASE WHEN i.captured THEN nextval('fencing_tokens') END AS new_token, i.job->>'name' AS name,
+  SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.job_id, i.args, i.context, i.metadata, i.notify_parent_args, i.job_text, i.capture, i.step_timeout_us, i.mode, i.job, i.direct, i.captured, nextval('task_ids') AS new_task_id, CASE WHEN i.captured THEN nextval('fencing_tokens') END AS new_token, i.job->>'name' AS name,
          (i.job->>'timeoutUs')::bigint * interval '1 microsecond' AS timeout, coalesce((i.job->>'priority')::int, 0) AS priority
     FROM i ORDER BY i.namespace, i.job_id),
 p AS (
@@ -47,18 +47,18 @@ jb AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options)
   SELECT namespace, job_id, name, timeout, job->'tags', job->'options' FROM s WHERE direct),
 run AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time, args)
-  SELECT namespace, job_id, new_task_id, 'INIT', 1, priority, new_token, $14::bigint, statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
-         statement_timestamp(), statement_timestamp(), args FROM s WHERE captured),
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time, args, context)
+  SELECT namespace, job_id, new_task_id, 'INIT', 1, priority, new_token, $15::bigint, statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
+         statement_timestamp(), statement_timestamp(), args, context FROM s WHERE captured),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, job_name)
-  SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args, name FROM s WHERE direct AND NOT captured),
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, context, job_name)
+  SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args, context, name FROM s WHERE direct AND NOT captured),
 pa AS (
   INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
   SELECT namespace, job_id, namespace, process_id, notify_parent_args FROM s WHERE direct),
 m AS (
-  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, metadata, notify_parent_args, job)
-  SELECT namespace, job_id, 'start', namespace, process_id, task_id, statement_timestamp(), args, NULLIF(metadata, '')::jsonb, notify_parent_args, job FROM s WHERE NOT direct ORDER BY ord)
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, context, metadata, notify_parent_args, job)
+  SELECT namespace, job_id, 'start', namespace, process_id, task_id, statement_timestamp(), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, job FROM s WHERE NOT direct ORDER BY ord)
 SELECT s.ord::int AS ord, (CASE WHEN s.captured THEN 'captured' WHEN s.direct THEN 'place' ELSE 'message' END)::text AS outcome, s.new_task_id::bigint AS task_id,
        coalesce(s.new_token, 0)::bigint AS fencing_token, statement_timestamp()::timestamptz AS now, s.priority::int AS priority,
        (CASE WHEN s.captured THEN jsonb_build_object('name', s.name, 'takeovers', 0, 'tags', s.job->'tags', 'options', s.job->'options', 'timeout_us', (s.job->>'timeoutUs')::bigint) END)::jsonb AS job
@@ -73,6 +73,7 @@ type StartStepsParams struct {
 	FencingTokens    []int64
 	JobIds           []string
 	Args             [][]byte
+	Contexts         [][]byte
 	Metadatas        []string
 	NotifyParentArgs [][]byte
 	Jobs             []string
@@ -107,6 +108,7 @@ func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams)
 		arg.FencingTokens,
 		arg.JobIds,
 		arg.Args,
+		arg.Contexts,
 		arg.Metadatas,
 		arg.NotifyParentArgs,
 		arg.Jobs,

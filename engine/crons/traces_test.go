@@ -1,0 +1,65 @@
+package crons_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/internal/tracing"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// A fire begins a trace that its run is a part of; one that somebody has asked for is in the trace of the request. A request of a run names its span.
+func TestTraceOfAFire(t *testing.T) {
+	t.Parallel()
+	s := enginetest.NewSpans(1)
+	asked := make(chan trace.SpanContext, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- trace.SpanContextFromContext(tracing.Extract(context.Background(), r.Header))
+	}))
+	t.Cleanup(server.Close)
+	var c *crons.Crons
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		c = crons.New(e, store, nil)
+		return c.Kinds()
+	}, func(c *engine.Config) { c.Traces = s })
+	made := &node{Engine: n.Engine, Crons: c}
+	making, creator := s.Begin(context.Background(), "creator")
+	if _, err := c.Create(making, &progressorv1.CreateCronRequest{Cron: starts("process", "* * * * * *", "complete")}, kim); err != nil {
+		t.Fatal(err)
+	}
+	fire := s.Await(t, patience, "task TIMEOUT", 1)[0]
+	if fire.Parent().IsValid() || fire.SpanContext().TraceID() == creator.SpanContext().TraceID() {
+		t.Error("a fire is in the trace of the request that has made its cron")
+	}
+	enginetest.Eventually(t, patience, "a run in the trace of a fire", func() bool {
+		for _, run := range s.Named("task INIT") {
+			for _, fire := range s.Named("task TIMEOUT") {
+				if run.Parent().SpanID() == fire.SpanContext().SpanID() && run.SpanContext().TraceID() == fire.SpanContext().TraceID() {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	made.create(t, &progressorv1.Cron{
+		Namespace: "ns", CronId: "http", Spec: &progressorv1.CronSpec{Expressions: []string{never}}, Policy: &progressorv1.CronPolicy{},
+		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: server.URL}}},
+	})
+	ordering, operator := s.Begin(context.Background(), "operator")
+	if _, err := c.Trigger(ordering, &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "http"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	if sc := <-asked; sc.TraceID() != operator.SpanContext().TraceID() || sc.SpanID() == operator.SpanContext().SpanID() {
+		t.Errorf("the request is in the trace %s, not in %s", sc.TraceID(), operator.SpanContext().TraceID())
+	}
+}

@@ -1,0 +1,51 @@
+package flows_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// The steps of a run, and those of the runs that it starts, are in the trace of the request that started it, whenever they begin.
+func TestTraceOfARun(t *testing.T) {
+	t.Parallel()
+	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)
+	var f *flows.Flows
+	n := &node{Engine: enginetest.Start(t, dsn, processor.Func(obey), func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		q := jobs.New(e, store)
+		f = flows.New(e, store, q.NewJob)
+		return []engine.Kind{q.Kind(), f.Kind()}
+	}, func(c *engine.Config) { c.Traces = s }).Engine}
+	n.Flows = f
+	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "deep", "job": {}}]}`)
+	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "first", "job": {}}, {"step_id": "second", "job": {}}, {"step_id": "child", "process": {}}, {"step_id": "sub", "run": {"type": "inner"}}]}`)
+	ctx, asking := s.Begin(context.Background(), "client")
+	if _, err := n.Flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: "ns", Type: "outer", RunId: "r"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.ended(t, "ns", "r")
+	for name, want := range map[string]int{"job first": 1, "job second": 1, "job deep": 1, "task INIT": 3} {
+		all := s.Await(t, patience, name, want)
+		if len(all) != want {
+			t.Errorf("%d spans %s", len(all), name)
+		}
+		for _, span := range all {
+			if span.SpanContext().TraceID() != asking.SpanContext().TraceID() {
+				t.Errorf("%s of %s is in another trace", name, enginetest.Attribute(span, "progressor.process_id"))
+			}
+		}
+	}
+	n.run(t, "ns", "inner", "plain", "")
+	n.ended(t, "ns", "plain")
+	if k := len(s.Named("job deep")); k != 1 {
+		t.Errorf("%d spans of a step, with that of a run that nobody traces", k)
+	}
+}

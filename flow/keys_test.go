@@ -115,7 +115,8 @@ func TestPayloads(t *testing.T) {
 	m := source(t, `{"payloadSchema": {"type": "object", "required": ["user"], "additionalProperties": false, "properties": {
 		"user": {"$ref": "#/$defs/user"}, "n": {"type": "integer", "minimum": 1, "maximum": 9}, "tags": {"type": "array", "maxItems": 3, "uniqueItems": true, "items": {"type": "string", "minLength": 2, "maxLength": 3}},
 		"kind": {"enum": ["a", "b"]}, "when": {"anyOf": [{"type": "integer"}, {"type": "object", "required": ["at"]}]}, "one": {"oneOf": [{"type": "number"}, {"const": 1}]}, "code": {"pattern": "^[a-z]+$"},
-		"odd name": {"const": 5}, "deps": {"dependentRequired": {"a": ["b"]}, "propertyNames": {"maxLength": 3}}, "no": false}},
+		"odd name": {"const": 5}, "deps": {"dependentRequired": {"a": ["b"]}, "propertyNames": {"maxLength": 3}}, "no": false,
+		"total": {"exclusiveMinimum": 0, "exclusiveMaximum": 100, "multipleOf": 2}, "size": {"minProperties": 1, "maxProperties": 2, "not": {"required": ["x"]}}, "has": {"contains": {"const": 1}}}},
 		"steps": [`+job("a", "")+`]}`)
 	m.PayloadSchema.Fields["$defs"] = value(t, `{"user": {"type": "object", "required": ["id", "name"], "properties": {"id": {"type": "string"}, "boss": {"$ref": "#/$defs/user"}}}}`)
 	c, problems := flow.Compile(m)
@@ -123,10 +124,15 @@ func TestPayloads(t *testing.T) {
 		t.Fatal(lines(problems))
 	}
 	for payload, want := range map[string]string{
-		`{"user": {"id": "x", "name": "y"}}`: "",
-		`null`:                               "payload: must be of type object, and is of type null",
-		`{}`:                                 "payload.user: is required",
-		`{"user": {"boss": {"id": 1}}}`:      "payload.user.boss.id: must be of type string, and is of type number\npayload.user.boss.name: is required\npayload.user.id: is required\npayload.user.name: is required",
+		`{"user": {"id": "x", "name": "y"}}`:                                   "",
+		`{"user": {"id": "x", "name": "y"}, "total": 0}`:                       "payload.total: must be greater than 0, and is 0",
+		`{"user": {"id": "x", "name": "y"}, "total": 101}`:                     "payload.total: must be less than 100, and is 101\npayload.total: must be a multiple of 2, and is 101",
+		`{"user": {"id": "x", "name": "y"}, "size": {}}`:                       "payload.size: must have at least 1 fields, and has 0",
+		`{"user": {"id": "x", "name": "y"}, "size": {"a": 1, "b": 1, "x": 1}}`: "payload.size: must have at most 2 fields, and has 3\npayload.size: must not match the schema of not",
+		`{"user": {"id": "x", "name": "y"}, "has": []}`:                        "payload.has: must have an item that matches the schema of contains",
+		`null`:                          "payload: must be of type object, and is of type null",
+		`{}`:                            "payload.user: is required",
+		`{"user": {"boss": {"id": 1}}}`: "payload.user.boss.id: must be of type string, and is of type number\npayload.user.boss.name: is required\npayload.user.id: is required\npayload.user.name: is required",
 		`{"user": {"id": "x", "name": "y"}, "x y": 1, "z": 2}`:                     "payload.z: is not in the schema, which takes no other fields\npayload[\"x y\"]: is not in the schema, which takes no other fields",
 		`{"user": {"id": "x", "name": "y"}, "n": 0}`:                               "payload.n: must be at least 1, and is 0",
 		`{"user": {"id": "x", "name": "y"}, "n": 10.5}`:                            "payload.n: must be of type integer, and is of type number",

@@ -177,6 +177,20 @@ func (f *flattening) words(k jsonschema.ErrorKind) string {
 		return fmt.Sprintf("must be at least %s, and is %s", number(k.Want), number(k.Got))
 	case *kind.Maximum:
 		return fmt.Sprintf("must be at most %s, and is %s", number(k.Want), number(k.Got))
+	case *kind.ExclusiveMinimum:
+		return fmt.Sprintf("must be greater than %s, and is %s", number(k.Want), number(k.Got))
+	case *kind.ExclusiveMaximum:
+		return fmt.Sprintf("must be less than %s, and is %s", number(k.Want), number(k.Got))
+	case *kind.MultipleOf:
+		return fmt.Sprintf("must be a multiple of %s, and is %s", number(k.Want), number(k.Got))
+	case *kind.MinProperties:
+		return fmt.Sprintf("must have at least %d fields, and has %d", k.Want, k.Got)
+	case *kind.MaxProperties:
+		return fmt.Sprintf("must have at most %d fields, and has %d", k.Want, k.Got)
+	case *kind.Contains:
+		return "must have an item that matches the schema of contains"
+	case *kind.Not:
+		return "must not match the schema of not"
 	case *kind.MinLength:
 		return fmt.Sprintf("must have at least %d characters, and has %d", k.Want, k.Got)
 	case *kind.MaxLength:

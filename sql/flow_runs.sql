@@ -129,6 +129,12 @@ SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
 SELECT f.index, f.status, coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index;
 
+-- ReadFirstFailed reads why the first of the items of a step failed that did.
+-- name: ReadFirstFailed :one
+SELECT f.index, f.failure FROM flow_steps f
+ WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 AND f.status = 'failed' AND f.failure IS NOT NULL
+ ORDER BY f.namespace, f.run_id, f.step_id, f.index LIMIT 1;
+
 -- ReadFailedJobs reads the jobs of the steps and items of a run that have failed, and are in ERROR.
 -- name: ReadFailedJobs :many
 SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_namespace, f.process_id::text AS process_id FROM flow_steps f

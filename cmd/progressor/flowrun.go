@@ -98,8 +98,12 @@ func (c *flowStartCmd) Run(a *app) error {
 	case !resp.GetStarted():
 		started = "no: this one was there"
 	}
+	name := r.GetNamespace() + "/" + r.GetRunId()
+	if r.GetRunId() == "" { // it gets one when it is started
+		name = "a new one in " + r.GetNamespace()
+	}
 	return printFields(a.Stdout,
-		field{"run", oneLine(r.GetNamespace() + "/" + r.GetRunId())},
+		field{"run", oneLine(name)},
 		field{"template", fmt.Sprintf("%s, version %d", r.GetTemplateType(), r.GetTemplateVersion())},
 		field{"status", shortEnum(r.GetStatus())},
 		field{"blocked on", oneLine(r.GetBlockedOn())},
@@ -280,6 +284,9 @@ func ofRun(run flowArgs, err error) error {
 		}
 		return &advised{error: err, next: next}
 	default:
+		if d.GetField() == "token" {
+			return &advised{error: err, next: "--token, which progressor run waits " + ns + " --run " + id + " shows"}
+		}
 		return err
 	}
 }

@@ -395,10 +395,38 @@ func (t *task) broke(step int) (*progressorv1.Failure, error) {
 		message := "items of step " + id + " failed" // where they are to be done again, and are counted no more
 		if each := t.state.Run.Each[step]; each != nil && each.Redo == nil {
 			message = fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)
+			if each.Count == 1 {
+				message = "the only item of step " + id + " failed"
+			}
+		}
+		index, cause, err := t.firstFailed(step)
+		if err != nil {
+			return nil, err
+		}
+		if text := []rune(orElse(cause.GetMessage(), cause.GetReason())); len(text) > 0 {
+			message += fmt.Sprintf(", item %d: %s", index, string(text[:min(len(text), maxWhy)]))
 		}
 		return &progressorv1.Failure{Reason: "items_failed", Message: message}, nil
 	}
 	return &progressorv1.Failure{Reason: reasonCancelled, Message: "step " + id + " was cancelled"}, nil
+}
+
+// firstFailed is the first item of a step that has failed, and why; nil: none has, or it says nothing.
+func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, err error) {
+	index, text, err := flows.FirstFailed(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
+	if err != nil {
+		return 0, nil, err
+	}
+	first = int(index)
+	if failure, err = wire.Failure(text); err != nil {
+		return 0, nil, err
+	}
+	for p, e := range t.ends { // of this task: their rows are not written yet
+		if p.step == step && p.index != noIndex && e.failure != nil && (failure == nil || p.index < first) {
+			first, failure = p.index, e.failure
+		}
+	}
+	return first, failure, nil
 }
 
 // result is that of a run that succeeded.

@@ -2,11 +2,13 @@ package flows_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -241,4 +243,42 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	same(t, c.GetJob().GetArgs().GetStringValue(), "of a")
 	n.answer(t, c, "", "")
 	same(t, told(n.ended(t, "pull", "j1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
+}
+
+// TestFailedItemsSayWhy tells with the failure of a step why the first of its items failed, also where the run ends later.
+func TestFailedItemsSayWhy(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "items", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}]}`)
+	n.run(t, "pull", "items", "i1", `["a", "b"]`)
+	n.run(t, "pull", "items", "i2", `["a"]`)
+	byRun := map[string]*progressorv1.Lease{}
+	for range 3 {
+		l := n.lease(t)
+		byRun[l.GetJob().GetJobId()] = l
+	}
+	n.answer(t, byRun["~job/i1/each.1"], "", "bad")
+	n.acknowledge(t, byRun["~job/i1/each.0"])
+	n.answer(t, byRun["~job/i2/each.0"], "", "bad")
+	same(t, n.ended(t, "pull", "i1").GetFailure().GetMessage(), "1 of 2 items of step each failed, item 1: as told")
+	same(t, n.ended(t, "pull", "i2").GetFailure().GetMessage(), "the only item of step each failed, item 0: as told")
+}
+
+// TestNothingOfThatName names what there is not: a step, or a version of a template.
+func TestNothingOfThatName(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "line", "steps": [{"step_id": "a", "wait": {}}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "line", "l1", "")
+	_, _, err := n.ListSteps(context.Background(), &progressorv1.ListStepsRequest{Namespace: "pull", RunId: "l1", StepId: "nope"})
+	if !errors.Is(err, process.ErrStepNotFound) {
+		t.Fatalf("a step that there is not: %v", err)
+	}
+	if list, _, err := n.ListSteps(context.Background(), &progressorv1.ListStepsRequest{Namespace: "pull", RunId: "l1", StepId: "b"}); err != nil || len(list) != 0 {
+		t.Fatalf("a step that has not begun: %v, %v", list, err)
+	}
+	_, err = n.GetTemplate(context.Background(), &progressorv1.GetTemplateRequest{Namespace: "pull", Type: "line", Version: 9})
+	if !errors.Is(err, process.ErrTemplateNotFound) || !strings.Contains(err.Error(), "version 9 of template pull/line, the newest of which is 1") {
+		t.Fatalf("a version that there is not: %v", err)
+	}
 }

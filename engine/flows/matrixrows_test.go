@@ -247,10 +247,10 @@ var matrix = []row{
 	{"step RUNNING, a wait, with the token of another", "report", "STATUS: the token is not that of the wait: it is of an earlier attempt, or of another wait"},
 
 	{"step RUNNING, a wait, without a token", "skip", "QUEUED: a SKIPPED b PENDING"},
-	{"step RUNNING, a wait, without a token", "complete", "STATUS: the token is not that of the wait: it is of an earlier attempt, or of another wait"},
-	{"step RUNNING, a wait, without a token", "fail", "STATUS: the token is not that of the wait: it is of an earlier attempt, or of another wait"},
-	{"step RUNNING, a wait, without a token", "acknowledge", "STATUS: the token is not that of the wait: it is of an earlier attempt, or of another wait"},
-	{"step RUNNING, a wait, without a token", "report", "STATUS: the token is not that of the wait: it is of an earlier attempt, or of another wait"},
+	{"step RUNNING, a wait, without a token", "complete", "INVALID: token"},
+	{"step RUNNING, a wait, without a token", "fail", "INVALID: token"},
+	{"step RUNNING, a wait, without a token", "acknowledge", "INVALID: token"},
+	{"step RUNNING, a wait, without a token", "report", "INVALID: token"},
 
 	{"step RUNNING, a wait for a person, without a token", "skip", "QUEUED: a SKIPPED b PENDING"},
 	{"step RUNNING, a wait for a person, without a token", "complete", "QUEUED: a SUCCEEDED b PENDING"},

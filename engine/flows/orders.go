@@ -254,7 +254,9 @@ func (t *task) wait(o *order) (place, error) {
 		return p, err
 	case !found || row.Status != flows.StepRunning || t.state.Run.Letter(p.step) != flow.Open:
 		return p, processor.Reject(rejectedStatus, "step %s does not wait", o.StepID)
-	case o.Token != row.Token && (o.Token != "" || step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN):
+	case o.Token == "" && step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN:
+		return p, processor.Reject(rejectedInvalid, "step %s waits for an answer from outside, which names the token of the wait: give it", o.StepID).WithDetails([]byte("token"))
+	case o.Token != row.Token && o.Token != "":
 		if subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1 {
 			return p, processor.Reject(rejectedStatus, "the token is not that of the wait: it is of an earlier attempt, or of another wait")
 		}

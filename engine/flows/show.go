@@ -285,7 +285,9 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 		default:
 			done += share
 		}
-		if p := s.GetProgress(); p.GetSummary() != "" && (newest == nil || s.GetRunningTime().AsTime().After(newest.GetRunningTime().AsTime())) {
+		// What a step has told is told of the run as long as the step runs, and of a run at its end.
+		tells := s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING || run.GetFinishedTime() != nil
+		if p := s.GetProgress(); tells && p.GetSummary() != "" && (newest == nil || s.GetRunningTime().AsTime().After(newest.GetRunningTime().AsTime())) {
 			newest = s.Step
 		}
 	}
@@ -328,10 +330,14 @@ func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest)
 			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
 		}
 	}
-	if _, err := flows.Get(ctx, f.store, q.Namespace, q.RunID); err != nil {
+	row, err := flows.Get(ctx, f.store, q.Namespace, q.RunID)
+	if err != nil {
 		return nil, "", f.missing(ctx, q.Namespace, q.RunID, err)
 	}
 	rows, err := flows.Steps(ctx, f.store, q)
+	if err == nil && len(rows) == 0 && q.StepID != "" {
+		err = f.knowsStep(ctx, &row, q.StepID)
+	}
 	for n := range rows {
 		m, err := stepOf(&rows[n])
 		if err != nil {
@@ -344,4 +350,20 @@ func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest)
 		next = fmt.Sprintf("%d.%d", last.Ord, last.Index)
 	}
 	return list, next, err
+}
+
+// knowsStep tells whether the template of a run has a step, none of which has begun.
+func (f *Flows) knowsStep(ctx context.Context, row *flows.Run, stepID string) error {
+	k, err := keptOf(row)
+	if err != nil {
+		return err
+	}
+	t, err := f.templateOfRow(ctx, templateKey{row.Namespace, row.TemplateType, row.TemplateVersion, k.Stored})
+	if err != nil || t == nil {
+		return err
+	}
+	if _, ok := t.Index(stepID); !ok {
+		return fmt.Errorf("step %q of template %s, version %d: %w", stepID, row.TemplateType, row.TemplateVersion, process.ErrStepNotFound)
+	}
+	return nil
 }

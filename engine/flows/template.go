@@ -3,6 +3,7 @@ package flows
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -167,6 +168,9 @@ func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequ
 func (f *Flows) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
 	row, err := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), r.GetVersion())
 	if err != nil {
+		if newest, other := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), 0); r.GetVersion() != 0 && other == nil && errors.Is(err, process.ErrTemplateNotFound) {
+			return nil, fmt.Errorf("version %d of template %s/%s, the newest of which is %d: %w", r.GetVersion(), r.GetNamespace(), r.GetType(), newest.Version, err)
+		}
 		return nil, f.missingTemplate(ctx, r.GetNamespace(), r.GetType(), err)
 	}
 	m, err := templateOf(flows.Listed{

@@ -69,8 +69,11 @@ func TestExternalWait(t *testing.T) {
 	if r.GetProgress().GetPercent() != 25 || r.GetProgress().GetSummary() != "half" {
 		t.Fatalf("progress %v", r.GetProgress())
 	}
-	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); err != nil {
-		t.Fatal(err)
+	if _, err := n.complete("w1", "outside", "", result(nil)); !errors.As(err, &wrong) || wrong.Field != "token" {
+		t.Fatalf("no token: %v", err)
+	}
+	if r, err = n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); err != nil || r.GetProgress().GetSummary() != "" {
+		t.Fatalf("%v; what the step has told is not told of the next one: %v", err, r.GetProgress())
 	}
 	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); !errors.As(err, &status) {
 		t.Fatalf("a second answer: %v", err)

@@ -309,6 +309,19 @@ func ItemsOf(ctx context.Context, s *storage.Store, namespace, runID, stepID str
 	return rows, err
 }
 
+// FirstFailed reads which of the items of a step failed first in their order, and why as JSON; nil: none.
+func FirstFailed(ctx context.Context, s *storage.Store, namespace, runID, stepID string) (index int32, failure []byte, err error) {
+	err = s.Read(ctx, "read the first item that failed", func(ctx context.Context, tx pgx.Tx) error {
+		row, err := dbsqlc.New().ReadFirstFailed(ctx, tx, dbsqlc.ReadFirstFailedParams{Namespace: namespace, RunID: runID, StepID: stepID})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		index, failure = row.Index, row.Failure
+		return err
+	})
+	return index, failure, err
+}
+
 // FailedJob is a job that has failed, and what it did.
 type FailedJob = dbsqlc.ReadFailedJobsRow
 

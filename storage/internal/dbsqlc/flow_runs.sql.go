@@ -371,6 +371,31 @@ func (q *Queries) ReadFailedJobs(ctx context.Context, db DBTX, arg ReadFailedJob
 	return items, nil
 }
 
+const readFirstFailed = `-- name: ReadFirstFailed :one
+SELECT f.index, f.failure FROM flow_steps f
+ WHERE f.namespace = $1 AND f.run_id = $2 AND f.step_id = $3 AND f.index >= 0 AND f.status = 'failed' AND f.failure IS NOT NULL
+ ORDER BY f.namespace, f.run_id, f.step_id, f.index LIMIT 1
+`
+
+type ReadFirstFailedParams struct {
+	Namespace string
+	RunID     string
+	StepID    string
+}
+
+type ReadFirstFailedRow struct {
+	Index   int32
+	Failure json.RawMessage
+}
+
+// ReadFirstFailed reads why the first of the items of a step failed that did.
+func (q *Queries) ReadFirstFailed(ctx context.Context, db DBTX, arg ReadFirstFailedParams) (ReadFirstFailedRow, error) {
+	row := db.QueryRow(ctx, readFirstFailed, arg.Namespace, arg.RunID, arg.StepID)
+	var i ReadFirstFailedRow
+	err := row.Scan(&i.Index, &i.Failure)
+	return i, err
+}
+
 const readItems = `-- name: ReadItems :many
 SELECT f.index, f.status, coalesce(CASE WHEN $1::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = $2 AND f.run_id = $3 AND f.step_id = $4 AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index

@@ -79,9 +79,9 @@ func (s State) runEnded(e *Explanation) {
 	e.Next = "Nothing: the run is at its end."
 	e.Unblock = "Nothing: it goes when the retention of its namespace is over."
 	again := s.order("retry", s.flowID(), "") + " takes it up again, at the steps that did not succeed."
-	switch {
-	case r.Status == "succeeded":
-	case r.Status == "cancelled":
+	switch r.Status {
+	case "succeeded":
+	case "cancelled":
 		e.Detail = "The run was cancelled."
 		if r.CancelReason != "" {
 			e.Detail = sentence("The run was cancelled: " + r.CancelReason)

@@ -217,6 +217,12 @@ func TestRunStart(t *testing.T) {
 		RunTime: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)),
 	})
 	wantLines(t, p.ok(t, "run", "start", "demo", "order", "--validate-only"), "started no: it would be")
+	f.runs = []*progressorv1.Run{{Namespace: "demo", TemplateType: "order"}}
+	wantLines(t, p.ok(t, "run", "start", "demo", "order", "--validate-only"), "run a new one in demo")
+	f.refuse = engineError(connect.CodeInvalidArgument, "step ask names the token of the wait: give it", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "token"})
+	if r := p.run(t, "run", "complete", "demo", "r-1", "ask", "--result", "null"); r.code != exitUsage || !strings.Contains(r.stderr, "Next: --token, which progressor run waits demo --run r-1 shows") {
+		t.Errorf("%+v", r)
+	}
 	for _, c := range []struct {
 		reason progressorv1.ErrorDetail_Reason
 		text   string

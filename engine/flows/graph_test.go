@@ -221,16 +221,17 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	n.answer(t, a, `"of a"`, "")
 	n.until(t, "pull", "j1", "RUNNING: a SUCCEEDED b RUNNING")
 	lock, err := n.db.Begin(ctx)
-	if err == nil {
-		_, err = lock.Exec(ctx, `LOCK TABLE flow_steps`)
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Rollback(ctx) //nolint:errcheck // where the test has failed
+	if _, err := lock.Exec(ctx, `LOCK TABLE flow_steps`); err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, b, `"of b"`, "")
 	enginetest.Eventually(t, patience, "the reader of steps is cut off", func() bool {
-		var cut int
-		if err := lock.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		var cut int // in a transaction of its own: each sees pg_stat_activity as it was at its first look
+		if err := n.db.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`).Scan(&cut); err != nil {
 			t.Fatal(err)
 		}

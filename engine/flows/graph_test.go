@@ -224,7 +224,7 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Rollback(ctx) //nolint:errcheck // where the test has failed
+	defer lock.Rollback(ctx) // where the test has failed
 	if _, err := lock.Exec(ctx, `LOCK TABLE flow_steps`); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package storage_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -35,9 +33,12 @@ func TestSearchCallsByPriorityThenAge(t *testing.T) {
 func TestSearchOfSeveralNamespaces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	in := func(namespace string) func(*storage.Init) {
+		return func(in *storage.Init) { in.Key.Namespace, in.Capture = namespace, false }
+	}
 	for n := range 4 {
 		for _, namespace := range []string{"one", "two", "three"} {
-			must(t, 0, func() error { _, err := b.PrepareInit(newInit(fmt.Sprint(n), placelessIn(namespace))); return err }())
+			must(t, 0, func() error { _, err := b.PrepareInit(newInit(fmt.Sprint(n), in(namespace))); return err }())
 		}
 	}
 	claims, err := b.SearchCalls(t.Context(), []storage.Room{{Namespace: "one", Places: 3, StepTimeout: timeout}, {Namespace: "two", Places: 1, StepTimeout: time.Hour}})
@@ -49,58 +50,6 @@ func TestSearchOfSeveralNamespaces(t *testing.T) {
 	equal(t, "the step timeouts", ask[string](b, "SELECT string_agg(DISTINCT namespace || (deadline - running_time)::text, ' ') FROM running"), "one00:01:00 two01:00:00")
 	claims, err = b.SearchCalls(t.Context(), nil)
 	equal(t, "no room at all", len(must(t, claims, err)), 0)
-}
-
-// A task that is changed between a claim's snapshot and its lock is claimed as it is now, and is gone from the schedule.
-func TestClaimOfATaskThatHasJustChanged(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	timers := func(ctx context.Context, rooms []storage.Room) ([]storage.Claim, error) {
-		claims, _, err := b.SearchTimers(ctx, rooms)
-		return claims, err
-	}
-	for name, search := range map[string]func(context.Context, []storage.Room) ([]storage.Claim, error){"calls": b.SearchCalls, "timers": timers} {
-		if !b.claimsWhatChanges(name, search) {
-			t.Errorf("%s: no task was changed within the lock timeout", name)
-		}
-	}
-	equal(t, "tasks in both tables", ask[int](b, "SELECT count(*) FROM schedule JOIN running USING (task_id)"), 0)
-}
-
-// claimsWhatChanges has a claim wait at the fencing token of its first task, while its second one is changed. A claim waits 250 ms at the
-// most: on a busy machine it may take several.
-func (b *bench) claimsWhatChanges(name string, search func(context.Context, []storage.Room) ([]storage.Claim, error)) bool {
-	b.t.Helper()
-	for try := range 20 {
-		var rooms []storage.Room
-		for _, place := range []string{"first", "second"} {
-			in := newInit(name, placelessIn(fmt.Sprintf("%s-%s-%d", name, place, try)))
-			rooms = append(rooms, storage.Room{Namespace: in.Key.Namespace, Places: 1, StepTimeout: timeout})
-			must(b.t, 0, func() error { _, err := b.PrepareInit(in); return err }())
-		}
-		if name == "timers" {
-			b.exec("UPDATE schedule SET waits_for = 'time' WHERE namespace IN ($1, $2)", rooms[0].Namespace, rooms[1].Namespace)
-		}
-		release := b.foreign("ALTER SEQUENCE fencing_tokens NO CYCLE -- drawn") // nobody draws from it now
-		claims := later(func() ([]storage.Claim, error) { return search(b.t.Context(), rooms) })
-		waits := b.waitsBehind("drawn")
-		b.exec("UPDATE schedule SET priority = priority + 1 WHERE namespace = $1", rooms[1].Namespace)
-		release()
-		list, err := claims()
-		if err != nil && !errors.Is(err, process.ErrUnavailable) {
-			b.t.Fatal(err)
-		}
-		if err == nil && waits {
-			equal(b.t, name+": claims", len(list), 2)
-			return true
-		}
-	}
-	return false
-}
-
-// placelessIn is of a start in a namespace that waits for a place.
-func placelessIn(namespace string) func(*storage.Init) {
-	return func(in *storage.Init) { in.Key.Namespace, in.Capture = namespace, false }
 }
 
 func TestSearchTimersLongestDueFirst(t *testing.T) {

@@ -96,9 +96,6 @@ func sortGroups(list []*progressorv1.ErrorGroup) {
 	slices.SortFunc(list, func(a, b *progressorv1.ErrorGroup) int { return compareGroups(a.GetCount(), a.GetFingerprint(), b) })
 }
 
-// jobsOfSteps is what the ids begin with of jobs that do the steps of runs.
-const jobsOfSteps = "~job/"
-
 // groupRuns groups runs that are FAILED or EXPIRED, the newest of which comes first, by their fingerprints.
 func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
 	type kinds struct{ statuses, types []string }
@@ -167,7 +164,7 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 		return nil, "", err
 	}
 	// What a job of a step has failed by its run says, which alone can be taken up.
-	broken = slices.DeleteFunc(broken, func(b storage.Broken) bool { return strings.HasPrefix(b.ProcessID, jobsOfSteps) })
+	broken = slices.DeleteFunc(broken, func(b storage.Broken) bool { return strings.HasPrefix(b.ProcessID, storage.StepPrefix) })
 	groups := append(groupErrors(broken), groupRuns(runs)...)
 	sortGroups(groups)
 	if pageToken != "" {

@@ -21,14 +21,11 @@ import (
 // span is kept in the task's context. nil: tracing is off, and nothing of this happens.
 type traces struct{ tracer trace.Tracer }
 
-// scopeName is what spans are filed under.
-const scopeName = "github.com/progressor-engine/progressor"
-
 func newTraces(p trace.TracerProvider) *traces {
 	if p == nil {
 		return nil
 	}
-	return &traces{p.Tracer(scopeName)}
+	return &traces{p.Tracer(tracing.Scope)}
 }
 
 // keep is the context that is stored with a request: what the caller sent along, as it is, else the span of the request. Of the engine's own

@@ -4,21 +4,20 @@ import "time"
 
 // The limits of what is stored. Every one is checked before anything is written; docs/limits.md lists them.
 const (
-	MaxNamespaceBytes      = 128
-	MaxProcessIDBytes      = 256
-	MaxIdempotencyKeyBytes = 256
-	MaxPayloadBytes        = 1 << 20 // args, an event's payload, aux_state, response and context, each
-	MaxMetadataBytes       = 64 << 10
-	MaxJSONDepth           = 100      // objects and lists, one in another
-	MaxMessageBytes        = 16 << 20 // one message, decoded
-	MaxResultEvents        = 1000
-	MaxResultBytes         = 8 << 20
-	MaxCommands            = 100
-	MaxReasonBytes         = 4096 // of a request to cancel
-	MaxTimers              = 100  // pending in one process
-	MaxHistoryEvents       = 10_000
-	MaxHistoryBytes        = 8 << 20
-	MaxDuration            = 100 * 365 * 24 * time.Hour
+	MaxNamespaceBytes = 128
+	MaxProcessIDBytes = 256
+	MaxPayloadBytes   = 1 << 20 // args, an event's payload, aux_state, response and context, each
+	MaxMetadataBytes  = 64 << 10
+	MaxJSONDepth      = 100      // objects and lists, one in another
+	MaxMessageBytes   = 16 << 20 // one message, decoded
+	MaxResultEvents   = 1000
+	MaxResultBytes    = 8 << 20
+	MaxCommands       = 100
+	MaxReasonBytes    = 4096 // of a request to cancel
+	MaxTimers         = 100  // pending in one process
+	MaxHistoryEvents  = 10_000
+	MaxHistoryBytes   = 8 << 20
+	MaxDuration       = 100 * 365 * 24 * time.Hour
 )
 
 // The defaults of a namespace.

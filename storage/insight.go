@@ -41,7 +41,7 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 				return err
 			}
 		}
-		if e.Process.Kind == flowKind {
+		if e.Process.Kind == FlowKind {
 			if e.State.Run, err = s.readRun(ctx, tx, key); err != nil {
 				return err
 			}
@@ -80,11 +80,15 @@ func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy 
 	return j, nil
 }
 
-// flowKind is the kind of processes that are runs; storage/flows has the same.
-const flowKind = "flow"
+// FlowKind is the kind of processes that are runs, FlowPrefix what their ids begin with, before the id of the run, and StepPrefix that of the jobs of steps.
+const (
+	FlowKind   = "flow"
+	FlowPrefix = "~flow/"
+	StepPrefix = "~job/"
+)
 
 func (s *Store) readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, error) {
-	runID := strings.TrimPrefix(key.ProcessID, "~flow/")
+	runID := strings.TrimPrefix(key.ProcessID, FlowPrefix)
 	row, err := s.q.ExplainRun(ctx, tx, dbsqlc.ExplainRunParams{Namespace: key.Namespace, RunID: runID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // its INIT task has not ended

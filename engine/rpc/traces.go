@@ -20,7 +20,7 @@ func newTraces(p trace.TracerProvider) *traces {
 	if p == nil {
 		return nil
 	}
-	return &traces{p.Tracer("github.com/progressor-engine/progressor")}
+	return &traces{p.Tracer(tracing.Scope)}
 }
 
 // begin begins the span of a request; nil: there is none. Reads, and what workers ask all the time, begin no trace: they only go on with one.

@@ -17,6 +17,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// Scope is what the engine's spans are filed under.
+const Scope = "github.com/progressor-engine/progressor"
+
 const (
 	parentHeader = "Traceparent"
 	parentBytes  = 55  // 00-TRACE ID-SPAN ID-FLAGS

@@ -15,9 +15,9 @@ import (
 
 // Kind is the kind of processes that are runs, Prefix what their ids begin with, before the id of the run, and JobPrefix that of the jobs of steps.
 const (
-	Kind      = "flow"
-	Prefix    = "~flow/"
-	JobPrefix = "~job/"
+	Kind      = storage.FlowKind
+	Prefix    = storage.FlowPrefix
+	JobPrefix = storage.StepPrefix
 )
 
 // Status is what of the status of a run stands in flow_runs.

@@ -37,6 +37,11 @@ func (s State) situation(e *Explanation) {
 		if s.own() {
 			e.Next, e.Unblock = "Nothing: it is the engine's own, and takes no calls.", "Nothing."
 		}
+		if id, ok := strings.CutPrefix(s.Process.ProcessID, "~cron/"); ok {
+			at := word(s.Process.Namespace) + " " + word(id)
+			e.Detail, e.Next = "The cron is idle: it is paused, or has no fire time to come.", "Nothing, until it is resumed, changed or triggered."
+			e.Unblock = fmt.Sprintf("progressor cron get %s tells which, and why; progressor cron resume %s lets a paused one go on.", at, at)
+		}
 	case s.timed(head):
 		s.waitsForTime(e, head)
 	case head.WaitsFor == process.WaitsForConstraint:
@@ -49,7 +54,8 @@ func (s State) situation(e *Explanation) {
 func (s State) waitsForConstraint(e *Explanation, head *Task) {
 	e.WaitsFor, e.Detail = process.WaitsForConstraint, head.name()+" waits for a constraint."
 	e.Next = sentence(head.name() + " runs as soon as its constraints let it")
-	e.Unblock = "A task that ends and frees what the constraint counts, or a higher limit."
+	e.Unblock = fmt.Sprintf("A task that ends and frees what the constraint counts, or a higher limit: progressor job get %s %s names the constraint and the key.",
+		word(s.Process.Namespace), word(s.Process.ProcessID))
 }
 
 // head is the task that comes next, and how many stand behind it without a time of their own.

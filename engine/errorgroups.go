@@ -164,7 +164,7 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 		return nil, "", err
 	}
 	// What a job of a step has failed by its run says, which alone can be taken up.
-	broken = slices.DeleteFunc(broken, func(b storage.Broken) bool { return strings.HasPrefix(b.ProcessID, storage.StepPrefix) })
+	broken = slices.DeleteFunc(broken, func(b storage.Broken) bool { return strings.HasPrefix(b.ProcessID, process.StepPrefix) })
 	groups := append(groupErrors(broken), groupRuns(runs)...)
 	sortGroups(groups)
 	if pageToken != "" {

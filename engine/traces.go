@@ -13,8 +13,6 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
-	"github.com/progressor-engine/progressor/storage/flows"
-	"github.com/progressor-engine/progressor/storage/search"
 )
 
 // traces makes a span for each attempt of a task that a traced request asked for, also when it runs on another node or much later: the request's
@@ -31,7 +29,7 @@ func newTraces(p trace.TracerProvider) *traces {
 // keep is the context that is stored with a request: what the caller sent along, as it is, else the span of the request. Of the engine's own
 // processes nothing is kept, but of runs: the timers of a cron go on for years, and a bulk calls a million processes.
 func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte {
-	if t == nil || len(sent) > 0 || strings.HasPrefix(processID, "~") && !strings.HasPrefix(processID, flows.Prefix) {
+	if t == nil || len(sent) > 0 || process.Own(processID) && !strings.HasPrefix(processID, process.FlowPrefix) {
 		return sent
 	}
 	return tracing.Text(trace.SpanContextFromContext(ctx))
@@ -40,7 +38,7 @@ func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte
 // asked is the span of a request whose task runs at once, where what is stored does not tell: a caller has sent a context of its own, or orders
 // a cron something. nil: there is none.
 func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trace.SpanContext {
-	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !strings.HasPrefix(processID, search.CronPrefix) {
+	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !strings.HasPrefix(processID, process.CronPrefix) {
 		return nil
 	}
 	sc := trace.SpanContextFromContext(ctx)

@@ -148,7 +148,7 @@ func (s State) failed(e *Explanation) {
 
 // runID is the run whose step a job does.
 func (s State) runID() string {
-	id := strings.TrimPrefix(s.Process.ProcessID, "~job/")
+	id := strings.TrimPrefix(s.Process.ProcessID, process.StepPrefix)
 	return id[:max(strings.LastIndexByte(id, '/'), 0)]
 }
 

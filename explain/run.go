@@ -152,7 +152,7 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 		return process.WaitsForTime, sentence(fmt.Sprintf("%s failed its attempt %d (%s)", begin, p.Attempt, p.Failure)), fmt.Sprintf("Attempt %d %s.", p.Attempt+1, s.at(p.Scheduled)), "Its time."
 	case p.WaitsFor == process.WaitsForConstraint:
 		return process.WaitsForConstraint, fmt.Sprintf("The job of %s waits for a constraint.", name), "It runs as soon as its constraints let it.", shows
-	case p.WaitsFor == process.WaitsForPlace && strings.HasPrefix(p.Process.ProcessID, "~job/"):
+	case p.WaitsFor == process.WaitsForPlace && strings.HasPrefix(p.Process.ProcessID, process.StepPrefix):
 		return process.WaitsForPlace, fmt.Sprintf("The job of %s waits for a worker or a place since %s.", name, stamp(p.Scheduled)), "It runs as soon as a worker takes it, or a node has a place.", shows
 	}
 	return process.WaitsForProcess, fmt.Sprintf("%s goes on: %s does it.", begin, p.Process.ProcessID), ends, shows
@@ -193,7 +193,7 @@ func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail
 }
 
 // flowID is the id of the run.
-func (s State) flowID() string { return strings.TrimPrefix(s.Process.ProcessID, "~flow/") }
+func (s State) flowID() string { return strings.TrimPrefix(s.Process.ProcessID, process.FlowPrefix) }
 
 // order is a command line of progressor run that can be pasted.
 func (s State) order(verb, runID, rest string) string {

@@ -37,7 +37,7 @@ func (s State) situation(e *Explanation) {
 		if s.own() {
 			e.Next, e.Unblock = "Nothing: it is the engine's own, and takes no calls.", "Nothing."
 		}
-		if id, ok := strings.CutPrefix(s.Process.ProcessID, "~cron/"); ok {
+		if id, ok := strings.CutPrefix(s.Process.ProcessID, process.CronPrefix); ok {
 			at := word(s.Process.Namespace) + " " + word(id)
 			e.Detail, e.Next = "The cron is idle: it is paused, or has no fire time to come.", "Nothing, until it is resumed, changed or triggered."
 			e.Unblock = fmt.Sprintf("progressor cron get %s tells which, and why; progressor cron resume %s lets a paused one go on.", at, at)
@@ -314,7 +314,7 @@ func short(d time.Duration) string {
 
 // command is a command line for this process that can be pasted.
 // own tells whether this is a process of the engine, such as a bulk: every order to it is refused, so none is proposed.
-func (s State) own() bool { return strings.HasPrefix(s.Process.ProcessID, "~") }
+func (s State) own() bool { return process.Own(s.Process.ProcessID) }
 
 func (s State) timeOrCall() string {
 	if s.own() {

@@ -63,7 +63,7 @@ func checkTarget(field, namespace, processID string) *process.InvalidError {
 		return invalid(field+".process_id", "a command needs a process id")
 	case len(processID) > process.MaxProcessIDBytes:
 		return tooLarge(field+".process_id", len(processID), process.MaxProcessIDBytes)
-	case strings.HasPrefix(processID, "~"):
+	case process.Own(processID):
 		return invalid(field+".process_id", `it begins with "~": such processes are the engine's own`)
 	case !storable(processID):
 		return invalid(field+".process_id", "it is not UTF-8, or has a NUL in it")

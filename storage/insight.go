@@ -80,15 +80,11 @@ func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy 
 	return j, nil
 }
 
-// FlowKind is the kind of processes that are runs, FlowPrefix what their ids begin with, before the id of the run, and StepPrefix that of the jobs of steps.
-const (
-	FlowKind   = "flow"
-	FlowPrefix = "~flow/"
-	StepPrefix = "~job/"
-)
+// FlowKind is the kind of processes that are runs.
+const FlowKind = "flow"
 
 func (s *Store) readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, error) {
-	runID := strings.TrimPrefix(key.ProcessID, FlowPrefix)
+	runID := strings.TrimPrefix(key.ProcessID, process.FlowPrefix)
 	row, err := s.q.ExplainRun(ctx, tx, dbsqlc.ExplainRunParams{Namespace: key.Namespace, RunID: runID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // its INIT task has not ended

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -123,7 +124,7 @@ func (c *bulkStartCmd) leftOut(ctx context.Context) string {
 	id := resp.GetProcesses()[0].GetProcessId()
 	text := "jobs, such as " + oneLine(id) + ": they are none of a bulk"
 	verb := map[string]string{"repair": "retry", "cancel": "cancel"}[c.Action]
-	if verb == "" || strings.HasPrefix(id, "~") {
+	if verb == "" || process.Own(id) {
 		return text
 	}
 	return text + "; one by one: progressor job " + verb + " " + shellWord(c.NS) + " " + shellWord(id)
@@ -182,7 +183,7 @@ func printBulk(a *app, b *progressorv1.Bulk) error {
 		return err
 	}
 	if b.GetFailed() > int64(len(b.GetFailures())) {
-		_, err = fmt.Fprintf(a.Stdout, "\nall of them: progressor get %s %s\n", shellWord(b.GetNamespace()), shellWord("~bulk/"+b.GetBulkId()))
+		_, err = fmt.Fprintf(a.Stdout, "\nall of them: progressor get %s %s\n", shellWord(b.GetNamespace()), shellWord(process.BulkPrefix+b.GetBulkId()))
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -184,35 +185,35 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	if next := nextOfCron(d); next != "" {
 		return next
 	}
-	process := shellWord(d.GetNamespace()) + " " + shellWord(d.GetProcessId())
+	args := shellWord(d.GetNamespace()) + " " + shellWord(d.GetProcessId())
 	switch d.GetReason() {
 	case progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND:
 		return "progressor namespace list"
 	case progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
-		if strings.HasPrefix(d.GetProcessId(), "~bulk/") {
+		if strings.HasPrefix(d.GetProcessId(), process.BulkPrefix) {
 			return "progressor bulk list " + shellWord(d.GetNamespace())
 		}
 		return "progressor list " + shellWord(d.GetNamespace())
 	case progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND:
-		return "progressor trace " + process
+		return "progressor trace " + args
 	case progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND:
 		return "progressor job list " + shellWord(d.GetNamespace())
 	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
-		return "progressor get " + process
+		return "progressor get " + args
 	case progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH:
 		return "take another --idempotency-key for another request"
 	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_TASK_FAILED:
 		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
-			return "progressor repair " + process + " --simple"
+			return "progressor repair " + args + " --simple"
 		}
 		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED {
-			return "progressor resume " + process
+			return "progressor resume " + args
 		}
-		return "progressor get " + process
+		return "progressor get " + args
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
 		return "another request: nothing was changed"
 	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:
-		return fmt.Sprintf("progressor await %s --task %d", process, d.GetTaskId())
+		return fmt.Sprintf("progressor await %s --task %d", args, d.GetTaskId())
 	case progressorv1.ErrorDetail_REASON_OVERLOADED:
 		return "try again after a while: nothing was stored"
 	case progressorv1.ErrorDetail_REASON_UNAVAILABLE:
@@ -240,7 +241,7 @@ func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
 
 // nextOfCron is nextStep where an error is about a cron.
 func nextOfCron(d *progressorv1.ErrorDetail) string {
-	id, ok := strings.CutPrefix(d.GetProcessId(), "~cron/")
+	id, ok := strings.CutPrefix(d.GetProcessId(), process.CronPrefix)
 	if !ok {
 		return ""
 	}

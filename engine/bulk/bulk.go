@@ -24,7 +24,7 @@ import (
 
 const (
 	kind   = "bulk"
-	prefix = "~bulk/"
+	prefix = process.BulkPrefix
 )
 
 // Bulks starts and runs bulks on one node.

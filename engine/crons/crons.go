@@ -24,13 +24,12 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/crons"
-	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
 )
 
 const (
 	kind   = "cron"
-	prefix = search.CronPrefix
+	prefix = process.CronPrefix
 )
 
 // Crons keeps and runs crons on one node.

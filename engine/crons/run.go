@@ -18,7 +18,6 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
-	"github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -41,10 +40,10 @@ func fireID(cronID string, fire time.Time) string {
 func runKey(c *progressorv1.Cron, fire time.Time) process.Key {
 	id := fireID(c.GetCronId(), fire)
 	if isOwn(c) {
-		return process.Key{Namespace: c.GetNamespace(), ProcessID: runPrefix + id}
+		return process.Key{Namespace: c.GetNamespace(), ProcessID: process.CronRunPrefix + id}
 	}
 	if c.GetTarget().GetStartRun() != nil {
-		return process.Key{Namespace: c.GetNamespace(), ProcessID: flows.Prefix + id}
+		return process.Key{Namespace: c.GetNamespace(), ProcessID: process.FlowPrefix + id}
 	}
 	namespace, _ := namespaceOf(c.GetTarget())
 	return process.Key{Namespace: cmp.Or(namespace, c.GetNamespace()), ProcessID: id}
@@ -135,14 +134,14 @@ func runMetadata(cronID string, fire time.Time, attempt int32, more *structpb.St
 
 // endOf says how a run ended; Skipped: it was refused. One that broke is asked why: it is TIMEOUT where its last failure is the engine's.
 func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.Status, string, error) {
-	if strings.HasPrefix(child.GetProcessId(), flows.Prefix) {
+	if strings.HasPrefix(child.GetProcessId(), process.FlowPrefix) {
 		if status, detail, ok := c.flows.EndOf(child); ok {
 			return status, detail, nil
 		}
 	}
 	switch child.GetStatus() {
 	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
-		if strings.HasPrefix(child.GetProcessId(), runPrefix) {
+		if strings.HasPrefix(child.GetProcessId(), process.CronRunPrefix) {
 			return outcomeOf(child)
 		}
 		return cron.Success, child.GetDetail(), nil

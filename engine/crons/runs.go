@@ -14,11 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Runs whose target is no process of a user are processes of the engine's own: of the kind run, with an id that begins with ~run/.
-const (
-	runKind   = "run"
-	runPrefix = "~run/"
-)
+// Runs whose target is no process of a user are processes of the engine's own: of the kind run.
+const runKind = "run"
 
 // work is what such a run does: its args, and its state.
 type work struct {

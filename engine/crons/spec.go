@@ -3,7 +3,6 @@ package crons
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -84,7 +83,7 @@ func invalidOf(err error, prefix string) error {
 // Check refuses a definition that cannot be kept or cannot run. Its errors are *process.InvalidError with the path of the field, such as
 // cron.spec.timezone. What only a database knows it does not look at.
 func Check(c *progressorv1.Cron, created time.Time) error {
-	if strings.HasPrefix(c.GetCronId(), "~") {
+	if process.Own(c.GetCronId()) {
 		return invalid("cron.cron_id", `must not begin with "~": such ids are the engine's own`)
 	}
 	if _, err := compile(c, created, "cron."); err != nil {
@@ -138,7 +137,7 @@ func checkTarget(t *progressorv1.CronTarget) error {
 	case *progressorv1.CronTarget_StartRun:
 		return checkStartRun(target.StartRun)
 	case *progressorv1.CronTarget_NotifyProcess:
-		if strings.HasPrefix(target.NotifyProcess.GetProcessId(), "~") {
+		if process.Own(target.NotifyProcess.GetProcessId()) {
 			return invalid("cron.target.notify_process.process_id", `must not begin with "~": such processes are the engine's own`)
 		}
 		return nil

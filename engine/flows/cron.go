@@ -18,7 +18,6 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
-	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -107,7 +106,7 @@ func notSchedulable(templateType string) string {
 // StartMessage starts the run of a fire. Where its payload cannot be made the run is refused with the reason, which is then the end of the fire.
 func (f *Flows) StartMessage(key process.Key, target *progressorv1.StartRunTarget, fire flow.Fire) (storage.Message, error) {
 	o := &order{
-		Method: methodStart, Actor: search.CronPrefix + fire.CronID, Type: target.GetType(), Version: target.GetVersion(), Scope: target.GetScope(), ScopeID: target.GetScopeId(),
+		Method: methodStart, Actor: process.CronPrefix + fire.CronID, Type: target.GetType(), Version: target.GetVersion(), Scope: target.GetScope(), ScopeID: target.GetScopeId(),
 		CronID: fire.CronID, FireTime: fire.Time,
 	}
 	compiled, err := f.targets.get(target)

@@ -169,7 +169,7 @@ func (t *task) ask(p place) {
 	switch s.Action {
 	case flow.ActionJob:
 		t.messages = append(t.messages, storage.Message{
-			Kind: storage.MessageCancel, Target: process.Key{Namespace: orElse(s.Source.GetJob().GetNamespace(), t.key.Namespace), ProcessID: flows.JobPrefix + id}, Reason: reason,
+			Kind: storage.MessageCancel, Target: process.Key{Namespace: orElse(s.Source.GetJob().GetNamespace(), t.key.Namespace), ProcessID: process.StepPrefix + id}, Reason: reason,
 		})
 	case flow.ActionProcess:
 		t.messages = append(t.messages, storage.Message{

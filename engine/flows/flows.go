@@ -50,7 +50,7 @@ func (f *Flows) Kind() engine.Kind {
 }
 
 func keyOf(namespace, runID string) process.Key {
-	return process.Key{Namespace: namespace, ProcessID: flows.Prefix + runID}
+	return process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
 }
 
 // priority is that of orders: somebody waits for them.
@@ -306,7 +306,7 @@ func fresh(r *progressorv1.StartRunRequest, o *order, runID string, t *template,
 	}
 	for _, step := range a.Fresh.Begun {
 		s := run.GetSteps()[step]
-		s.Attempt, s.RunningTime, s.Reason, s.ProcessId = 1, run.CreatedTime, waitsForWorker, flows.JobPrefix+runID+"/"+s.GetStepId()
+		s.Attempt, s.RunningTime, s.Reason, s.ProcessId = 1, run.CreatedTime, waitsForWorker, process.StepPrefix+runID+"/"+s.GetStepId()
 	}
 	return run
 }
@@ -356,7 +356,7 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 	case r.GetRunId() != "":
 		return r.GetRunId(), nil
 	case r.GetIdempotencyKey() != "":
-		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), flows.Prefix+r.GetType(), r.GetIdempotencyKey())), nil
+		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), process.FlowPrefix+r.GetType(), r.GetIdempotencyKey())), nil
 	}
 	id, err := uuid.NewV7()
 	return id.String(), err

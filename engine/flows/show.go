@@ -249,7 +249,7 @@ func waitsFor(row *flows.Step) string {
 
 // queued tells whether a step has a job that nobody has taken.
 func queued(row *flows.Step) bool {
-	return row.Status == flows.StepRunning && !row.Held && strings.HasPrefix(row.ProcessID, flows.JobPrefix)
+	return row.Status == flows.StepRunning && !row.Held && strings.HasPrefix(row.ProcessID, process.StepPrefix)
 }
 
 // summarize adds what follows from its steps: what an active run is at, its phase and its progress. The view run_list, and the filters of

@@ -111,7 +111,7 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	a := engine.AttemptOf(ctx)
 	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
 	t := &task{
-		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key, runID: key.ProcessID[len(flows.Prefix):],
+		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key, runID: key.ProcessID[len(process.FlowPrefix):],
 		ends: map[place]*end{}, begun: map[place]*begun{}, rows: map[place]*flows.StepChange{}, values: map[int]flow.Ended{},
 	}
 	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {

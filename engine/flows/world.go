@@ -282,7 +282,7 @@ func (t *task) job(s *flow.Step, action *progressorv1.JobAction, p place, undo b
 		options.CancelGrace = durationpb.New(t.template.Grace())
 	}
 	j, err := t.flows.newJob(fmt.Sprintf("steps[%d].job.", p.step), &progressorv1.EnqueueRequest{
-		Namespace: cmp.Or(action.GetNamespace(), t.key.Namespace), JobId: flows.JobPrefix + t.doer(p, undo), Name: cmp.Or(action.GetName(), s.ID), Args: args, Options: options,
+		Namespace: cmp.Or(action.GetNamespace(), t.key.Namespace), JobId: process.StepPrefix + t.doer(p, undo), Name: cmp.Or(action.GetName(), s.ID), Args: args, Options: options,
 	})
 	if err != nil {
 		return nil, err

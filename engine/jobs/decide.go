@@ -9,7 +9,6 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
-	"github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -76,12 +75,12 @@ func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
 }
 
 // isMember tells whether a job is a run of one that several workers run side by side.
-func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, jobs.MemberPrefix) }
+func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, process.MemberPrefix) }
 
 // succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept, and not in tasks; but that
 // of a step is the response of its task, which the run is told with the end.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
-	isStep := strings.HasPrefix(e.Claim.ProcessID, flows.JobPrefix) && !isMember(e.Claim)
+	isStep := strings.HasPrefix(e.Claim.ProcessID, process.StepPrefix) && !isMember(e.Claim)
 	var text []byte
 	if options.GetKeepResult() || isStep {
 		var err error
@@ -110,8 +109,8 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 
 // runOf is the run whose step a job is, by its id: ~job/RUN/STEP.
 func runOf(job process.Key) process.Key {
-	id := job.ProcessID[len(flows.JobPrefix):]
-	return process.Key{Namespace: job.Namespace, ProcessID: flows.Prefix + id[:max(strings.LastIndexByte(id, '/'), 0)]}
+	id := job.ProcessID[len(process.StepPrefix):]
+	return process.Key{Namespace: job.Namespace, ProcessID: process.FlowPrefix + id[:max(strings.LastIndexByte(id, '/'), 0)]}
 }
 
 // resultTTL is for how long a kept result is kept.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -193,7 +192,7 @@ func ownKey(r keyed) (process.Key, error) {
 
 // refuseOwn refuses the id of one of the engine's own.
 func refuseOwn(field, id string) error {
-	if strings.HasPrefix(id, "~") {
+	if process.Own(id) {
 		return &process.InvalidError{Field: field, Message: `must not begin with "~": such processes are the engine's own, and can only be read`}
 	}
 	return nil

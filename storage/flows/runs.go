@@ -13,12 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Kind is the kind of processes that are runs, Prefix what their ids begin with, before the id of the run, and JobPrefix that of the jobs of steps.
-const (
-	Kind      = storage.FlowKind
-	Prefix    = storage.FlowPrefix
-	JobPrefix = storage.StepPrefix
-)
+// Kind is the kind of processes that are runs.
+const Kind = storage.FlowKind
 
 // Status is what of the status of a run stands in flow_runs.
 type Status = dbsqlc.FlowStatus
@@ -244,7 +240,7 @@ func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Ru
 
 // Reopen lets a run go on that is at its end, and did not succeed. false: it is not, or did.
 func Reopen(ctx context.Context, s *storage.Store, namespace, runID string) (reopened bool, err error) {
-	key := process.Key{Namespace: namespace, ProcessID: Prefix + runID}
+	key := process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
 	err = s.Locked(ctx, "reopen run", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
 		rows, err := dbsqlc.New().ReopenRuns(ctx, db, dbsqlc.ReopenRunsParams{Namespace: namespace, ProcessID: key.ProcessID})
 		reopened = len(rows) > 0

@@ -11,9 +11,6 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// MemberPrefix begins the ids of members: the runs of jobs that several workers run side by side.
-const MemberPrefix = "~job/~/"
-
 // The states of a place whose member has ended.
 const (
 	PlaceSucceeded = "succeeded"

@@ -153,7 +153,7 @@ func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, ro
 		}
 		p.mu.Lock()
 		for step := 1; step < lineSteps; step++ {
-			latencies.add(p.begins[fmt.Sprintf("~job/%s/s%d", id, step)].Sub(p.begins[fmt.Sprintf("~job/%s/s%d", id, step-1)]))
+			latencies.add(p.begins[stepJob(id, step)].Sub(p.begins[stepJob(id, step-1)]))
 		}
 		p.mu.Unlock()
 	}
@@ -161,4 +161,9 @@ func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, ro
 	spent, err := m.end(ctx)
 	row.fill(lonelyRuns, elapsed, &latencies, spent)
 	return err
+}
+
+// stepJob is the process that does a step of a run.
+func stepJob(runID string, step int) string {
+	return fmt.Sprintf("%s%s/s%d", process.StepPrefix, runID, step)
 }

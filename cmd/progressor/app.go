@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 )
@@ -77,6 +78,13 @@ type app struct {
 	ctx      context.Context
 	kong     *kong.Kong
 	settings *settings
+
+	interrupted chan struct{} // closed by the first signal that a client command gets
+	interrupt   sync.Once
+}
+
+func newApp(ctx context.Context, m Main) *app {
+	return &app{Main: m, ctx: ctx, settings: newSettings(m.Getenv), interrupted: make(chan struct{})}
 }
 
 // stop carries an exit code through kong, which wants to end the process after --help.
@@ -94,7 +102,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 		}
 	}()
 	var cmds commands
-	a := &app{Main: m, ctx: ctx, settings: newSettings(m.Getenv)}
+	a := newApp(ctx, m)
 	a.settings.environ = m.Environ
 	parser, err := newParser(a, &cmds)
 	if err != nil {
@@ -148,13 +156,16 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// interruptible is the context of a client command: it ends with the first signal.
+// interruptible is the context of a client command: it ends with the first signal. A command may have several at a time, as that of a request
+// and that of the wait which follows: whichever gets the signal tells the others.
 func (a *app) interruptible() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	go func() {
+		defer cancel()
 		select {
 		case <-a.Signals:
-			cancel()
+			a.interrupt.Do(func() { close(a.interrupted) })
+		case <-a.interrupted:
 		case <-ctx.Done():
 		}
 	}()

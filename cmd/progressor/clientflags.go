@@ -112,14 +112,17 @@ type page interface {
 func printPages[P page](
 	a *app, output outputFlag, flags pageFlags, read func(ctx context.Context, token string) (P, error), show func(all P) error,
 ) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	all, err := read(ctx, flags.PageToken)
+	one := func(token string) (P, error) {
+		ctx, cancel := a.request()
+		defer cancel()
+		return read(ctx, token)
+	}
+	all, err := one(flags.PageToken)
 	if err != nil {
 		return err
 	}
 	for flags.All && all.GetNextPageToken() != "" {
-		next, err := read(ctx, all.GetNextPageToken())
+		next, err := one(all.GetNextPageToken())
 		if err != nil {
 			return err
 		}

@@ -214,12 +214,14 @@ it and leaves it there.
 }
 
 func (c *jobResultCmd) Run(a *app) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
 	req := &progressorv1.FetchResultRequest{Namespace: c.NS, JobId: c.ID}
+	bounded := a.request
 	if c.Wait != 0 {
+		bounded = a.interruptible
 		req.AwaitEnd = durationpb.New(c.Wait)
 	}
+	ctx, cancel := bounded()
+	defer cancel()
 	resp, err := c.client().Job.FetchResult(ctx, req)
 	if err != nil {
 		return err

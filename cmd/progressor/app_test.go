@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// signalled is an app whose signals the test sends.
+func signalled(t *testing.T) (*app, chan<- os.Signal) {
+	t.Helper()
+	signals := make(chan os.Signal)
+	return newApp(t.Context(), Main{Signals: signals}), signals
+}
+
+// Ctrl-C ends the wait of `run start --wait` and the like, whose request still has a context of its own that listens for it, too: one in two
+// was lost there.
+func TestOneSignalEndsAll(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		a, signals := signalled(t)
+		request, cancelRequest := a.request()
+		wait, cancelWait := a.interruptible()
+		signals <- os.Interrupt
+		for what, ctx := range map[string]context.Context{"request": request, "wait": wait} {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+				t.Fatalf("the %s goes on after Ctrl-C", what)
+			}
+		}
+		later, cancelLater := a.interruptible()
+		<-later.Done() // what begins behind the signal ends at once
+		cancelLater()
+		cancelWait()
+		cancelRequest()
+	}
+}
+
+// A list asks for each page with a limit of its own: an engine that takes a request and never answers keeps nobody.
+func TestPagesAreBounded(t *testing.T) {
+	t.Parallel()
+	a, _ := signalled(t)
+	read := 0
+	err := printPages(a, outputFlag{}, pageFlags{All: true}, func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > readTimeout {
+			t.Errorf("page %q is read until %v, %v", token, deadline, ok)
+		}
+		if read++; read < 3 {
+			return &progressorv1.ListBulksResponse{NextPageToken: "more"}, nil
+		}
+		return &progressorv1.ListBulksResponse{}, nil
+	}, func(*progressorv1.ListBulksResponse) error { return nil })
+	if err != nil || read != 3 {
+		t.Errorf("%d pages, %v", read, err)
+	}
+}

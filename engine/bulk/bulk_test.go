@@ -340,6 +340,32 @@ func TestFaultThatPasses(t *testing.T) {
 	}
 }
 
+// A process that cannot be reached is looked at anew before each try: one that does not match any more by then is left alone.
+func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), func(b *bulks) { b.Patient() })
+	n.have(t, "", ids("p", 5)...)
+	held, err := n.db.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Rollback(context.Background()) }()
+	if _, err := held.Exec(t.Context(), `UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`); err != nil {
+		t.Fatal(err)
+	}
+	b := n.begun(t, request(suspend, `process_id = "p-*" AND NOT metadata.keep = true`))
+	eventually(t, "the others are done", func() bool { return n.get(t, b.GetBulkId()).GetDone() == 4 })
+	if b := n.get(t, b.GetBulkId()); b.GetFinishedTime() != nil || b.GetMatched() != 5 {
+		t.Fatalf("it does not wait for the one that is held: %v", b)
+	}
+	if err := held.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b = n.ended(t, b); b.GetDone() != 4 || b.GetSkipped() != 1 || n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
+		t.Errorf("%v; %s", b, n.statuses(t))
+	}
+}
+
 // Ten thousand processes, whatever pages they make, are met once each.
 func TestTenThousand(t *testing.T) {
 	t.Parallel()

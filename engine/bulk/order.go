@@ -111,8 +111,8 @@ type progress struct {
 
 // again is a process whose verb met a fault that may pass.
 type again struct {
-	ProcessID string `json:"process_id"`
-	Tries     int    `json:"tries"`
+	search.Cursor
+	Tries int `json:"tries"`
 }
 
 func progressOf(p *progressorv1.Process) (progress, error) {

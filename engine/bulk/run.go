@@ -109,7 +109,7 @@ func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, er
 	waiting := w.progress.Again
 	room := w.size() - len(waiting)
 	w.progress.Again = nil
-	did := w.all(ctx, waiting)
+	did := w.all(waiting, func(a again) error { return w.anew(ctx, filter, a) })
 	w.progress.Again = append(w.progress.Again, waiting[did:]...)
 	if room <= 0 || w.ends() {
 		return false, nil
@@ -120,9 +120,9 @@ func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, er
 	}
 	fresh := make([]again, len(found))
 	for n, s := range found {
-		fresh[n] = again{ProcessID: s.ProcessID}
+		fresh[n] = again{Cursor: s.Cursor}
 	}
-	did = w.all(ctx, fresh)
+	did = w.all(fresh, func(a again) error { return w.verb(ctx, a) })
 	w.progress.Matched += int64(did)
 	if did < len(fresh) {
 		w.progress.Cursor = found[did-1].Cursor
@@ -147,17 +147,36 @@ func (w *work) size() int {
 
 func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 
-// all does the verb to a list, some side by side, until the page is over, and tells to how many: to some at least, where there are any.
-func (w *work) all(ctx context.Context, list []again) (did int) {
+// verb does the verb to a process.
+func (w *work) verb(ctx context.Context, a again) error {
+	key := process.Key{Namespace: w.namespace, ProcessID: a.ProcessID}
+	return verbs[w.order.Verb].do(ctx, w.bulks.engine, key, w.order.Reason, w.by)
+}
+
+// errOther is of a process that does not match any more.
+var errOther = errors.New("it is another one by now")
+
+// anew does the verb to a process that was found earlier, if it still matches: a pause of the namespace may lie between, in which somebody has
+// mended what is to be removed.
+func (w *work) anew(ctx context.Context, filter search.Filter, a again) error {
+	found, _, _, err := w.bulks.engine.WalkProcesses(ctx, w.namespace, filter.Only(a.Cursor), search.Cursor{}, 1)
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 0:
+		return errOther
+	}
+	return w.verb(ctx, a)
+}
+
+// all does something to a list, some side by side, until the page is over, and tells to how many: to some at least, where there are any.
+func (w *work) all(list []again, do func(again) error) (did int) {
 	for did < len(list) && (did == 0 || !w.ends()) {
 		side := list[did:min(did+w.bulks.limits.side, len(list))]
 		errs := make([]error, len(side))
 		var group sync.WaitGroup
 		for n, a := range side {
-			group.Go(func() {
-				key := process.Key{Namespace: w.namespace, ProcessID: a.ProcessID}
-				errs[n] = verbs[w.order.Verb].do(ctx, w.bulks.engine, key, w.order.Reason, w.by)
-			})
+			group.Go(func() { errs[n] = do(a) })
 		}
 		group.Wait()
 		for n, a := range side {
@@ -175,7 +194,7 @@ func (w *work) account(a again, err error) {
 	switch {
 	case err == nil:
 		w.progress.Done++
-	case errors.Is(err, process.ErrProcessNotFound), errors.As(err, &status):
+	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, errOther), errors.As(err, &status):
 		w.progress.Skipped++
 	case errors.Is(err, process.ErrDraining):
 		w.stopped = true

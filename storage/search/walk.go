@@ -41,6 +41,14 @@ func Walk(ctx context.Context, store *storage.Store, namespace string, filter Fi
 	return found, Cursor{l.last.at, l.last.id}, l.more, nil
 }
 
+// Only is a filter that holds for one process where f does: that of a step, as long as it lives, and not another one under its id.
+func (f Filter) Only(c Cursor) Filter {
+	return f.And(Filter{allOf{
+		&comparison{field: fieldProcessID, operator: equals, value: value{kind: isText, text: c.ProcessID}},
+		&comparison{field: fieldCreated, operator: equals, value: value{kind: isTime, time: c.CreatedTime}},
+	}})
+}
+
 // And is a filter that holds where both do.
 func (f Filter) And(g Filter) Filter {
 	all := append(allOf{}, f.conjuncts()...)

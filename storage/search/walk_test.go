@@ -2,7 +2,9 @@ package search
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -62,6 +64,49 @@ func TestWalk(t *testing.T) {
 	}
 	if again, _, _, err := Walk(t.Context(), store, "ns", Filter{}, at, 1); err != nil || again[0] != next[0] {
 		t.Errorf("%v, %v, want %v", again, err, next)
+	}
+}
+
+// A filter for one process finds it as long as it matches and lives, and by one key of the index.
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	store, db := stock(t, 3_000)
+	found, _, _, err := Walk(t.Context(), store, "ns", must(t, "status = ERROR"), Cursor{}, 100)
+	if err != nil || len(found) < 2 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	one := found[len(found)-1]
+	for text, want := range map[string]int{"": 1, "status = ERROR": 1, "status = COMPLETED": 0, "created_time > 2999-01-01T00:00:00Z": 0} {
+		got, _, more, err := Walk(t.Context(), store, "ns", must(t, text).Only(one.Cursor), Cursor{}, 1)
+		if err != nil || len(got) != want || want == 1 && got[0] != one {
+			t.Errorf("%q: %v, %v, %v", text, got, more, err)
+		}
+	}
+	err = store.Read(t.Context(), "explain", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, scanSettings); err != nil {
+			return err
+		}
+		q := Query{Namespace: "ns", Filter: must(t, "status = RUNNING").Only(one.Cursor)}
+		order := orders[OrderOldest]
+		plan, err := planned(ctx, tx, scanStatement(leanColumns, q, order, order.start(q.Filter, position{}), usual.first, 1, usual.bytes))
+		_, condition, _ := strings.Cut(plan, "Index Cond:")
+		if condition, _, _ = strings.Cut(condition, "\n"); !strings.Contains(condition, "(created_time = ") || strings.Contains(plan, "Seq Scan") {
+			t.Errorf("the plan:\n%s", plan)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := Cursor{one.CreatedTime.Add(-time.Second), one.ProcessID} // removed, and started again since
+	if got, _, _, err := Walk(t.Context(), store, "ns", Filter{}.Only(another), Cursor{}, 1); err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := db.Exec(t.Context(), "UPDATE processes SET removed_time = now() WHERE process_id = $1", one.ProcessID); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _, err := Walk(t.Context(), store, "ns", Filter{}.Only(one.Cursor), Cursor{}, 1); err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

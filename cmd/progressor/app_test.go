@@ -9,8 +9,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// signalled is an app whose signals the test sends.
-func signalled(t *testing.T) (*app, chan<- os.Signal) {
+// withSignals makes an app whose signals the test sends.
+func withSignals(t *testing.T) (*app, chan<- os.Signal) {
 	t.Helper()
 	signals := make(chan os.Signal)
 	return newApp(t.Context(), Main{Signals: signals}), signals
@@ -21,7 +21,7 @@ func signalled(t *testing.T) (*app, chan<- os.Signal) {
 func TestOneSignalEndsAll(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		a, signals := signalled(t)
+		a, signals := withSignals(t)
 		request, cancelRequest := a.request()
 		wait, cancelWait := a.interruptible()
 		signals <- os.Interrupt
@@ -43,7 +43,7 @@ func TestOneSignalEndsAll(t *testing.T) {
 // A list asks for each page with a limit of its own: an engine that takes a request and never answers keeps nobody.
 func TestPagesAreBounded(t *testing.T) {
 	t.Parallel()
-	a, _ := signalled(t)
+	a, _ := withSignals(t)
 	read := 0
 	err := printPages(a, outputFlag{}, pageFlags{All: true}, func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
 		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > readTimeout {

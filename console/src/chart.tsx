@@ -56,12 +56,13 @@ export function Chart({ title, times, series, show, steps }: Props) {
         padding: [6, 6, 0, 0],
         legend: { show: false },
         cursor: { y: false, points: { size: 6 } },
-        scales: { x: { range: (_, low, high) => [Math.min(low, high - 600), high] }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
+        scales: { // One sample alone would be drawn at the beginning of a day that has not passed.
+          x: { range: (u, low, high) => (u.data[0].length === 1 ? [low - 600, low] : [Math.min(low, high - 600), high]) }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [
           { ...axis, space: 60, size: 24, values: (_, ticks) => ticks.map((t) => exact(t * 1000, false).slice(11, 16)) },
           { ...axis, space: 32, size: 62, ...(steps ? { incrs: steps } : {}), values: (_, ticks) => ticks.map(show) },
         ],
-        series: [{}, ...series.map((s) => ({ label: s.name, stroke: colour(s.colour), width: 1.6, fill: colour(s.colour) + "1c", points: { show: times.length < 3 } }))],
+        series: [{}, ...series.map((s) => ({ label: s.name, stroke: colour(s.colour), width: 1.6, fill: colour(s.colour) + "1c", points: { show: (u: uPlot) => u.data[0].length < 3 } }))],
         hooks: { setCursor: [(u) => write(u, u.cursor.idx)], setData: [(u) => write(u, undefined)], ready: [(u) => write(u, undefined)] },
       },
       [times, ...series.map((s) => s.values)] as uPlot.AlignedData,

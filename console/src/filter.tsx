@@ -68,7 +68,7 @@ function times(): Offer[] {
   ).map(([hint, back]) => ({ text: `"${new Date(now - back).toISOString().slice(0, 19)}Z"`, hint }));
 }
 
-export function offers(text: string, caret: number, fields: FieldHelp[]): { list: Offer[]; from: number } {
+export function offers(text: string, caret: number, fields: FieldHelp[]): { list: Offer[]; from: number; typed: string } {
   const { expects, typed, from, field } = context(text, caret);
   const help = fields.find((f) => f.name === field) ?? (field.startsWith("metadata.") ? fields.find((f) => f.name === "metadata.") : undefined);
   let all: Offer[] = [];
@@ -79,7 +79,7 @@ export function offers(text: string, caret: number, fields: FieldHelp[]): { list
   const low = typed.toLowerCase();
   const list = all.filter((o) => o.text.toLowerCase().includes(low) && o.text !== typed);
   list.sort((a, b) => Number(b.text.toLowerCase().startsWith(low)) - Number(a.text.toLowerCase().startsWith(low)));
-  return { list: list.slice(0, 12), from };
+  return { list: list.slice(0, 12), from, typed };
 }
 
 interface Props {
@@ -159,9 +159,10 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props
               setOpen(true);
               const n = offered.list.length;
               setAt(e.key === "ArrowDown" ? Math.min(at + 1, n - 1) : Math.max(at - 1, -1));
-            } else if ((e.key === "Enter" || e.key === "Tab") && shown && at >= 0) {
+            } else if ((e.key === "Enter" && shown && at >= 0) || (e.key === "Tab" && !e.shiftKey && shown && (at >= 0 || offered.typed))) {
+              // Tab takes the first where something of it is typed; where nothing is, it leaves the field as everywhere.
               e.preventDefault();
-              const o = offered.list[at];
+              const o = offered.list[Math.max(at, 0)];
               if (o) take(o);
             } else if (e.key === "Escape") {
               if (open) setOpen(false);

@@ -30,10 +30,13 @@ export function span(ms: number): string {
   return "1 min";
 }
 
+/** 5 s ago, 3 min ago, 2 h 5 min ago, 6 d ago: what has passed wants no seconds behind its minutes; what is ahead is counted down. */
 export function ago(ms: number, now: number): string {
   const past = now - ms;
   if (Math.abs(past) < 1000) return "now";
-  return past > 0 ? `${span(past).replace(/\.\d+/, "")} ago` : `in ${span(-past).replace(/\.\d+/, "")}`;
+  if (past < 0) return `in ${span(-past).replace(/\.\d+/, "")}`;
+  const [n = "", unit = "", ...rest] = span(past).replace(/\.\d+/, "").split(" ");
+  return [n, unit, ...(unit === "min" || Number(n) > 9 ? [] : rest), "ago"].join(" ");
 }
 
 const pad = (n: number, width = 2) => String(n).padStart(width, "0");

@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalS
 import { span } from "./format";
 import { layers } from "./layers";
 import { Mark, stepLook, type Look } from "./status";
-import { useNow } from "./ui";
+import { Told, toldTitle, useNow } from "./ui";
 
 /** What a step looks like. Of a template there is no look. */
 export interface Drawn {
@@ -59,7 +59,7 @@ function Took({ step }: { step: Drawn }) {
 
 function StepBox({ data: { step, down } }: NodeProps<StepNode>) {
   return (
-    <a className={`step nodrag nopan tone-${step.look?.tone ?? "plain"}${step.each ? " each" : ""}`} href={step.to} aria-current={step.chosen || undefined} draggable={false} title={step.note}>
+    <a className={`step nodrag nopan tone-${step.look?.tone ?? "plain"}${step.each ? " each" : ""}`} href={step.to} aria-current={step.chosen || undefined} draggable={false} title={step.note && toldTitle(step.note)}>
       <Handle type="target" position={down ? Position.Top : Position.Left} isConnectable={false} />
       <span className="first">
         {step.look && <Mark look={step.look} />}
@@ -75,7 +75,9 @@ function StepBox({ data: { step, down } }: NodeProps<StepNode>) {
           </span>
         )}
       </span>
-      {step.items ? <Items items={step.items} /> : step.part !== undefined ? <progress value={step.part} max={1} aria-label={`progress of ${step.name}`} /> : <span className="note">{step.note ?? ""}</span>}
+      {step.items ? <Items items={step.items} /> : step.part !== undefined ? <progress value={step.part} max={1} aria-label={`progress of ${step.name}`} /> : <span className="note">
+          <Told text={step.note ?? ""} />
+        </span>}
       {step.look && <span className="unseen">{step.look.name}</span>}
       <Handle type="source" position={down ? Position.Bottom : Position.Right} isConnectable={false} />
     </a>

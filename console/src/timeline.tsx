@@ -108,7 +108,8 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
   const room = Math.max(width - labelWidth - 8, 60);
   const x = (t: number) => labelWidth + ((t - from) / (to - from)) * room;
   const timeAt = (px: number) => from + ((px - labelWidth) / room) * (to - from);
-  const height = lanes.length * rowHeight + 26;
+  const top = timers.some((t) => (millis(t.fireTime) ?? 0) >= from) ? 16 : 0; // room for their names, which no bar crosses
+  const height = lanes.length * rowHeight + 26 + top;
   const clip = (t: number) => Math.max(labelWidth, Math.min(labelWidth + room, x(t)));
   const pointer = (e: React.PointerEvent) => e.clientX - (box.current?.getBoundingClientRect().left ?? 0);
   const zoom = (range?: [number, number]) => change({ from: range && String(Math.floor(range[0])), to: range && String(Math.ceil(range[1])) }, "replace");
@@ -153,13 +154,13 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
           {ticksOf(from, to, Math.max(2, Math.floor(room / 110))).map((t) => (
             <g key={t}>
               <line x1={x(t)} x2={x(t)} y1={0} y2={height - 20} className="grid" />
-              <text x={x(t)} y={height - 6} textAnchor="middle" className="tick">
+              <text x={x(t)} y={height - 6} textAnchor={x(t) > width - 34 ? "end" : "middle"} className="tick">
                 {label(t, to - from)}
               </text>
             </g>
           ))}
           {lanes.map((l, n) => (
-            <g key={l.id} transform={`translate(0 ${n * rowHeight})`} className="lane">
+            <g key={l.id} transform={`translate(0 ${n * rowHeight + top})`} className="lane">
               <text x={4} y={14} className={l.id ? "name" : "name dimtext"} onClick={() => l.id && onTask(l.id)}>
                 {l.id ? `${l.id} ${types.get(l.id) ?? ""}` : "process"}
               </text>
@@ -192,7 +193,7 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
             return (
               <g key={t.name} className="timer">
                 <line x1={px} x2={px} y1={0} y2={height - 20} />
-                <text x={px - 4} y={12} textAnchor="end">
+                <text x={px + (px > width - 8 ? 4 : 0)} y={11} textAnchor="end">
                   {`${t.name || "timer"} ${ahead ? "in " + span(at - now) + " →" : "fires"}`}
                 </text>
                 <title>{exact(at)}</title>

@@ -1,7 +1,10 @@
 // The small parts that all pages are made of.
+import { Code, ConnectError } from "@connectrpc/connect";
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { readOnly, refresh, trouble } from "./api";
 import { ago, exact, span, zone } from "./format";
+import { ErrorDetail_Reason, ErrorDetailSchema } from "./gen/progressor/v1/process_pb";
+import { href } from "./router";
 
 // One clock for all times on the page.
 let now = Date.now();
@@ -20,22 +23,27 @@ export function useNow(): number {
   );
 }
 
-/** A time as it is read, with the exact one to point at. */
-export function When({ at, none = "never" }: { at?: number; none?: string }) {
+/** A time as it is read, with the exact one to point at. next: it is of what comes next, which is never past: it is about to be, and then another. */
+export function When({ at, none = "never", next }: { at?: number; none?: string; next?: boolean }) {
   const clock = useNow();
   if (at === undefined) return <span className="dim">{none}</span>;
   return (
     <time dateTime={new Date(at).toISOString()} title={`${exact(at)} (${zone})\n${new Date(at).toISOString()}`}>
-      {ago(at, clock)}
+      {next && at < clock ? "now" : ago(at, clock)}
     </time>
   );
 }
 
+const utc = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
+
 /** What the engine says, with its times of UTC as the page has all others. */
 export function Told({ text }: { text: string }) {
-  const parts = text.split(/(?:\bat )?(\d{4}-\d\d-\d\dT[\d:.]+Z)(?: \((?:in [^()]*|[^()]* ago)\))?/);
+  const parts = text.replace(new RegExp(` until (?=${utc})`, "g"), ", due ").split(new RegExp(String.raw`(?:\bat )?(${utc})(?: \((?:in [^()]*|[^()]* ago)\))?`));
   return <>{parts.map((part, n) => (n % 2 ? <When key={n} at={Date.parse(part)} /> : part))}</>;
 }
+
+/** The same to point at: with the times of the browser's zone. */
+export const toldTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
 
 export function Took({ ms }: { ms?: number }) {
   return ms === undefined ? <span className="dim">–</span> : <span title={`${ms} ms`}>{span(ms)}</span>;
@@ -65,10 +73,28 @@ export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   );
 }
 
-export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+/** In the place of something that is not there: which it is, and where to go on. Any other trouble is told as such. */
+export function Missing({ error, what, id, ns, to, list }: { error: unknown; what: string; id: string; ns: string; to: string; list: string }) {
+  const failure = ConnectError.from(error);
+  if (failure.code !== Code.NotFound) return <ErrorBox error={error} what={id} />;
+  const reason = failure.findDetails(ErrorDetailSchema)[0]?.reason;
+  if (reason === ErrorDetail_Reason.NAMESPACE_NOT_FOUND)
+    return (
+      <Empty page title={`There is no namespace ${ns}`}>
+        It was never made here. <a href={href("namespaces")}>To the namespaces</a>
+      </Empty>
+    );
+  return (
+    <Empty page title={`There is no ${what} ${id} in ${ns}`}>
+      It was removed, or has never been, or is in another namespace. <a href={to}>{list}</a>
+    </Empty>
+  );
+}
+
+export function Empty({ title, children, page }: { title: string; children?: ReactNode; page?: boolean }) {
   return (
     <div className="empty">
-      <strong>{title}</strong>
+      {page ? <h1>{title}</h1> : <strong>{title}</strong>}
       {children && <div>{children}</div>}
     </div>
   );
@@ -264,11 +290,11 @@ export function Tabs({ tabs, now: shown, onChange }: { tabs: [string, ReactNode]
   );
 }
 
-/** A text that may be long, in one line, whole to point at. */
-export function Line({ text }: { text: string }) {
+/** A text that may be long, in one line, whole to point at. told: it is the engine's, and times in it are to be read by people. */
+export function Line({ text, told }: { text: string; told?: boolean }) {
   return (
-    <span className="line" title={text}>
-      {text}
+    <span className="line" title={told ? toldTitle(text) : text}>
+      {told ? <Told text={text} /> : text}
     </span>
   );
 }

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { eventually, seedShop, start } from "./seed.mjs";
-import { bytes, openPage, specs, startBrowser, startEngine } from "./world.mjs";
+import { bytes, cutOff, openPage, specs, startBrowser, startEngine } from "./world.mjs";
 
 let engine, browser;
 before(async () => {
@@ -241,19 +241,66 @@ spec("By the keyboard alone: pages, lists, theme", async (page, go) => {
   await page.getByRole("dialog").waitFor({ state: "detached" });
 });
 
-spec("On a phone nothing is wider than the screen", async (page, go) => {
-  for (const hash of ["#/overview", "#/processes?ns=demo", "#/process?ns=demo&id=order-4", "#/process?ns=demo&id=order-4&tab=tasks"]) {
+spec("On a phone nothing is wider than the screen, or cut off at its edge", async (page, go) => {
+  for (const hash of ["#/overview", "#/processes?ns=demo", "#/process?ns=demo&id=order-4", "#/process?ns=demo&id=order-4&tab=tasks", "#/process?ns=demo&id=order-3&tab=audit", "#/bulks?ns=demo"]) {
     await go(hash);
     await page.getByRole("heading").first().waitFor();
     await page.waitForLoadState("networkidle").catch(() => 0);
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(wide <= 0, `${hash} is ${wide} pixels wider`);
+    assert.deepEqual(await cutOff(page), [], hash);
   }
 }, { viewport: { width: 390, height: 844 } });
 
+spec("A chart of one sample has the last minutes on its axis", async (page, go) => {
+  await page.addInitScript(() => {
+    window.drawn = [];
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+      window.drawn.push(text);
+      return draw.call(this, text, ...rest);
+    };
+  });
+  const time = "2026-05-04T10:20:30Z"; // 12:20 in Berlin
+  await page.route("**/*/GetOverview", async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), samples: [{ time, tasksPerSecond: 3, runnable: "2" }] } });
+  });
+  await go("");
+  await page.getByRole("img", { name: /Tasks a second over the last hour, now +3/ }).waitFor();
+  const times = await eventually("the axis is drawn", async () => {
+    const all = (await page.evaluate(() => window.drawn)).filter((t) => /^\d\d:\d\d$/.test(t));
+    return all.length && all;
+  });
+  assert.deepEqual(times.filter((t) => t < "12:10" || t > "12:20"), []);
+});
+
+spec("The values of a field are offered, and Tab takes the first", async (page, go) => {
+  await go("#/processes?ns=demo");
+  const filter = page.getByRole("combobox", { name: "filter" });
+  await filter.pressSequentially("sta");
+  await page.keyboard.press("Tab");
+  assert.equal(await filter.inputValue(), "status ");
+  await filter.pressSequentially("= ");
+  for (const status of ["INIT", "RUNNING", "ERROR", "SUSPENDED", "COMPLETED", "CANCELLED"]) await page.getByRole("option", { name: status, exact: true }).waitFor();
+  await filter.pressSequentially("ca");
+  await page.keyboard.press("Tab");
+  assert.equal(await filter.inputValue(), "status = CANCELLED ");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: "order-7" }).waitFor();
+  await page.keyboard.press("Tab");
+  await page.getByRole("button", { name: "Find" }).and(page.locator(":focus")).waitFor();
+});
+
 spec("What is not there is said", async (page, go) => {
   await go("#/process?ns=demo&id=nobody");
-  await page.getByRole("alert").getByText("process not found").waitFor();
+  await page.getByRole("heading", { name: "There is no process nobody in demo" }).waitFor();
+  await page.getByRole("link", { name: "To the processes" }).click();
+  await page.getByRole("link", { name: "order-14" }).waitFor();
+  for (const [hash, what] of [["run?ns=demo&id=nobody", "run nobody"], ["job?ns=demo&id=nobody", "job nobody"], ["cron?ns=demo&id=nobody", "cron nobody"], ["template?ns=demo&type=nobody", "template nobody"]]) {
+    await go(`#/${hash}`);
+    await page.getByRole("heading", { name: `There is no ${what} in demo` }).waitFor();
+  }
+  await go("#/process?ns=nowhere&id=nobody");
+  await page.getByRole("heading", { name: "There is no namespace nowhere" }).waitFor();
   await go("#/nowhere");
   await page.getByText("There is no such page").waitFor();
   await go("#/processes?ns=demo&filter=process_id+%3D+nobody");

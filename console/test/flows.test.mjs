@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { after, before } from "node:test";
 import { promisify } from "node:util";
 import { eventually } from "./seed.mjs";
-import { program, specs, startBrowser, startEngine } from "./world.mjs";
+import { cutOff, program, specs, startBrowser, startEngine } from "./world.mjs";
 
 const examples = new URL("../../examples/flows/", import.meta.url).pathname;
 let engine, browser;
@@ -54,6 +54,7 @@ spec("The list of runs shows where each stands, is filtered, and walked by keys"
   await go("#/flows?ns=orders");
   await page.getByRole("row", { name: /dear.*multi_step_pipeline.*approve/ }).getByText("Waiting").waitFor();
   await page.getByRole("row", { name: /other.*demo_long_task.*prepare/ }).waitFor();
+  assert.doesNotMatch(await page.locator("main").innerText(), /\dT\d\d:/);
   await page.getByRole("button", { name: "Waiting" }).click();
   await page.getByRole("link", { name: "other" }).waitFor({ state: "detached" });
   assert.match(page.url(), /filter=status/);
@@ -189,6 +190,8 @@ spec("A run that failed is understood, with what was undone; retried, cancelled 
   });
   await go("#/run?ns=orders&id=bad");
   await page.getByText("no_money: the card is empty").first().waitFor();
+  await page.getByText("6 steps: 3 succeeded, 1 failed, 1 skipped, 1 cancelled").waitFor();
+  assert.equal(await page.getByText(/\d %/).count(), 0);
   await page.getByRole("group", { name: "the steps of bad" }).getByRole("link", { name: /^reserve.*undone/ }).waitFor();
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retry…" }).click();
@@ -230,7 +233,7 @@ spec("A template is disabled, enabled, and shown in another version", async (pag
   await page.getByRole("link", { name: "demo_long_task" }).waitFor();
 });
 
-spec("The job of a step leads to its run, which alone is retried", async (page, go) => {
+spec("The job of a step leads to its run, which alone is retried, from the overview in four clicks", async (page, go) => {
   await order("hopeless", 10);
   await work("hopeless", { check: { failure: { reason: "stock", message: "there is none", nonRetryable: true } }, notify: {} });
   await is("hopeless", "FAILED");
@@ -241,12 +244,17 @@ spec("The job of a step leads to its run, which alone is retried", async (page, 
   await page.getByRole("tab", { name: "Timeline" }).waitFor();
   assert.equal(await page.getByRole("button", { name: /Retry|Repair|Cancel/ }).count(), 0);
   await go("#/overview?ns=orders");
-  await page.getByRole("row", { name: /there is none/ }).getByRole("link", { name: "Show 1 run" }).click();
-  await page.getByRole("link", { name: "hopeless" }).waitFor();
+  await page.getByRole("row", { name: /there is none/ }).getByRole("link", { name: "Show 1 run" }).click(); // 1
+  await page.getByRole("link", { name: "hopeless" }).click(); // 2
+  await page.getByText("stock: there is none").first().waitFor();
+  await page.getByRole("button", { name: "Retry…" }).click(); // 3
+  await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click(); // 4
+  await page.getByText("hopeless goes on.").waitFor();
+  await page.getByRole("group", { name: "the steps of hopeless" }).getByRole("link", { name: /^check.*(Pending|Running)/ }).waitFor();
   await go("#/job?ns=orders&id=~job/hopeless/check");
   await page.getByRole("link", { name: "Run hopeless" }).click();
   await page.getByRole("heading", { name: "hopeless" }).waitFor();
-  await page.getByRole("button", { name: "Retry…" }).waitFor();
+  await page.getByRole("button", { name: "Cancel…" }).waitFor();
 });
 
 spec("The pages of flows fit on a phone, in the dark", async (page, go) => {
@@ -254,6 +262,6 @@ spec("The pages of flows fit on a phone, in the dark", async (page, go) => {
     await go(hash);
     await page.locator("main .card").first().waitFor();
     if (/\/(run|template)\?/.test(hash)) await page.getByRole("link", { name: /^charge/ }).first().waitFor();
-    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, hash);
+    assert.deepEqual(await cutOff(page), [], hash);
   }
 }, { viewport: { width: 390, height: 844 }, colorScheme: "dark" });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import { eventually } from "./seed.mjs";
-import { specs, startBrowser, startEngine } from "./world.mjs";
+import { cutOff, specs, startBrowser, startEngine } from "./world.mjs";
 
 let engine, browser, leases;
 const spec = specs(() => ({ engine, browser }));
@@ -37,6 +37,10 @@ spec("The queue shows states, names, progress and failures, and is filtered", as
   await page.getByRole("combobox", { name: "filter" }).fill("tags:news");
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "later" }).waitFor();
+  // Times are told as people read them, and exactly where one points at.
+  const later = page.getByRole("row", { name: /later.*starts in \d+ min/ });
+  assert.match(await later.locator("time").first().getAttribute("title"), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(Europe\/Berlin\)/);
+  assert.doesNotMatch(await later.innerText(), /\dT\d/);
 });
 
 spec("A job that broke is found in the overview, understood and run again in four clicks", async (page, go) => {
@@ -112,6 +116,7 @@ spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await dialog.getByLabel("Retries").fill("2");
   await dialog.getByRole("button", { name: "Enqueue" }).click();
   await page.getByRole("heading", { name: "by-hand" }).waitFor();
+  await page.getByText(/waits for a worker since/).waitFor();
   const j = await jobOf("by-hand");
   assert.deepEqual([j.args, j.options.maxRetry], [{ to: "bob" }, 2]);
   await page.getByRole("link", { name: "Timeline" }).click();
@@ -185,11 +190,11 @@ spec("A namespace is made, configured, paused and resumed", async (page, go) => 
 });
 
 spec("The pages fit on a phone", async (page, go) => {
-  for (const hash of ["#/jobs?ns=mail", "#/job?ns=mail&id=slow", "#/constraints?ns=mail", "#/workers?ns=mail", "#/namespaces", "#/nodes"]) {
+  for (const hash of ["#/jobs?ns=mail", "#/job?ns=mail&id=slow", "#/job?ns=mail&id=bad", "#/constraints?ns=mail", "#/workers?ns=mail", "#/namespaces", "#/nodes"]) {
     await go(hash);
     await page.getByRole("heading", { level: 1 }).waitFor();
     await page.locator("main .card, main .empty").first().waitFor();
-    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, hash);
+    assert.deepEqual(await cutOff(page), [], hash);
   }
 }, { viewport: { width: 390, height: 844 } });
 

@@ -76,6 +76,19 @@ export async function axe(page) {
   return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " | " + (n.any[0]?.message ?? "")).join(" ;; ")}`);
 }
 
+/** What a narrow window cuts off at its edge, though the page itself is no wider, and what was squeezed into a column of single letters. */
+export const cutOff = (page) =>
+  page.evaluate(() => {
+    const found = document.documentElement.scrollWidth > innerWidth ? [`the page is ${document.documentElement.scrollWidth - innerWidth} pixels wider`] : [];
+    for (const e of document.querySelectorAll("nav a, .tabs > *, main .button, main td, main th, main dd")) {
+      const [box, text] = [e.getBoundingClientRect(), e.textContent.trim().slice(0, 60)];
+      if (!box.width || !text) continue;
+      if (box.left < -1 || box.right > innerWidth + 1) found.push(`beyond the edge: ${text}`);
+      else if (box.width < 60 && box.height > 120) found.push(`squeezed: ${text}`);
+    }
+    return found;
+  });
+
 /** Makes tests of one page each: whatever goes wrong in the browser fails it, and so does what axe finds serious at its end. SHOTS names a
  * directory for pictures of what failed. */
 export const specs = (world) => (name, body, options) =>

@@ -155,7 +155,7 @@ export function BulkPage({ ns }: { ns: string }) {
       {b.failures.length > 0 && (
         <Card title={`The newest ${plural(b.failures.length, "failure")}`}>
           <Scroll>
-            <table>
+            <table className="stack">
               <tbody>
                 {b.failures.map((f, n) => (
                   <tr key={n}>
@@ -194,7 +194,7 @@ export function Bulks({ ns }: { ns: string }) {
       {(data?.bulks.length ?? 0) > 0 && (
         <Card>
           <Scroll>
-            <table>
+            <table className="stack">
               <thead>
                 <tr>
                   <th>Status</th>
@@ -220,10 +220,10 @@ export function Bulks({ ns }: { ns: string }) {
                     <td className="what">
                       <code>{b.filter}</code>
                     </td>
-                    <td className="number">{count(b.done)}</td>
-                    <td className={"number" + (b.failed ? " tone-bad" : "")}>{count(b.failed)}</td>
-                    <td className="number">{count(b.skipped)}</td>
-                    <td>
+                    <td className="number" data-label="done">{count(b.done)}</td>
+                    <td data-label="failed" className={"number" + (b.failed ? " tone-bad" : "")}>{count(b.failed)}</td>
+                    <td className="number" data-label="skipped">{count(b.skipped)}</td>
+                    <td data-label="started">
                       <When at={millis(b.createdTime)} />
                     </td>
                   </tr>

@@ -128,7 +128,7 @@ export function Constraints({ ns }: { ns: string }) {
                       <td className={"number" + (s.waiting ? " strong" : " dim")} data-label="waits">{count(s.waiting)}</td>
                       <td data-label="rate">{c.rate ? `${plural(c.rate.count, "start")} in ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
                       <td data-label={s.nextFreeTime && "next free"}>
-                        <When at={millis(s.nextFreeTime)} none="" />
+                        <When at={millis(s.nextFreeTime)} none="" next />
                       </td>
                       <td className="end">
                         <Act onClick={() => setEditing(c)}>Change…</Act>{" "}

@@ -6,7 +6,7 @@ import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { go, href, useParam } from "../router";
 import { decisionName, lookOfFire, Status } from "../status";
-import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Scroll, Took, When } from "../ui";
+import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, Scroll, Took, When } from "../ui";
 import { Calendar } from "./calendar";
 import { EditCron } from "./cronedit";
 import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
@@ -188,7 +188,8 @@ function Ledger({ c }: { c: Cron }) {
 /** The id of a run without what all runs of the cron begin with: they differ at the end. */
 function runName(c: Cron, id: string): string {
   const own = id.replace(/^~(run|flow|job)\//, "");
-  return own.startsWith(c.cronId + "/") ? own.slice(c.cronId.length + 1) : own;
+  const end = own.startsWith(c.cronId + "/") ? own.slice(c.cronId.length + 1) : own;
+  return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(end) ? "its run" : end; // that is the fire time again, in UTC
 }
 
 function runNamespace(c: Cron): string {
@@ -205,7 +206,7 @@ export function CronPage({ ns }: { ns: string }) {
   const c = data?.cron;
   const list: [Action, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
   useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "cron", run: () => setAction(a) })));
-  if (!c) return error ? <ErrorBox error={error} what={id} /> : <Loading />;
+  if (!c) return error ? <Missing error={error} what="cron" id={id} ns={ns} to={href("crons", { ns })} list="To the crons" /> : <Loading />;
   const p = c.policy;
   const next = nextOf(c)[0];
   return (
@@ -217,7 +218,7 @@ export function CronPage({ ns }: { ns: string }) {
             <Status look={lookOfCron(c, strip.data?.fires ?? [])} />
             {!c.paused && next && (
               <>
-                <span className="dim">next</span> <When at={next} />
+                <span className="dim">next</span> <When at={next} next />
               </>
             )}
             <span className="dim">· {targetWords(c)}</span>

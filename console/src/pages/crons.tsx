@@ -96,7 +96,7 @@ function Row({ c }: { c: Cron }) {
       <td>
         <Strip fires={data?.fires ?? []} next={nextOf(c)} />
       </td>
-      <td data-label="next">{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} wait` : "paused"}</span> : <When at={next} />}</td>
+      <td data-label="next">{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} wait` : "paused"}</span> : <When at={next} next />}</td>
     </tr>
   );
 }

@@ -50,8 +50,8 @@ export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?
                 </td>
                 <td>{e.to ? <Became e={e} /> : <span>{e.type.replaceAll("_", " ")}</span>} {e.to && !e.type.endsWith("status_changed") && <span className="dim">{e.type.replaceAll("_", " ")}</span>}</td>
                 {steps && <td>{e.stepId ? <code>{e.stepId}{e.index !== undefined && ` ${e.index}`}</code> : <span className="dim">the run</span>}</td>}
-                <td className="number">{e.attempt || ""}</td>
-                <td>{e.actor || e.workerId}</td>
+                <td className="number" data-label="attempt">{e.attempt || ""}</td>
+                <td data-label="by">{e.actor || e.workerId}</td>
                 <td className="what">
                   {e.message}
                   {e.metadata && Object.keys(e.metadata).length > 0 && <code className="dim"> {JSON.stringify(e.metadata)}</code>}

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
 import { useRef, useState } from "react";
-import { jobs, readOnly, refresh, trouble, useRead } from "../api";
+import { insight, jobs, readOnly, refresh, trouble, useRead } from "../api";
 import { FilterBar, type FieldHelp } from "../filter";
 import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp } from "../format";
 import { JobOptionsSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
@@ -11,7 +11,7 @@ import { bytesOf, Payload, PayloadInput } from "../payload";
 import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
-import { Act, Bar, Button, Card, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Scroll, Told, useToast, When } from "../ui";
+import { Act, Bar, Button, Card, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Told, useToast, When } from "../ui";
 import { plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
 import { Events } from "./events";
@@ -72,9 +72,10 @@ function Stats({ ns, filter }: { ns: string; filter: string }) {
 function why(j: Job): string {
   if (j.state === JobState.FAILED || j.state === JobState.RETRYABLE) {
     const f = j.failures.at(-1);
-    if (f) return `${f.reason}: ${f.message}`;
+    const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `again ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
+    if (f) return `${again}${f.reason}: ${f.message}`;
   }
-  return j.cancelReason || j.blockedOn || j.progress?.summary || "";
+  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || j.progress?.summary || "";
 }
 
 function Row({ j }: { j: Job }) {
@@ -95,7 +96,7 @@ function Row({ j }: { j: Job }) {
       </td>
       <td>{j.progress && j.state === JobState.RUNNING ? <Bar part={j.progress.percent / 100} label={`${j.progress.percent} percent`} /> : <span className="dim">{j.workerId}</span>}</td>
       <td className="grow">
-        <Line text={why(j)} />
+        <Line told text={why(j)} />
       </td>
       <td data-label="enqueued">
         <When at={millis(j.createdTime)} />
@@ -258,13 +259,15 @@ export function JobPage({ ns }: { ns: string }) {
   const [action, setAction] = useState<"retry" | "cancel">();
   const { data, error } = useRead(["job", ns, id], (o) => jobs.getJob({ namespace: ns, jobId: id }, o), { every: 2000 });
   const j = data?.job;
+  // What waits for nothing but a worker says nothing of itself: the engine says what would take it.
+  const said = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), { every: 5000, enabled: j?.state === JobState.AVAILABLE && !why(j) });
   // The job of a step belongs to its run: the engine refuses to have it retried or cancelled by itself.
   const of = stepOf(id) && homeOf(ns, id, "job");
   const can = j && !of && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
   useCommands(
     readOnly || !can ? [] : [...(can.retry ? [{ name: "Retry", group: "job", run: () => setAction("retry") }] : []), ...(can.cancel ? [{ name: "Cancel", group: "job", run: () => setAction("cancel") }] : [])],
   );
-  if (!j) return error ? <ErrorBox error={error} what={id} /> : <Loading />;
+  if (!j) return error ? <Missing error={error} what="job" id={id} ns={ns} to={href("jobs", { ns })} list="To the jobs" /> : <Loading />;
   const o = j.options;
   const span0 = (d: Parameters<typeof durationMillis>[0], none: string) => (d ? span(durationMillis(d) ?? 0) : none);
   return (
@@ -301,6 +304,23 @@ export function JobPage({ ns }: { ns: string }) {
       {why(j) && <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>
           <Told text={why(j)} />
         </div>}
+      {!why(j) && said.data && (
+        <div className="notice explain">
+          <p>
+            <Told text={said.data.waitsForDetail} />
+          </p>
+          {said.data.next && (
+            <p>
+              <span className="label">Next</span> <Told text={said.data.next} />
+            </p>
+          )}
+          {said.data.unblock && (
+            <p>
+              <span className="label">To go on</span> <Told text={said.data.unblock} />
+            </p>
+          )}
+        </div>
+      )}
       {j.progress && (
         <Card title="Progress">
           <div className="progress">
@@ -318,7 +338,7 @@ export function JobPage({ ns }: { ns: string }) {
             ["worker", j.workerId || "–"],
             ["lease until", <When key="l" at={millis(j.leaseExpiresTime)} none="–" />],
             ["not before", <When key="r" at={millis(j.runTime)} none="–" />],
-            ["ran", <When key="n" at={millis(j.runningTime)} none="not yet" />],
+            ["last began", <When key="n" at={millis(j.runningTime)} none="not yet" />],
             ["ended", <When key="f" at={millis(j.finishedTime)} none="not yet" />],
             ["priority", String(o?.priority ?? 0)],
             ["timeout of an attempt", span0(o?.timeout, "30 s")],
@@ -336,19 +356,28 @@ export function JobPage({ ns }: { ns: string }) {
       {j.failures.length > 0 && (
         <Card title={plural(j.failures.length, "failed attempt")}>
           <Scroll label="failures">
-            <table>
+            <table className="stack">
+              <thead>
+                <tr>
+                  <th className="number">Attempt</th>
+                  <th>When</th>
+                  <th>Worker</th>
+                  <th>What went wrong</th>
+                  <th />
+                </tr>
+              </thead>
               <tbody>
                 {j.failures.map((f, n) => (
                   <tr key={n}>
-                    <td>{f.attempt || n + 1}</td>
+                    <td className="number" data-label="attempt">{f.attempt || n + 1}</td>
                     <td>
                       <When at={millis(f.failedTime)} none="" />
                     </td>
-                    <td>{f.workerId}</td>
-                    <td>
-                      <code className="tag">{f.reason}</code>
+                    <td data-label={f.workerId && "on"}>{f.workerId}</td>
+                    <td className="what">
+                      <code className="tag">{f.reason}</code> {f.message}
+                      {f.details && <Payload bytes={bytesOf(JSON.stringify(plainValue(f.details)))} name={`details of attempt ${f.attempt || n + 1}`} />}
                     </td>
-                    <td className="what">{f.message}</td>
                     <td>{f.nonRetryable ? "not tried again" : f.takeover ? "cost no retry" : ""}</td>
                   </tr>
                 ))}
@@ -360,7 +389,7 @@ export function JobPage({ ns }: { ns: string }) {
       {j.workerRuns.length > 0 && (
         <Card title="By worker">
           <Scroll label="runs">
-            <table>
+            <table className="stack">
               <tbody>
                 {j.workerRuns.map((r) => (
                   <tr key={r.workerId}>

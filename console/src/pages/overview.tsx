@@ -45,9 +45,9 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   const late = durationMillis(o.timerLatenessP99);
   return (
     <div className="tiles">
-      <Tile name="Tasks a second" value={rate(o.tasksPerSecond)} hint="of the last minute" />
-      <Tile name="Processing" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no task lately" : `half; 99 %: ${span(p99)}`} />
-      <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest waits ${span(oldest)}` : "nothing waits for a place"} bad={oldest > 60_000} />
+      <Tile name="Tasks a second" value={rate(o.tasksPerSecond)} hint={ns ? "all namespaces" : "of the last minute"} />
+      <Tile name="Processing, median" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no task lately" : `99 % in ${span(p99)}`} />
+      <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "nothing waits"} bad={oldest > 60_000} />
       <Tile name="Timers late by" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "none fired lately" : "99 % of them"} bad={late !== undefined && late > 5000} />
       <Tile name="In error" value={count(errors)} hint={errors ? "wait for a repair" : "nothing is broken"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
@@ -66,7 +66,7 @@ function Charts({ o }: { o: GetOverviewResponse }) {
     const line = (name: string, colour: string, of: (n: number) => number | undefined): Series => ({ name, colour, values: s.map((_, n) => of(n) ?? null) });
     const charts: [string, (v: number) => string, Series[]][] = [
       ["Tasks a second", rate, [line("", "--run", (n) => s[n]?.tasksPerSecond)]],
-      ["Processing", span, [line("half", "--run", (n) => durationMillis(s[n]?.processingP50)), line("99 %", "--hold", (n) => durationMillis(s[n]?.processingP99))]],
+      ["Processing", span, [line("median", "--run", (n) => durationMillis(s[n]?.processingP50)), line("99 %", "--hold", (n) => durationMillis(s[n]?.processingP99))]],
       ["Backlog", (v) => count(Math.round(v)), [line("", "--wait", (n) => Number(s[n]?.runnable))]],
       ["Waits and lateness", span, [line("oldest runnable", "--wait", (n) => durationMillis(s[n]?.oldestRunnableAge)), line("timers, 99 %", "--bad", (n) => durationMillis(s[n]?.timerLatenessP99))]],
     ];
@@ -155,7 +155,7 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
   return (
     <Card title="By namespace">
       <Scroll>
-        <table>
+        <table className="stack">
           <thead>
             <tr>
               <th>Namespace</th>
@@ -172,21 +172,21 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
           <tbody>
             {o.namespaces.map((n) => (
               <tr key={n.namespace}>
-                <td>
+                <td className="whole">
                   <a href={href("overview", { ns: n.namespace })}>{n.namespace}</a> {n.paused && <Status look={{ name: "paused", tone: "hold", shape: "bars" }} />}
                 </td>
                 {statuses.map((s) => {
                   const c = n.countByStatus[s] ?? 0n;
                   const order = s === "running" ? undefined : "status_changed_time desc";
                   return (
-                    <td key={s} className={"number" + (s === "error" && c ? " tone-bad strong" : c ? "" : " dim")}>
+                    <td key={s} data-label={s} className={"number" + (s === "error" && c ? " tone-bad strong" : c ? "" : " dim")}>
                       <a href={href("processes", { ns: n.namespace, filter: `status = ${s.toUpperCase()}`, order })}>{count(c)}</a>
                     </td>
                   );
                 })}
-                <td className={"number" + (n.runnable ? "" : " dim")}>{n.runnable >= 10000n ? "10,000+" : count(n.runnable)}</td>
-                <td className="number">{n.runnable ? span(durationMillis(n.oldestRunnableAge) ?? 0) : <span className="dim">–</span>}</td>
-                <td className={"number" + (n.workers ? "" : " dim")}>{count(n.workers)}</td>
+                <td data-label="backlog" className={"number" + (n.runnable ? "" : " dim")}>{n.runnable >= 10000n ? "10,000+" : count(n.runnable)}</td>
+                <td data-label="oldest" className="number">{n.runnable ? span(durationMillis(n.oldestRunnableAge) ?? 0) : <span className="dim">–</span>}</td>
+                <td data-label="workers" className={"number" + (n.workers ? "" : " dim")}>{count(n.workers)}</td>
               </tr>
             ))}
           </tbody>
@@ -234,8 +234,8 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
   const now = useNow();
   return (
     <Card title="Nodes">
-      <Scroll>
-        <table>
+      <Scroll label="nodes">
+        <table className="stack">
           <thead>
             <tr>
               <th>Node</th>
@@ -254,11 +254,11 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
                 <td>
                   <Status look={lookOfNode(n, now)} />
                 </td>
-                <td className="number">{count(n.running)}</td>
-                <td>
+                <td className="number" data-label="runs">{count(n.running)}</td>
+                <td data-label="last beat">
                   <When at={millis(n.beatTime)} />
                 </td>
-                <td>
+                <td data-label="since">
                   <When at={millis(n.startedTime)} />
                 </td>
               </tr>
@@ -286,6 +286,7 @@ export function Overview({ ns }: { ns: string }) {
         <>
           <Tiles o={o} ns={ns} />
           <Errors names={names} ns={ns} />
+          {ns && <p className="dim">Tasks a second, processing and the charts are those of all namespaces.</p>}
           <Charts o={o} />
           <ByNamespace o={o} />
           <div className="two">

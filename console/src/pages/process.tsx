@@ -12,7 +12,7 @@ import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
-import { Button, Card, Copy, Empty, ErrorBox, Fields, Line, Loading, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
+import { Button, Card, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
 import { ActionDialog, mends, offered, type Action } from "./actions";
 
 const page = 100;
@@ -64,6 +64,13 @@ function useWatch(ns: string, id: string): void {
   }, [ns, id]);
 }
 
+/** What the engine says, with the commands in it set as such. */
+function Commands({ text, p }: { text: string; p: Process }) {
+  const literal = (s: string) => s.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const parts = text.split(new RegExp(`(progressor [a-z ]+ ${literal(p.namespace)}(?: ${literal(p.processId)})?(?: --simple| --args …)?)`));
+  return <>{parts.map((part, n) => (n % 2 ? <code key={n}>{part}</code> : <Told key={n} text={part} />))}</>;
+}
+
 function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: (a: Action) => void }) {
   const bad = p.status === ProcessStatus.ERROR;
   const held = p.status === ProcessStatus.SUSPENDED || p.cancelRequestedTime !== undefined;
@@ -90,7 +97,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       )}
       {e.unblock && !atEnd(p.status) && (
         <p>
-          <span className="label">To go on</span> <Told text={e.unblock} />
+          <span className="label">To go on</span> <Commands text={e.unblock} p={p} />
         </p>
       )}
       {bad && !readOnly && (
@@ -147,11 +154,11 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
         <td>
           <Status look={lookOfTask(t.status)} />
         </td>
-        <td className="number">{t.attempt || <span className="dim">–</span>}</td>
-        <td>
+        <td className="number" data-label="attempt">{t.attempt || <span className="dim">–</span>}</td>
+        <td data-label="scheduled">
           <When at={millis(t.scheduledTime)} />
         </td>
-        <td className="number">
+        <td className="number" data-label="took">
           <Took ms={began !== undefined && ended !== undefined ? ended - began : undefined} />
         </td>
         <td className="grow mono"><Line text={brief(t.args)} /></td>
@@ -218,7 +225,7 @@ function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: str
   return (
     <>
       <Scroll label="tasks">
-        <table>
+        <table className="stack">
           <thead>
             <tr>
               <th>Task</th>
@@ -302,7 +309,7 @@ function Audit({ ns, id }: { ns: string; id: string }) {
   if (!data?.entries.length) return <Empty title="Nobody has intervened">What operators do to it is noted here, for 90 days.</Empty>;
   return (
     <Scroll label="audit">
-      <table>
+      <table className="stack">
         <thead>
           <tr>
             <th>When</th>
@@ -319,9 +326,9 @@ function Audit({ ns, id }: { ns: string; id: string }) {
                 <When at={millis(a.time)} />
               </td>
               <td>{a.method}</td>
-              <td>{a.actor || <span className="dim">unknown</span>}</td>
-              <td>{a.source}</td>
-              <td className="wrap mono">{a.details ? JSON.stringify(a.details) : ""}</td>
+              <td data-label="by">{a.actor || <span className="dim">unknown</span>}</td>
+              <td data-label="from">{a.source}</td>
+              <td className="wrap mono">{a.details && Object.keys(a.details).length > 0 ? JSON.stringify(a.details) : ""}</td>
             </tr>
           ))}
         </tbody>
@@ -336,7 +343,8 @@ export function ProcessPage({ ns }: { ns: string }) {
 }
 
 function One({ ns, id }: { ns: string; id: string }) {
-  const tab = useParam("tab") || "timeline";
+  const asked = useParam("tab");
+  const tab = ["tasks", "history", "state", "relations", "audit"].includes(asked) ? asked : "timeline";
   const after = useParam("tasks");
   const before = useParam("before");
   const [action, setAction] = useState<Action>();
@@ -352,7 +360,7 @@ function One({ ns, id }: { ns: string; id: string }) {
   const types = useMemo(() => new Map(tasks.map((t) => [String(t.taskId), taskTypeName(t.type)])), [tasks]);
   const actions = p && !readOnly ? offered(p) : [];
   useCommands(actions.map((o) => ({ name: o.name, group: "process", run: () => setAction(o.action) })));
-  if (!p) return read.error ? <ErrorBox error={read.error} what={id} /> : <Loading />;
+  if (!p) return read.error ? <Missing error={read.error} what="process" id={id} ns={ns} to={href("processes", { ns })} list="To the processes" /> : <Loading />;
   const home = homeOf(ns, p.processId, p.kind);
   const failed = tasks.filter((t) => t.status === TaskStatus.ERROR).length;
   return (

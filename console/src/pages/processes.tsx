@@ -130,9 +130,12 @@ function Views({ filter, order }: { filter: string; order: string }) {
   );
 }
 
+/** What a process is: the attributes that its owner gave it, and of the engine's own what they are for. */
 function attributesOf(p: Process): string {
-  const some = Object.entries(p.metadata ?? {}).slice(0, 6);
-  return some.map(([k, v]) => `${k}=${typeof v === "object" ? JSON.stringify(v) : String(v)}`).join("  ");
+  const { "progressor.cron_id": cron, "progressor.fire_time": due, "progressor.attempt": attempt, ...rest } = p.metadata ?? {};
+  const fired = cron === undefined ? [] : [`of cron ${String(cron)}${due ? `, due ${String(due)}` : ""}${Number(attempt) > 1 ? `, attempt ${String(attempt)}` : ""}`];
+  const some = Object.entries(rest).slice(0, 6);
+  return fired.concat(some.map(([k, v]) => `${k}=${typeof v === "object" ? JSON.stringify(v) : String(v)}`)).join("  ");
 }
 
 function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boolean; choose: (on: boolean) => void }) {
@@ -148,9 +151,9 @@ function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boole
         <Status look={lookOfProcess(p.status)} />
       </td>
       <td className="wrap id">
-        <a href={href("process", { ns: p.namespace, id: p.processId })}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}
+        <a href={href("process", { ns: p.namespace, id: p.processId })} title={p.processId}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}
       </td>
-      <td className="grow">{held && p.detail ? <Line text={p.detail} /> : <span className="dim"><Line text={attributesOf(p)} /></span>}</td>
+      <td className="grow">{held && p.detail ? <Line text={p.detail} /> : <span className="dim"><Line told={p.kind !== ""} text={attributesOf(p)} /></span>}</td>
       <td data-label="in it since">
         <When at={millis(p.statusChangedTime)} />
       </td>

@@ -6,8 +6,8 @@ import { RunStatus, StepStatus, WaitAction_Kind, type OpenWait, type Run, type S
 import { useCommands } from "../palette";
 import { bytesOf, Payload } from "../payload";
 import { change, href, useParam } from "../router";
-import { lookOfRun, lookOfStep, Status } from "../status";
-import { Act, Bar, Card, ErrorBox, Fields, Loading, Tabs, useNow, When } from "../ui";
+import { lookOfRun, lookOfStep, Status, stepLook } from "../status";
+import { Act, Bar, Card, ErrorBox, Fields, Loading, Missing, Tabs, Told, useNow, When } from "../ui";
 import { plainValue } from "../value";
 import { Events } from "./events";
 import { RunDialog, type RunAction } from "./runactions";
@@ -80,6 +80,25 @@ function Took({ r }: { r: Run }) {
   return <span title={`since ${exact(began)}`}>{span(Math.max(0, (millis(r.finishedTime) ?? now) - began))}</span>;
 }
 
+/** How far a run came that did not succeed. Its percentage would say how much of it has ended, failures too: 100 % of a run that failed. */
+function Ended({ r }: { r: Run }) {
+  const ended = ["SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "PENDING"];
+  const parts = ended.map((status) => ({ status, n: r.steps.filter((s) => StepStatus[s.status] === status).length })).filter((p) => p.n > 0);
+  const says = parts.map((p) => `${p.n} ${p.status.toLowerCase()}`).join(", ");
+  return (
+    <div className="progress ended">
+      <span>
+        {plural(r.steps.length, "step")}: {says}
+      </span>
+      <span className="parts" role="img" aria-label={says}>
+        {parts.map((p) => (
+          <i key={p.status} className={`tone-${stepLook[p.status]?.tone ?? "plain"}`} style={{ flexGrow: p.n }} title={`${p.n} ${p.status.toLowerCase()}`} />
+        ))}
+      </span>
+    </div>
+  );
+}
+
 function About({ r }: { r: Run }) {
   const ns = r.namespace;
   const list: [string, React.ReactNode][] = [
@@ -100,7 +119,8 @@ function About({ r }: { r: Run }) {
 export function RunPage({ ns }: { ns: string }) {
   const id = useParam("id");
   const step = useParam("step");
-  const tab = useParam("tab") || "steps";
+  const asked = useParam("tab");
+  const tab = asked === "data" || asked === "events" ? asked : "steps";
   const answering = useParam("answer");
   const [action, setAction] = useState<{ action: RunAction; step?: Step }>();
   const { data, error } = useRead(["run", ns, id], (o) => flows.getRun({ namespace: ns, runId: id }, o), { every: 3000, age: 2 });
@@ -121,7 +141,7 @@ export function RunPage({ ns }: { ns: string }) {
     ...actions.map((a) => ({ name: a.name.replace("…", " the run"), group: "run", run: () => setAction({ action: a.action }) })),
     ...(readOnly ? [] : open.map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", run: () => answer(w) }))),
   ]);
-  if (!r) return error ? <ErrorBox error={error} what={id} /> : <Loading />;
+  if (!r) return error ? <Missing error={error} what="run" id={id} ns={ns} to={href("flows", { ns })} list="To the runs" /> : <Loading />;
   const chosen = r.steps.find((s) => s.stepId === step);
   const why = whyRun(r);
   const answered = open.find((w) => keyOfWait(w) === answering);
@@ -147,14 +167,20 @@ export function RunPage({ ns }: { ns: string }) {
         </div>
       </div>
       <ErrorBox error={error} />
-      {why && why !== r.progress?.summary && <div className={"notice " + (r.failure && runEnded(r) ? "bad" : "hold")}>{why}</div>}
+      {why && why !== r.progress?.summary && <div className={"notice " + (r.failure && runEnded(r) ? "bad" : "hold")}>
+          <Told text={why} />
+        </div>}
       <Waiting waits={open} answer={answer} />
       <Card>
-        <div className="progress">
-          <span>{Math.round(r.progress?.percent ?? 0)} %</span>
-          <Bar part={(r.progress?.percent ?? 0) / 100} label="progress of the run" tone={r.failure ? "bad" : r.status === RunStatus.SUCCEEDED ? "good" : "run"} />
-          <span className="dim">{r.progress?.summary}</span>
-        </div>
+        {runEnded(r) && r.status !== RunStatus.SUCCEEDED ? (
+          <Ended r={r} />
+        ) : (
+          <div className="progress">
+            <span>{Math.round(r.progress?.percent ?? 0)} %</span>
+            <Bar part={(r.progress?.percent ?? 0) / 100} label="progress of the run" tone={r.status === RunStatus.SUCCEEDED ? "good" : "run"} />
+            <span className="dim">{r.progress?.summary}</span>
+          </div>
+        )}
         {drawn.length > 0 && (
           <Suspense fallback={<Loading rows={4} />}>{(template.data || template.error) && <Graph steps={drawn} after={after} label={`the steps of ${r.runId}`} />}</Suspense>
         )}

@@ -88,11 +88,11 @@ function Row({ r, at }: { r: Run; at: boolean }) {
           </span>
         )}
       </td>
-      <td className="grow">{why ? <Line text={why} /> : whom && <span className="dim"><Line text={whom} /></span>}</td>
-      <td className="number">
+      <td className="grow">{why ? <Line told text={why} /> : whom && <span className="dim"><Line text={whom} /></span>}</td>
+      <td className="number" data-label="took">
         <Took r={r} />
       </td>
-      <td>
+      <td data-label="started">
         <When at={millis(r.createdTime)} />
       </td>
     </tr>

@@ -9,7 +9,7 @@ import { Pager } from "../paging";
 import { brief, bytesOf, Payload } from "../payload";
 import { change, href, useParam, useRoute } from "../router";
 import { lookOfStep, Status } from "../status";
-import { Act, Bar, Card, ErrorBox, Fields, Line, Loading, Scroll, useNow, When } from "../ui";
+import { Act, Bar, Card, ErrorBox, Fields, Line, Loading, Scroll, Told, useNow, When } from "../ui";
 import { plainValue } from "../value";
 
 const itemsPage = 50;
@@ -69,12 +69,12 @@ export function Steps({ run, after, ofStep, chosen }: { run: Run; after: Map<str
                     {s.compensationStatus !== undefined && <span className="dim">, undone: {lookOfStep(s.compensationStatus).name.toLowerCase()}</span>}
                   </td>
                   <td>{doer ? <a href={doer.href}>{t ? kindWords(t) : doer.name}</a> : t ? kindWords(t) : ""}</td>
-                  <td className="number">{s.attempt || ""}</td>
-                  <td className="number">
+                  <td className="number" data-label="attempt">{s.attempt || ""}</td>
+                  <td className="number" data-label="took">
                     <Took s={s} />
                   </td>
-                  <td>{s.workerId}</td>
-                  <td className="grow">{Object.keys(s.itemsByStatus).length ? <Line text={[items(s), why(s)].filter(Boolean).join("; ")} /> : <Line text={why(s)} />}</td>
+                  <td data-label="on">{s.workerId}</td>
+                  <td className="grow">{Object.keys(s.itemsByStatus).length ? <Line told text={[items(s), why(s)].filter(Boolean).join("; ")} /> : <Line told text={why(s)} />}</td>
                 </tr>
               );
             })}
@@ -118,15 +118,15 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
                 const doer = doerOf(run.namespace, i, t);
                 return (
                   <tr key={i.index}>
-                    <td className="number">{i.index}</td>
+                    <td className="number" data-label="item">{i.index}</td>
                     <td>
                       <Status look={lookOfStep(i.status)} />
                     </td>
-                    <td className="number">{i.attempt || ""}</td>
-                    <td className="number">
+                    <td className="number" data-label="attempt">{i.attempt || ""}</td>
+                    <td className="number" data-label="took">
                       <Took s={i} />
                     </td>
-                    <td>{doer && <a href={doer.href}>{i.workerId || doer.name}</a>}</td>
+                    <td data-label="by">{doer && <a href={doer.href}>{i.workerId || doer.name}</a>}</td>
                     <td>
                       <code className="line short" title={brief(bytes(i.input), 400)}>
                         {brief(bytes(i.input), 120)}
@@ -179,7 +179,9 @@ export function StepPanel({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemp
         </>
       }
     >
-      {why(s) && <div className={"notice " + (s.failure ? "bad" : "hold")}>{why(s)}</div>}
+      {why(s) && <div className={"notice " + (s.failure ? "bad" : "hold")}>
+          <Told text={why(s)} />
+        </div>}
       {s.progress && !stepEnded(s) && (
         <div className="progress">
           <span>{Math.round(s.progress.percent)} %</span>

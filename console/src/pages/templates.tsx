@@ -8,7 +8,7 @@ import { Pager } from "../paging";
 import { bytesOf, Payload } from "../payload";
 import { change, go, href, useParam } from "../router";
 import { Status } from "../status";
-import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Scroll, When } from "../ui";
+import { Act, Card, Confirm, Empty, ErrorBox, Fields, Loading, Missing, Scroll, When } from "../ui";
 import { plainValue } from "../value";
 import { FlowTabs } from "./runs";
 import { StartRun } from "./startrun";
@@ -59,10 +59,10 @@ export function Templates({ ns }: { ns: string }) {
                     <td className="wrap id">
                       <a href={href("template", { ns, type: t.type })}>{t.type}</a>
                     </td>
-                    <td className="number">{t.version}</td>
+                    <td className="number" data-label="version">{t.version}</td>
                     <td className="wrap grow">{t.name || <span className="dim">{t.description}</span>}</td>
-                    <td className="number">{t.steps.length}</td>
-                    <td>
+                    <td className="number" data-label="steps">{t.steps.length}</td>
+                    <td data-label="changed">
                       <When at={millis(t.updatedTime)} />
                     </td>
                     <td>
@@ -160,7 +160,7 @@ export function TemplatePage({ ns }: { ns: string }) {
           { name: "Delete", group: "template", run: () => setAction("delete") },
         ],
   );
-  if (!t) return error ? <ErrorBox error={error} what={type} /> : <Loading />;
+  if (!t) return error ? <Missing error={error} what="template" id={type} ns={ns} to={href("templates", { ns })} list="To the templates" /> : <Loading />;
   const chosen = t.steps.find((s) => s.stepId === step);
   const newest = Math.max(...data.versions);
   const key = { namespace: ns, type };

@@ -203,11 +203,11 @@ export function Waits({ ns }: { ns: string }) {
                     <td className="wrap">
                       <a href={href("run", { ns, id: w.runId, step: w.stepId })}>{w.runId}</a> <span className="dim">{stepName(w)}</span>
                     </td>
-                    <td className="wrap">{w.assignees.join(", ") || <span className="dim">anyone</span>}</td>
-                    <td>
+                    <td className="wrap" data-label="for">{w.assignees.join(", ") || <span className="dim">anyone</span>}</td>
+                    <td data-label="due">
                       <When at={millis(w.dueTime)} none="no limit" />
                     </td>
-                    <td>
+                    <td data-label="waits since">
                       <When at={millis(w.createdTime)} />
                     </td>
                     <td>

@@ -58,8 +58,8 @@ export function Workers({ ns }: { ns: string }) {
                     </td>
                     <td className="wrap id strong">{w.workerId}</td>
                     <td className="number" data-label="holds">{count(w.leases)}</td>
-                    <td className="wrap">{w.namespaces.join(", ")}</td>
-                    <td>
+                    <td className="wrap" data-label="works for">{w.namespaces.join(", ")}</td>
+                    <td data-label="seen">
                       <When at={millis(w.lastSeenTime)} />
                     </td>
                     <td className="end">

@@ -1,1 +1,0 @@
-import{cn as e,ln as t,sn as n}from"./index-BFt5hcrq.js";var r=n=>n===void 0||n.kind.case===void 0?null:e(t,n),i=e=>n(t,e);export{i as n,r as t};

@@ -1,46 +1,21 @@
-// Orders of the demo shop, from Node: every method of ProcessService, NamespaceService and InsightService against a running engine,
-// with clients that protoc-gen-es makes of the contract.
+// Orders of the demo shop, from Node: every method of ProcessService, NamespaceService, BulkService and InsightService against a running
+// engine, with clients that protoc-gen-es makes of the contract.
 //
 //   node shop.js [URL [connect | grpc | grpc-web]]
 
 import assert from "node:assert/strict";
-import { Code, ConnectError, createClient } from "@connectrpc/connect";
-import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Code } from "@connectrpc/connect";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
-import { InsightService } from "./gen/progressor/v1/admin_pb.js";
+import { allCalled, client, decode, encode, protocol, refused } from "./api.js";
+import { BulkService, BulkVerb, InsightService } from "./gen/progressor/v1/admin_pb.js";
 import { HistoryMode, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
-import {
-  ErrorDetail_Reason, ErrorDetailSchema, HistoryRange_Direction, ProcessService, ProcessStatus, TaskStatus, TaskType, Wait,
-} from "./gen/progressor/v1/process_pb.js";
+import { ErrorDetail_Reason, HistoryRange_Direction, ProcessService, ProcessStatus, TaskStatus, TaskType, Wait } from "./gen/progressor/v1/process_pb.js";
 
-const [baseUrl = "http://127.0.0.1:8080", protocol = "connect"] = process.argv.slice(2);
-const transports = { connect: createConnectTransport, grpc: createGrpcTransport, "grpc-web": createGrpcWebTransport };
-assert.ok(transports[protocol], `protocol ${protocol}: want ${Object.keys(transports).join(", ")}`);
-
-// An interceptor sees every request: this one notes which methods were called.
-const called = new Set();
-const note = (next) => (request) => {
-  called.add(`${request.service.typeName}.${request.method.name}`);
-  return next(request);
-};
-const transport = transports[protocol]({ baseUrl, httpVersion: protocol === "grpc" ? "2" : "1.1", interceptors: [note] });
-const processes = createClient(ProcessService, transport);
-const namespaces = createClient(NamespaceService, transport);
-const insight = createClient(InsightService, transport);
-
-// Payloads are bytes; the demo's are JSON.
-const encode = (value) => new TextEncoder().encode(JSON.stringify(value));
-const decode = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
-
-// refused expects an error and gives its ErrorDetail: decide by its reason, never by the message.
-async function refused(code, request) {
-  const error = await request.then(
-    () => assert.fail(`want ${Code[code]}, got an answer`),
-    (thrown) => ConnectError.from(thrown),
-  );
-  assert.equal(Code[error.code], Code[code], error.message);
-  return error.findDetails(ErrorDetailSchema)[0];
-}
+const processes = client(ProcessService);
+const namespaces = client(NamespaceService);
+const bulks = client(BulkService);
+const insight = client(InsightService);
 
 const namespace = `node-${protocol}-${Date.now().toString(36)}`; // a new one each time
 const order = (processId) => ({ namespace, processId });
@@ -154,12 +129,39 @@ async function tryInsight() {
   assert.ok(entries.some((entry) => entry.method === "CancelProcess" && entry.subject === "order-3"));
 }
 
+async function tryBulks() {
+  const filter = 'process_id = "order-b*"';
+  for (const id of ["order-b1", "order-b2"]) await processes.start({ ...order(id), args: encode({ order: id, items }) });
+  const suspend = { namespace, filter, verb: BulkVerb.SUSPEND, reason: "stocktaking" };
+  const dry = await bulks.startBulk({ ...suspend, dryRun: true });
+  assert.equal(dry.bulk.expected, 2n); // nothing was changed
+  const { bulk } = await bulks.startBulk(suspend);
+  const ended = await ends(bulk.bulkId);
+  assert.deepEqual([ended.status, ended.done], [ProcessStatus.COMPLETED, 2n]);
+
+  // A slow one is called off. What it has done stays done, the rest is left.
+  const slow = await bulks.startBulk({ namespace, filter, verb: BulkVerb.RESUME, rate: 0.01 });
+  await bulks.cancelBulk({ namespace, bulkId: slow.bulk.bulkId });
+  assert.equal((await ends(slow.bulk.bulkId)).status, ProcessStatus.CANCELLED);
+  const list = await bulks.listBulks({ namespace });
+  assert.equal(list.bulks.length, 2);
+  await ends((await bulks.startBulk({ namespace, filter, verb: BulkVerb.REMOVE })).bulk.bulkId);
+}
+
+// ends asks for a bulk operation until it has come to its end.
+async function ends(bulkId) {
+  for (;;) {
+    const { bulk } = await bulks.getBulk({ namespace, bulkId });
+    if (bulk.finishedTime) return bulk;
+    await sleep(50);
+  }
+}
+
 await tryNamespaces();
 await tryAnOrder();
 await tryRepairs();
 await tryOperators();
 await tryInsight();
+await tryBulks();
 
-const methods = [ProcessService, NamespaceService, InsightService].flatMap((service) => service.methods.map((method) => `${service.typeName}.${method.name}`));
-assert.deepEqual(methods.filter((method) => !called.has(method)), [], "methods that were not tried");
-console.log(`${protocol}: ${methods.length} of ${methods.length} methods of 3 services answer as they should`);
+allCalled();

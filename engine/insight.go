@@ -28,21 +28,17 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	state := read.State
-	state.Namespace.Paused, state.Namespace.MaxRunning, state.Namespace.MaxAttempts = ns.paused, ns.places.size(), ns.retry.MaxAttempts
-	state.Namespace.Away = ns.away.Load()
-	if r := state.Running; r != nil && r.NodeID == e.store.NodeID() {
-		r.Vain, r.Cause = e.attempts.vainOf(r.ID)
-	}
-	if state.Job != nil {
-		state.Job.Pulled = ns.pulled()
-	}
-	said := explain.Explain(state)
-	response := &progressorv1.ExplainProcessResponse{
-		TimeByWhat: map[string]*durationpb.Duration{}, WaitsFor: wire.WaitsFor(said.WaitsFor), WaitsForDetail: said.Detail, Next: said.Next, Unblock: said.Unblock,
-	}
-	if response.Process, err = wire.Process(&read.Process, nil, read.Timers, nil); err != nil {
+	p, err := wire.Process(&read.Process, nil, read.Timers, nil)
+	if err != nil {
 		return nil, err
+	}
+	state := &read.State
+	if err := e.explainKind(ctx, ns, p, state); err != nil {
+		return nil, fmt.Errorf("explain %s: %w", key, err)
+	}
+	said := explain.Explain(*state)
+	response := &progressorv1.ExplainProcessResponse{
+		Process: p, TimeByWhat: map[string]*durationpb.Duration{}, WaitsFor: wire.WaitsFor(said.WaitsFor), WaitsForDetail: said.Detail, Next: said.Next, Unblock: said.Unblock,
 	}
 	for _, s := range said.Spans {
 		span := &progressorv1.Span{What: s.What, TaskId: s.TaskID, FromTime: timestamppb.New(s.From), Detail: s.Detail}
@@ -58,6 +54,43 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 		response.NextTime = timestamppb.New(said.NextTime)
 	}
 	return response, nil
+}
+
+// explainKind adds to what was read of a process what this node knows: of its namespace, of the workers that take its tasks, and by its kind.
+func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1.Process, state *explain.State) error {
+	n := &state.Namespace
+	n.Paused, n.MaxRunning, n.MaxAttempts, n.Away = ns.paused, ns.places.size(), ns.retry.MaxAttempts, ns.away.Load()
+	if r := state.Running; r != nil && r.NodeID == e.store.NodeID() {
+		r.Vain, r.Cause = e.attempts.vainOf(r.ID)
+	}
+	kind := e.kinds[p.GetKind()]
+	if kind.Processor == nil {
+		n.Pulled = ns.pulled()
+		if ns.unservable != nil {
+			n.Unservable = ns.unservable.Error()
+		}
+	}
+	if n.Pulled && state.Running == nil && len(state.Waiting) > 0 {
+		if err := e.workers.note(ctx, 0); err != nil {
+			return err
+		}
+		workers, err := e.store.ListWorkers(ctx, ns.name, "", "", maxWorkers+1)
+		if err != nil {
+			return err
+		}
+		if n.More = len(workers) > maxWorkers; n.More {
+			workers = workers[:maxWorkers]
+		}
+		for _, w := range workers {
+			n.Workers = append(n.Workers, explain.Worker{
+				ID: w.WorkerID, Told: string(w.Order), Seen: w.LastSeenTime, Leases: w.Leases, Alive: state.Now.Sub(w.LastSeenTime) < workerPolls,
+			})
+		}
+	}
+	if kind.Explain == nil {
+		return nil
+	}
+	return kind.Explain(ctx, p, state)
 }
 
 // ListNodes lists the nodes that the database knows, the dead ones too for an hour. A node that drains answers as well.

@@ -106,7 +106,7 @@ func TestExplainProcess(t *testing.T) {
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("idle"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
-	n.explains(t, "idle", forPlace, "2 tasks of the namespace run, and its max_running is 2 on each of 1 nodes")
+	n.explains(t, "idle", forPlace, "2 tasks of the namespace run, and its max_running is 2 on each of the nodes that take tasks (1)")
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/progressor-engine/progressor/explain"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -33,6 +34,8 @@ type Kind struct {
 	// Stored is told when the end of an attempt is stored, and when that was by the database's clock (zero: not known). Of a zombie the claim is
 	// that of End. It must not wait. nil: nobody.
 	Stored func(*storage.Claim, *storage.Completion, time.Time)
+	// Explain adds what is to be said of a process of the kind that stands still. nil: nothing.
+	Explain func(context.Context, *progressorv1.Process, *explain.State) error
 	// Noted is told when something came to a process of the kind that it looks at by itself: the end of a member, a time that has come. It must not
 	// wait, and may be told in vain. nil: nobody.
 	Noted func()

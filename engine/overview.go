@@ -15,6 +15,8 @@ const (
 	maxWaitingCounted = 10_000
 	// workerAlive is how long ago an overview's worker was seen at the most: longer than a poll of those that have nothing to do.
 	workerAlive = 30 * time.Second
+	// workerPolls is how long ago a worker was seen at the most that may still be in a poll: the longest is 60 s, and it is noted every 5 s that one was seen.
+	workerPolls = 70 * time.Second
 )
 
 // GetOverview sums up a namespace (of all, where it is ""), and the nodes.

@@ -19,6 +19,7 @@ type State struct {
 	Truncated bool     // there are more that have ended
 	Job       *Job     // nil: the process is none
 	Run       *Run     // nil: the process is none
+	Cron      *Cron    // nil: the process is none
 }
 
 // Process is what counts of a process.
@@ -29,6 +30,13 @@ type Process struct {
 	CorruptedBy   int64
 	CreatedTime   time.Time
 	StatusChanged time.Time
+	Cancel        Cancel
+}
+
+// Cancel says that what goes on was asked to end.
+type Cancel struct {
+	Deadline time.Time // when it is CANCELLED without an answer; zero: it was not asked
+	Reason   string
 }
 
 // Namespace is what counts of a namespace, and of the nodes that serve it.
@@ -36,10 +44,14 @@ type Namespace struct {
 	Paused      bool
 	MaxRunning  int
 	MaxAttempts int32
-	Running     int  // its tasks that run, counted to RunningLimit
-	Nodes       int  // that are alive
-	Takers      int  // of these, those that take new tasks
-	Away        bool // the node that is asked does not reach the processor
+	Running     int      // its tasks that run, counted to RunningLimit
+	Nodes       int      // that are alive
+	Takers      int      // of these, those that take new tasks
+	Away        bool     // the node that is asked does not reach the processor
+	Unservable  string   // why the node that is asked runs no task of it
+	Pulled      bool     // workers take the tasks of the process, and no node
+	Workers     []Worker // of it, heard of within a day; where it is pulled and something waits
+	More        bool     // there are more workers
 }
 
 // RunningLimit is how far the running tasks of a namespace are counted.
@@ -66,7 +78,8 @@ type Running struct {
 	Task
 	NodeID   int64
 	Address  string
-	Alive    bool // its node beats
+	Lease    *Lease // a worker has it; nil: the node runs it
+	Alive    bool   // its node beats
 	Draining bool
 	Deadline time.Time
 	Vain     int32  // how often this attempt has not reached its processor; 0 also where another node runs it than is asked

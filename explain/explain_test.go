@@ -91,8 +91,6 @@ var situations = []struct {
 	{"idle without timer", state(), "", time.Time{},
 		[]string{"It is idle", "Nothing, until somebody calls it.", "progressor call shop o-1."},
 		[]string{"processing 1 0-1", "idle 0 1-"}},
-	{"cron without a fire to come", state(func(s *explain.State) { s.Process.ProcessID = "~cron/nightly" }), "", time.Time{},
-		[]string{"it is paused, or has no fire time to come", "progressor cron get shop nightly", "progressor cron resume shop nightly"}, nil},
 	{"idle with timer", state(waiting(timer(2, 160), timer(3, 130))), process.WaitsForTime, at(130),
 		[]string{"The default timer (task 3, TIMEOUT) is set.", "fires at 2026-11-20T12:02:10.000Z (in 30s)", "a call: progressor call"},
 		[]string{"processing 1 0-1", "time 3 1-"}},
@@ -111,10 +109,10 @@ var situations = []struct {
 		[]string{"past its deadline (at 2026-11-20T12:01:39.000Z (1s ago))"}, nil},
 	{"no place is free", state(waiting(call(6, process.WaitsForPlace, 90), call(7, process.WaitsForProcess, 91)), func(s *explain.State) { s.Namespace.Running = 10 }),
 		process.WaitsForPlace, time.Time{},
-		[]string{"Task 6 (CALL) waits for a place: 10 tasks of the namespace run, and its max_running is 10 on each of 1 nodes.", "and 1 more behind it", "a larger max_running"},
+		[]string{"Task 6 (CALL) waits for a place: 10 tasks of the namespace run, and its max_running is 10 on each of the nodes that take tasks (1)", "and 1 more behind it", "a larger max_running"},
 		[]string{"processing 1 0-1", "idle 0 1-90", "place 6 90-", "place 7 91-"}},
 	{"a place is free", state(waiting(call(6, process.WaitsForPlace, 99))), process.WaitsForPlace, time.Time{},
-		[]string{"0 tasks of the namespace run", "A node takes it within a second"}, nil},
+		[]string{"0 tasks of the namespace run, ", "A node takes it within a second"}, nil},
 	{"timer that is due", state(waiting(timer(6, 99))), process.WaitsForPlace, time.Time{},
 		[]string{"The default timer (task 6, TIMEOUT) waits for a place"}, []string{"processing 1 0-1", "time 6 1-99", "place 6 99-"}},
 	{"namespace paused", state(waiting(call(6, process.WaitsForPlace, 90)), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForPlace, time.Time{},
@@ -162,36 +160,33 @@ var situations = []struct {
 	}), process.WaitsForTime, at(86_400 * 2), []string{"Its start was put off to 2026-11-22T12:00:00.000Z.", "Task 1 (INIT) runs at 2026-11-22T12:00:00.000Z (in 1d23h)."}, []string{"time 1 0-"}},
 	{"cancel goes first", state(waiting(call(6, process.WaitsForPlace, 90), explain.Task{ID: 7, Type: process.TaskCancel, WaitsFor: process.WaitsForProcess, Scheduled: at(95)})),
 		process.WaitsForPlace, time.Time{}, []string{"Task 7 (CANCEL) waits for a place"}, nil},
-	{"constraint", state(waiting(call(6, process.WaitsForConstraint, 90))), process.WaitsForConstraint, time.Time{}, []string{"waits for a constraint"}, []string{"processing 1 0-1", "idle 0 1-90", "constraint 6 90-"}},
 	{"the engine's own, at its end", state(own, status(process.StatusCompleted, 52)), "", time.Time{},
 		[]string{"Nothing: it goes when the retention of its namespace is over."}, nil},
 	{"the engine's own, between pages", state(own, waiting(timer(2, 130))), process.WaitsForTime, at(130), []string{"\nIts time."}, nil},
 	{"the engine's own, idle", state(own), "", time.Time{}, []string{"it is the engine's own, and takes no calls.\nNothing."}, nil},
-	{"job that waits for a worker", state(job(func(j *explain.Job) { j.Pulled = true }), waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
-		process.WaitsForPlace, time.Time{}, []string{`Job "mail" waits for a worker since 2026-11-20T12:01:30.000Z.`, `polls namespace shop for jobs named "mail", or for all`}, nil},
 	{"job that waits for a place", state(job(nil), waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
 		process.WaitsForPlace, time.Time{}, []string{"waits for a place"}, nil},
-	{"job of a paused namespace", state(job(func(j *explain.Job) { j.Pulled = true }), func(s *explain.State) { s.Namespace.Paused = true },
+	{"job of a paused namespace", state(job(nil), func(s *explain.State) { s.Namespace.Paused = true },
 		waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})), process.WaitsForPlace, time.Time{}, []string{"namespace shop is paused"}, nil},
 	{"job that is to run later", state(job(nil), waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})),
 		process.WaitsForTime, at(130), []string{`Job "mail" is not to run before 2026-11-20T12:02:10.000Z.`, "(in 30s)"}, nil},
 	{"job that is tried again", state(job(nil), waiting(retried(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(105)}, 2, 10, "busy", "come again."))),
 		process.WaitsForTime, at(105), []string{`Job "mail" failed its attempt 2 (busy: come again.)`, "It has failed 1 times, max_retry is 2; its worker was lost 1 times, max_takeovers is 3.", "Attempt 3 at"}, nil},
-	{"job that a worker has", state(job(held1), running), "", at(158),
+	{"job that a worker has", state(job(nil), running, held1), "", at(158),
 		[]string{`Worker w1 holds attempt 1 of job "mail" for 2s; it has beaten 1s ago.`, "without a heartbeat it has lost the job at 2026-11-20T12:01:50.000Z (in 10s)"}, nil},
-	{"job that a worker has, and is to stop", state(job(held1, func(j *explain.Job) { j.Cancelling, j.CancelReason, j.CancelDeadline = true, "enough", at(110) }), running), "", at(110),
+	{"job that a worker has, and is to stop", state(job(nil), running, held1, cancelling("enough", 110)), "", at(110),
 		[]string{"It was asked to end (enough): its worker is told by its next heartbeat.", "past its grace, at 2026-11-20T12:01:50.000Z (in 10s), the job is CANCELLED"}, nil},
-	{"job whose worker is silent", state(job(held1, func(j *explain.Job) { j.Lease.Expires, j.Lease.Beat = at(99), time.Time{} }), running), "", at(158),
+	{"job whose worker is silent", state(job(nil), running, held1, func(s *explain.State) { s.Running.Lease.Expires, s.Running.Lease.Beat = at(99), time.Time{} }), "", at(158),
 		[]string{"it has not beaten yet", "The lease is over (at 2026-11-20T12:01:39.000Z (1s ago)): the job goes to another worker."}, nil},
-	{"job past its timeout", state(job(held1), running, func(s *explain.State) { s.Running.Deadline = at(99) }), "", at(99), []string{"has passed its timeout"}, nil},
-	{"job that a node runs, and is to stop", state(job(func(j *explain.Job) { j.Cancelling, j.CancelDeadline = true, at(110) }), running), "", at(110),
+	{"job past its timeout", state(job(nil), running, held1, func(s *explain.State) { s.Running.Deadline = at(99) }), "", at(99), []string{"has passed its timeout"}, nil},
+	{"job that a node runs, and is to stop", state(job(nil), running, cancelling("", 110)), "", at(110),
 		[]string{"Task 5 (CALL) runs on node 3", "It was asked to end: its processor is not told."}, nil},
 	{"job that has FAILED", state(job(nil), status(process.StatusError, 52), broken("no book left", 4), ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
 		[]string{`Job "mail" failed for good with attempt 1 (out_of_stock).`, "progressor job retry shop o-1 runs it again."}, nil},
 	{"job that is suspended", state(job(nil), status(process.StatusSuspended, 40), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForOperator, Scheduled: at(20)})), process.WaitsForOperator, time.Time{},
 		[]string{"It is suspended since"}, nil},
 	{"job that waits for a constraint", state(job(nil), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForConstraint, Scheduled: at(90)})), process.WaitsForConstraint, time.Time{},
-		[]string{"progressor job get ", "waits for a constraint"}, nil},
+		[]string{`Job "mail" waits for constraints that are being looked at anew.`, "Nothing needs to be done"}, []string{"processing 1 0-1", "time 6 1-90", "constraint 6 90-"}},
 	{"job that was CANCELLED", state(job(nil), status(process.StatusCancelled, 52)), "", time.Time{}, []string{"the job is at its end", "progressor job retry shop o-1 runs it again; progressor remove shop o-1 deletes it"}, nil},
 	{"job of a step that has FAILED", state(job(ofStep("failed")), ofRun, status(process.StatusError, 52), broken("no book left", 4), ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
 		[]string{"run A-8, a step of which it did", "progressor run retry shop A-8 takes its run up again"}, nil},
@@ -227,8 +222,14 @@ func ofStep(runStatus string) func(*explain.Job) {
 	return func(j *explain.Job) { j.RunStatus = runStatus }
 }
 
-// held1 is a job that a worker has, which has beaten a second ago.
-func held1(j *explain.Job) { j.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)} }
+// held1 says that a worker has what runs, which has beaten a second ago.
+func held1(s *explain.State) {
+	s.Running.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)}
+}
+
+func cancelling(reason string, deadline float64) func(*explain.State) {
+	return func(s *explain.State) { s.Process.Cancel = explain.Cancel{Reason: reason, Deadline: at(deadline)} }
+}
 
 func own(s *explain.State) { s.Process.ProcessID = "~bulk/b-1" }
 

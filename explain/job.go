@@ -3,31 +3,21 @@ package explain
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/progressor-engine/progressor/process"
 )
 
 // Job is what counts of a process that is a job.
 type Job struct {
-	Name           string
-	MaxRetry       int32
-	Failed         int32 // attempts that failed, those apart whose worker was lost
-	Takeovers      int32
-	MaxTakeovers   int32
-	Cancelling     bool // it runs, and was asked to end
-	CancelReason   string
-	CancelDeadline time.Time
-	Pulled         bool // workers take the tasks of the namespace
-	Lease          *Lease
-	RunStatus      string // of the run whose step it does; "": it does none, or one of a run in another namespace
-}
-
-// Lease says which worker holds what runs.
-type Lease struct {
-	WorkerID string
-	Expires  time.Time
-	Beat     time.Time // zero: it has not beaten yet
+	Name         string
+	MaxRetry     int32
+	Failed       int32 // attempts that failed, those apart whose worker was lost
+	Takeovers    int32
+	MaxTakeovers int32
+	RunStatus    string   // of the run whose step it does; "": it does none, or one of a run in another namespace
+	WorkerIDs    []string // that may take it; nil: any
+	Blocked      *Blocked // the key that it waits for; nil: none, or it is being found
+	Group        *Group   // nil: one worker runs it
 }
 
 // job is the situation of a job: nobody calls it, and who repairs it lets it run again.
@@ -35,6 +25,10 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	j := s.Job
 	switch {
 	case s.Process.Status.Ended():
+		e.Detail = fmt.Sprintf("Job %q has SUCCEEDED at %s.", j.Name, stamp(s.Process.StatusChanged))
+		if s.Process.Status == process.StatusCancelled {
+			e.Detail = fmt.Sprintf("Job %q was CANCELLED at %s%s.", j.Name, stamp(s.Process.StatusChanged), s.Process.Cancel.why())
+		}
 		e.Next = "Nothing: the job is at its end."
 		e.Unblock = s.command("remove", "") + " deletes it; else it goes when the retention of its namespace is over."
 		switch {
@@ -43,11 +37,14 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		case s.Process.Status == process.StatusCancelled:
 			e.Unblock = s.retry() + "; " + e.Unblock
 		}
-	case s.Running != nil && j.Lease != nil:
-		s.leased(e)
 	case s.Running != nil:
 		s.running(e, nil, 0)
-		s.cancelling(e, "its processor is not told")
+		told := "its processor is not told"
+		if s.Running.Lease != nil {
+			e.Detail += " " + j.spent()
+			told = "its worker is told by its next heartbeat"
+		}
+		s.cancelling(e, told)
 	case s.Process.Status == process.StatusError:
 		s.failed(e)
 	case s.Process.Status == process.StatusSuspended:
@@ -65,59 +62,29 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.Next = fmt.Sprintf("It runs %s.", s.at(head.Scheduled))
 		e.Unblock = s.anotherTime()
 	case head.WaitsFor == process.WaitsForConstraint:
-		s.waitsForConstraint(e, head)
-	case head.WaitsFor == process.WaitsForMembers:
-		e.WaitsFor = process.WaitsForMembers
-		e.Detail = fmt.Sprintf("Workers run job %q side by side, each a member of it.", j.Name)
-		s.cancelling(e, "so were its members")
-		e.Next = "A member ends; when enough have, or too many have failed, the job does."
-		e.Unblock = fmt.Sprintf("progressor job get %s %s shows where each of them stands.", word(s.Process.Namespace), word(s.Process.ProcessID))
-	case j.Pulled && !s.Namespace.Paused && s.Namespace.Takers > 0:
-		e.WaitsFor = process.WaitsForPlace
-		e.Detail = fmt.Sprintf("Job %q waits for a worker since %s.", j.Name, stamp(head.Scheduled))
-		e.Next = "A worker takes it by a poll: those with a smaller priority go first, then the older ones."
-		e.Unblock = fmt.Sprintf("A worker that polls namespace %s for jobs named %q, or for all, and has room: progressor worker list %s shows which there are.",
-			s.Process.Namespace, j.Name, word(s.Process.Namespace))
+		s.blocked(e)
+	case j.Group != nil:
+		s.group(e)
 	default:
 		s.waitsForPlace(e, head, behind)
 	}
 }
 
-// leased is the situation of a job that a worker holds.
-func (s State) leased(e *Explanation) {
-	r, l := s.Running, s.Job.Lease
-	beat := "it has not beaten yet"
-	if !l.Beat.IsZero() {
-		beat = "it has beaten " + short(s.Now.Sub(l.Beat)) + " ago"
-	}
-	e.Detail = fmt.Sprintf("Worker %s holds attempt %d of job %q for %s; %s. %s", l.WorkerID, r.Attempt, s.Job.Name, short(s.Now.Sub(r.Running)), beat, s.Job.spent())
-	e.NextTime = r.Deadline
-	switch {
-	case !l.Expires.After(s.Now):
-		e.Next = fmt.Sprintf("The lease is over (%s): the job goes to another worker.", s.at(l.Expires))
-		e.Unblock = "Nothing needs to be done: a node takes it back within a second or two."
-	case !r.Deadline.After(s.Now):
-		e.Next = fmt.Sprintf("The attempt has passed its timeout (%s): it has failed.", s.at(r.Deadline))
-		e.Unblock = "Nothing needs to be done: the attempt is over, whatever its worker does."
-	default:
-		e.Next = fmt.Sprintf("The worker answers, at the latest %s by the job's timeout; without a heartbeat it has lost the job %s.", s.at(r.Deadline), s.at(l.Expires))
-		e.Unblock = "The answer of the worker."
-	}
-	s.cancelling(e, "its worker is told by its next heartbeat")
-}
-
-// cancelling says that what runs was asked to end, and whether it knows.
+// cancelling says that a job was asked to end, and whether what runs knows.
 func (s State) cancelling(e *Explanation, told string) {
-	if !s.Job.Cancelling {
+	if s.Process.Cancel.Deadline.IsZero() {
 		return
 	}
-	why := ""
-	if s.Job.CancelReason != "" {
-		why = " (" + s.Job.CancelReason + ")"
+	e.Detail += fmt.Sprintf(" It was asked to end%s: %s.", s.Process.Cancel.why(), told)
+	e.Next = fmt.Sprintf("The attempt ends; past its grace, %s, the job is CANCELLED without it.", s.at(s.Process.Cancel.Deadline))
+	e.NextTime = s.Process.Cancel.Deadline
+}
+
+func (c Cancel) why() string {
+	if c.Reason == "" {
+		return ""
 	}
-	e.Detail += fmt.Sprintf(" It was asked to end%s: %s.", why, told)
-	e.Next = fmt.Sprintf("The attempt ends; past its grace, %s, the job is CANCELLED without it.", s.at(s.Job.CancelDeadline))
-	e.NextTime = s.Job.CancelDeadline
+	return " (" + c.Reason + ")"
 }
 
 // failed is the situation of a job that has FAILED.

@@ -130,7 +130,7 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 	if p.Index >= 0 {
 		name = fmt.Sprintf("item %d of step %s", p.Index, p.ID)
 	}
-	begin := strings.ToUpper(name[:1]) + name[1:]
+	begin := capital(name)
 	shows := "progressor explain " + word(p.Process.Namespace) + " " + word(p.Process.ProcessID) + " says more."
 	ends := "What depends on " + name + " follows its end."
 	switch {
@@ -154,6 +154,9 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 		return process.WaitsForConstraint, fmt.Sprintf("The job of %s waits for a constraint.", name), "It runs as soon as its constraints let it.", shows
 	case p.WaitsFor == process.WaitsForPlace && strings.HasPrefix(p.Process.ProcessID, process.StepPrefix):
 		return process.WaitsForPlace, fmt.Sprintf("The job of %s waits for a worker or a place since %s.", name, stamp(p.Scheduled)), "It runs as soon as a worker takes it, or a node has a place.", shows
+	}
+	if id, ok := strings.CutPrefix(p.Process.ProcessID, process.FlowPrefix); ok {
+		return process.WaitsForProcess, fmt.Sprintf("%s goes on: run %s does it.", begin, id), ends, shows
 	}
 	return process.WaitsForProcess, fmt.Sprintf("%s goes on: %s does it.", begin, p.Process.ProcessID), ends, shows
 }

@@ -13,12 +13,32 @@ import (
 // situation fills in what the process waits for, what comes next, and what would let it go on.
 func (s State) situation(e *Explanation) {
 	head, behind := s.head()
+	s.stands(e, head, behind)
+	if s.Namespace.Paused && (e.WaitsFor == process.WaitsForTime || e.WaitsFor == process.WaitsForConstraint) {
+		e.Detail += fmt.Sprintf(" Namespace %s is paused, too: nothing begins before it is resumed (progressor namespace resume %s).", s.Process.Namespace, word(s.Process.Namespace))
+	}
+	if c := s.Process.Cancel; s.Job == nil && s.Run == nil && !c.Deadline.IsZero() && !s.Process.Status.Ended() {
+		e.Detail = strings.TrimSpace(fmt.Sprintf("%s It was asked to end%s: past its grace, %s, it is CANCELLED whatever becomes of that.", e.Detail, c.why(), s.at(c.Deadline)))
+		if e.NextTime.IsZero() || c.Deadline.Before(e.NextTime) {
+			e.NextTime = c.Deadline
+		}
+	}
+}
+
+// stands says where the process stands.
+func (s State) stands(e *Explanation, head *Task, behind int) {
 	switch {
 	case s.Job != nil:
 		s.job(e, head, behind)
 	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && (head == nil || s.timed(head)) && s.Run.tells():
 		s.run(e)
+	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && (head == nil || s.timed(head) || s.Process.Status == process.StatusError):
+		s.cron(e)
 	case s.Process.Status.Ended():
+		e.Detail = "It is " + string(s.Process.Status) + " since " + stamp(s.Process.StatusChanged) + "."
+		if s.Process.Cancel.Reason != "" {
+			e.Detail = sentence(fmt.Sprintf("It is %s since %s: %s", s.Process.Status, stamp(s.Process.StatusChanged), s.Process.Cancel.Reason))
+		}
 		e.Next = "Nothing: the process is at its end."
 		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
 		if s.own() {
@@ -37,25 +57,11 @@ func (s State) situation(e *Explanation) {
 		if s.own() {
 			e.Next, e.Unblock = "Nothing: it is the engine's own, and takes no calls.", "Nothing."
 		}
-		if id, ok := strings.CutPrefix(s.Process.ProcessID, process.CronPrefix); ok {
-			at := word(s.Process.Namespace) + " " + word(id)
-			e.Detail, e.Next = "The cron is idle: it is paused, or has no fire time to come.", "Nothing, until it is resumed, changed or triggered."
-			e.Unblock = fmt.Sprintf("progressor cron get %s tells which, and why; progressor cron resume %s lets a paused one go on.", at, at)
-		}
 	case s.timed(head):
 		s.waitsForTime(e, head)
-	case head.WaitsFor == process.WaitsForConstraint:
-		s.waitsForConstraint(e, head)
 	default:
 		s.waitsForPlace(e, head, behind)
 	}
-}
-
-func (s State) waitsForConstraint(e *Explanation, head *Task) {
-	e.WaitsFor, e.Detail = process.WaitsForConstraint, head.name()+" waits for a constraint."
-	e.Next = sentence(head.name() + " runs as soon as its constraints let it")
-	e.Unblock = fmt.Sprintf("A task that ends and frees what the constraint counts, or a higher limit: progressor job get %s %s names the constraint and the key.",
-		word(s.Process.Namespace), word(s.Process.ProcessID))
 }
 
 // head is the task that comes next, and how many stand behind it without a time of their own.
@@ -109,14 +115,21 @@ func (s State) timed(t *Task) bool {
 
 func (s State) running(e *Explanation, head *Task, behind int) {
 	r := s.Running
-	since := s.Now.Sub(r.Running)
-	e.Detail = fmt.Sprintf("%s runs on node %d (%s), attempt %d, for %s%s.", r.name(), r.NodeID, r.Address, r.Attempt, short(since), r.vain())
-	e.NextTime = r.Deadline
+	since, drains := short(s.Now.Sub(r.Running)), ""
+	if r.Draining {
+		drains = ", which drains"
+	}
+	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since, r.vain())
+	e.Detail, e.NextTime = r.name()+" "+runs+".", r.Deadline
+	before := lower(r.name()) + ", which " + runs
+	if r.Lease != nil {
+		e.Detail, before = s.holds(since)
+		e.Detail += "."
+	}
 	then := ""
 	if head != nil && !s.timed(head) {
 		e.WaitsFor = process.WaitsForProcess
-		e.Detail = fmt.Sprintf("%s%s behind %s, which runs on node %d (%s), attempt %d, for %s%s.",
-			head.name(), more(behind), lower(r.name()), r.NodeID, r.Address, r.Attempt, short(since), r.vain())
+		e.Detail = fmt.Sprintf("%s%s behind %s.", head.name(), more(behind), before)
 		then = ", then " + lower(head.name()) + " runs"
 		if s.Process.Status == process.StatusSuspended {
 			e.WaitsFor = process.WaitsForOperator
@@ -124,6 +137,8 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 		}
 	}
 	switch {
+	case r.Lease != nil:
+		s.held(e, then)
 	case !r.Alive:
 		e.Next = fmt.Sprintf("Node %d does not beat any more: another node collects %s as a zombie%s.", r.NodeID, lower(r.name()), then)
 		e.NextTime = time.Time{}
@@ -136,7 +151,10 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 		e.Unblock = "The answer of the processor."
 		switch {
 		case r.Vain > 0:
-			e.Unblock = "The answer of the processor: where it is not reached it is asked again by the retry policy, until the step timeout."
+			e.Unblock = fmt.Sprintf("The answer of the processor: where it is not reached it is asked again by the retry policy, until the step timeout. "+
+				"progressor namespace get %s shows where it should be.", word(s.Process.Namespace))
+		case r.Draining:
+			e.Next += " What is not done when that node stops is given back, and another one takes it."
 		case s.Namespace.Away:
 			e.Unblock = "The answer of the processor, which the node that was asked for this does not reach."
 		}
@@ -178,6 +196,10 @@ func (s State) broken(e *Explanation) {
 	again := ""
 	if timer {
 		again = ", and the one that broke it runs again"
+	}
+	if s.own() {
+		e.Next, e.Unblock = "Nothing: it is the engine's own.", "Nothing that is sent to it: what broke it is a fault of the engine, or of what is stored of it."
+		return
 	}
 	e.Unblock = fmt.Sprintf("%s makes it RUNNING and sets its timers%s; %s lets its processor put it right.",
 		s.command("repair", " --simple"), again, s.command("repair", " --args …"))
@@ -240,18 +262,24 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 	case n.Paused:
 		e.Detail = waits + ", and namespace " + s.Process.Namespace + " is paused."
 		e.Next = fmt.Sprintf("Nothing, until the namespace is resumed; then %s runs%s.", lower(head.name()), then(behind))
-		e.Unblock = "progressor namespace resume " + s.Process.Namespace + "."
+		e.Unblock = "progressor namespace resume " + word(s.Process.Namespace) + "."
 	case n.Takers == 0 && n.Nodes > 0:
 		e.Detail = waits + ", and all nodes that are alive drain."
-		e.Unblock = "Another node."
+		e.Unblock = "Another node: progressor serve. progressor node list shows those that there are."
 	case n.Nodes == 0:
 		e.Detail = waits + ", and no node is alive."
 		e.Unblock = "A node: progressor serve."
+	case n.Pulled:
+		s.waitsForWorker(e, head, behind)
+	case n.Unservable != "":
+		e.Detail = sentence(fmt.Sprintf("%s, and the node that was asked cannot run tasks of namespace %s: %s", waits, s.Process.Namespace, n.Unservable))
+		e.Next = fmt.Sprintf("%s runs as soon as a node can run it%s.", head.name(), then(behind))
+		e.Unblock = fmt.Sprintf("A node whose program has that processor, or another processor: progressor namespace get %s shows which one it has.", word(s.Process.Namespace))
 	case n.Running >= n.MaxRunning*n.Takers:
-		e.Detail = fmt.Sprintf("%s: %d tasks of the namespace run, and its max_running is %d on each of %d nodes.", waits, n.Running, n.MaxRunning, n.Takers)
-		e.Unblock = "A task of the namespace that ends, a larger max_running, or one node more."
+		e.Detail = fmt.Sprintf("%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits, count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
+		e.Unblock = fmt.Sprintf("A task of the namespace that ends (progressor list %s shows its processes), a larger max_running, or one node more.", word(s.Process.Namespace))
 	default:
-		e.Detail = fmt.Sprintf("%s: %d tasks of the namespace run, and its max_running is %d on each of %d nodes.", waits, n.Running, n.MaxRunning, n.Takers)
+		e.Detail = fmt.Sprintf("%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits, count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
 		e.Unblock = "A node takes it within a second; else look at its log: it may be unable to serve the namespace."
 	}
 }
@@ -266,6 +294,8 @@ func (t *Task) name() string {
 	}
 	return fmt.Sprintf("Task %d (%s)", t.ID, t.Type)
 }
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 func lower(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
@@ -324,7 +354,7 @@ func (s State) timeOrCall() string {
 }
 
 func (s State) command(verb, rest string) string {
-	return "progressor " + verb + " " + s.Process.Namespace + " " + word(s.Process.ProcessID) + rest
+	return "progressor " + verb + " " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + rest
 }
 
 func word(s string) string {

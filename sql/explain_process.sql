@@ -17,13 +17,17 @@ SELECT task_id, task_type, waits_for, attempt, scheduled_time, coalesce(retry_in
 SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.deadline,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
        r.node_id, coalesce(n.address, '')::text AS address, coalesce(n.draining, false)::bool AS draining,
-       coalesce(n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond', false)::bool AS alive
+       coalesce(n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond', false)::bool AS alive,
+       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
  WHERE r.namespace = @namespace AND r.process_id = @process_id;
 
--- ExplainNodes tells the time, how many tasks of a namespace run (counted to lim), and how many nodes there are to run them.
+-- ExplainNodes tells the time, when a process is to be cancelled without an answer, how many tasks of its namespace run (counted to lim), and how many nodes
+-- there are to run them.
 -- name: ExplainNodes :one
 SELECT statement_timestamp()::timestamptz AS now,
+       coalesce((SELECT p.cancel_deadline FROM processes p WHERE p.namespace = @namespace AND p.process_id = @process_id), 'epoch')::timestamptz AS cancel_deadline,
        (SELECT count(*) FROM (SELECT 1 FROM running r WHERE r.namespace = @namespace LIMIT @lim::int) x)::int AS running,
        (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond')::int AS nodes,
        (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
@@ -33,13 +37,8 @@ SELECT statement_timestamp()::timestamptz AS now,
 -- name: ExplainJob :one
 SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN @zombie_error::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
        (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
-       (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, coalesce(p.cancel_deadline, 'epoch')::timestamptz AS cancel_deadline,
-       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time,
        coalesce((SELECT r.status::text FROM flow_runs r WHERE r.namespace = j.namespace AND r.run_id = substring(j.process_id FROM '^~job/(.*)/[^/]*$')), '')::text AS run_status
   FROM jobs j
-  JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
-  LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id
-  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
  WHERE j.namespace = @namespace AND j.process_id = @process_id;
 
 -- ExplainRun gives what an explanation of a run looks at beside its tasks, ExplainSteps the steps and items of it that are open: those first that wait for an answer.

@@ -52,7 +52,10 @@ func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter 
 		return e, noRow(err, process.ErrProcessNotFound)
 	}
 	p := &e.Process
-	e.State.Process = explain.Process{Key: key, Status: p.Status, CreatedTime: p.CreatedTime, StatusChanged: p.StatusChangedTime}
+	e.State.Process.Key, e.State.Process.Status, e.State.Process.CreatedTime, e.State.Process.StatusChanged = key, p.Status, p.CreatedTime, p.StatusChangedTime
+	if p.CancelReason != nil {
+		e.State.Process.Cancel.Reason = *p.CancelReason
+	}
 	if p.Detail != nil {
 		e.State.Process.Detail = *p.Detail
 	}
@@ -68,14 +71,7 @@ func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy 
 		return nil, err
 	}
 	j := &explain.Job{
-		Name: r.Name, MaxRetry: r.MaxRetry, Failed: r.Failed, Takeovers: r.Takeovers, MaxTakeovers: r.MaxTakeovers,
-		Cancelling: r.Cancelling, CancelReason: r.CancelReason, CancelDeadline: r.CancelDeadline, RunStatus: r.RunStatus,
-	}
-	if r.WorkerID != "" {
-		j.Lease = &explain.Lease{WorkerID: r.WorkerID, Expires: r.ExpiresTime}
-		if !r.BeatTime.Equal(epoch) {
-			j.Lease.Beat = r.BeatTime
-		}
+		Name: r.Name, MaxRetry: r.MaxRetry, Failed: r.Failed, Takeovers: r.Takeovers, MaxTakeovers: r.MaxTakeovers, RunStatus: r.RunStatus,
 	}
 	return j, nil
 }
@@ -111,11 +107,14 @@ func (s *Store) readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*expla
 }
 
 func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombieAfter time.Duration, state *explain.State) error {
-	nodes, err := s.q.ExplainNodes(ctx, tx, dbsqlc.ExplainNodesParams{Namespace: key.Namespace, Lim: explain.RunningLimit, ZombieAfterUs: zombieAfter.Microseconds()})
+	nodes, err := s.q.ExplainNodes(ctx, tx, dbsqlc.ExplainNodesParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: explain.RunningLimit, ZombieAfterUs: zombieAfter.Microseconds()})
 	if err != nil {
 		return err
 	}
 	state.Now = nodes.Now
+	if !nodes.CancelDeadline.Equal(epoch) {
+		state.Process.Cancel.Deadline = nodes.CancelDeadline
+	}
 	state.Namespace = explain.Namespace{Running: int(nodes.Running), Nodes: int(nodes.Nodes), Takers: int(nodes.Takers)}
 	ended, err := s.q.ExplainEnded(ctx, tx, dbsqlc.ExplainEndedParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks})
 	if err != nil {
@@ -153,6 +152,12 @@ func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombi
 				RetryInterval: r.RetryInterval, TimerName: r.TimerName,
 			},
 			NodeID: r.NodeID, Address: r.Address, Alive: r.Alive, Draining: r.Draining, Deadline: r.Deadline,
+		}
+		if r.WorkerID != "" {
+			state.Running.Lease = &explain.Lease{WorkerID: r.WorkerID, Expires: r.ExpiresTime}
+			if !r.BeatTime.Equal(epoch) {
+				state.Running.Lease.Beat = r.BeatTime
+			}
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registere
 func (c *Crons) Kinds() []engine.Kind {
 	return []engine.Kind{{
 		Name: kind, Processor: processor.Func(c.process),
-		Forget: c.forget,
+		Forget: c.forget, Explain: explained,
 	}, {Name: runKind, Processor: processor.Func(c.processRun)}}
 }
 

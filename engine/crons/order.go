@@ -1,6 +1,7 @@
 package crons
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,10 +91,10 @@ func (t *task) obey(ctx context.Context, o *order) error {
 	case methodDelete:
 		t.remove()
 	case methodPause:
-		t.state.PauseNote = o.Note
+		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
 		t.follow(t.cron.Pause(t.state.Cron, t.now))
 	case methodResume:
-		t.state.PauseNote = ""
+		t.state.PauseNote, t.state.PausedBy, t.state.PauseTime = "", "", time.Time{}
 		t.follow(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
 	case methodTrigger:
 		if t.held {
@@ -107,6 +108,15 @@ func (t *task) obey(ctx context.Context, o *order) error {
 		return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
 	}
 	return nil
+}
+
+// paused notes why the cron is paused, by whom ("": by itself, or nobody who is known), and since when: the pause that it is in already goes on.
+func (t *task) paused(note, by string) {
+	s := t.state
+	if !s.Cron.Paused {
+		s.PauseTime = t.now
+	}
+	s.PauseNote, s.PausedBy = note, by
 }
 
 // rejection is an error of the check of a definition as the answer of a task.
@@ -130,7 +140,7 @@ func (t *task) create(o *order) error {
 	}
 	t.cron.Held = t.held
 	if o.Paused {
-		t.state.PauseNote = o.Note
+		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
 		t.follow(t.cron.Pause(t.state.Cron, t.now))
 		return nil
 	}

@@ -2,6 +2,7 @@ package crons
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/explain"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -24,6 +26,8 @@ type state struct {
 	Created   time.Time        `json:"created"`
 	Updated   time.Time        `json:"updated"`
 	PauseNote string           `json:"pause_note,omitempty"`
+	PausedBy  string           `json:"paused_by,omitempty"`
+	PauseTime time.Time        `json:"pause_time,omitzero"`
 	Decisions map[string]int64 `json:"decisions,omitempty"` // how many fire times
 	LastFire  time.Time        `json:"last_fire,omitzero"`  // of the newest run that was started
 	Cron      cron.State       `json:"cron"`
@@ -144,4 +148,36 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 		m.RunningProcessIds = append(m.RunningProcessIds, runID(s.definition, fire))
 	}
 	return m, nil
+}
+
+// explained adds whether a cron is paused, what runs of it go on or wait, and when it fires next.
+func explained(_ context.Context, p *progressorv1.Process, e *explain.State) error {
+	if len(p.GetAuxState()) == 0 {
+		return nil // it is being made
+	}
+	s, err := stateOf(p)
+	if err != nil {
+		return err
+	}
+	c, err := s.compile()
+	if err != nil {
+		return err
+	}
+	now, limit := &s.Cron, s.definition.GetSpec().GetMaxFires()
+	said := &explain.Cron{
+		ID: s.definition.GetCronId(), Paused: now.Paused, PausedBy: s.PausedBy, Note: s.PauseNote, Since: s.PauseTime, Queued: len(now.Queue), RunsIn: place(s.definition).Namespace,
+		MaxRuns: max(c.Policy.MaxConcurrency, cron.DefaultMaxConcurrency), Failures: now.Failures, Trial: now.Trial, Spent: limit > 0 && now.Runs >= limit,
+	}
+	if now.Paused {
+		said.Missed = c.Waiting(*now, e.Now, maxWaiting)
+		said.More = said.Missed == maxWaiting
+	}
+	for _, fire := range c.Upcoming(*now, 1) {
+		said.Next = fire
+	}
+	for _, fire := range now.Running {
+		said.Running = append(said.Running, runID(s.definition, fire))
+	}
+	e.Cron = said
+	return nil
 }

@@ -197,7 +197,7 @@ func (t *task) follow(step cron.Step) {
 		t.send(errand{Fire: fire, Cancel: cancelReplaced})
 	}
 	if step.Pause != "" {
-		s.PauseNote = step.Pause
+		t.paused(step.Pause, "")
 	}
 	s.Cron, s.Next = step.State, step.Next
 }

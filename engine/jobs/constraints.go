@@ -3,15 +3,18 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/explain"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 // PutConstraint sets a limit of jobs. It holds for jobs that wait, too, and counts those that run.
@@ -81,45 +84,97 @@ const maxBefore = 1000
 
 // blockedOn says which key a job waits for, who has it, and where it stands in line.
 func (q *Jobs) blockedOn(ctx context.Context, r *jobs.Row) (string, error) {
+	b, err := q.blocked(ctx, r)
+	if err != nil || b == nil {
+		return "constraint: its keys are being found", err
+	}
+	return blockedText(b), nil
+}
+
+// blocked looks at the key that a job waits for; nil: it is being found.
+func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, error) {
 	if r.Line == "" {
-		return "constraint: its keys are being found", nil
+		return nil, nil //nolint:nilnil // as said
 	}
 	at, constraints, err := jobs.PlaceInLine(ctx, q.store, r, maxBefore)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	name, key, _ := strings.Cut(r.Line, "=")
-	for _, c := range constraints {
-		if c.Name == name {
-			return blockedText(c, key, at), nil
-		}
+	n := slices.IndexFunc(constraints, func(c jobs.Constraint) bool { return c.Name == name })
+	if n < 0 { // that one is gone since it was evaluated
+		return nil, nil //nolint:nilnil // as said
 	}
-	return "constraint: its keys are being found", nil // that one is gone since it was evaluated
-}
-
-func blockedText(c jobs.Constraint, key string, at jobs.InLine) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "constraint %s", c.Name)
-	if c.Key != "" {
-		fmt.Fprintf(&b, " key %s", key)
-	}
-	b.WriteString(": ")
-	if c.MaxRunning > 0 && at.Held >= int(c.MaxRunning) {
-		fmt.Fprintf(&b, "%d of %d running; ", at.Held, c.MaxRunning)
-	}
-	before := fmt.Sprint(at.Before)
-	if at.Before == maxBefore {
-		before = fmt.Sprintf("at least %d", at.Before)
+	c := constraints[n]
+	b := &explain.Blocked{
+		Constraint: name, Match: c.Match, Expression: c.Key, Key: key, MaxRunning: c.MaxRunning, Held: at.Held, Holders: at.Holders,
+		RateCount: c.RateCount, RatePer: c.RatePer, RateBurst: c.RateBurst, Before: at.Before, More: at.Before == maxBefore,
 	}
 	if c.RateCount > 0 && !at.NextTime.IsZero() {
-		fmt.Fprintf(&b, "rate: next at %s; ", at.NextTime.UTC().Format(time.RFC3339Nano))
-		if at.Before < maxBefore {
-			own := at.NextTime.Add(seconds(float64(at.Before) / perSecond(c)))
-			fmt.Fprintf(&b, "this one not before %s; ", own.UTC().Format(time.RFC3339Nano))
+		b.NextStart = at.NextTime
+		if !b.More {
+			b.OwnStart = at.NextTime.Add(seconds(float64(at.Before) / perSecond(c)))
 		}
 	}
-	fmt.Fprintf(&b, "%s before it", before)
-	return b.String()
+	return b, nil
+}
+
+func blockedText(b *explain.Blocked) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "constraint %s", b.Constraint)
+	if b.Expression != "" {
+		fmt.Fprintf(&text, " key %s", b.Key)
+	}
+	text.WriteString(": ")
+	if b.MaxRunning > 0 && b.Held >= int(b.MaxRunning) {
+		fmt.Fprintf(&text, "%d of %d running; ", b.Held, b.MaxRunning)
+	}
+	before := fmt.Sprint(b.Before)
+	if b.More {
+		before = fmt.Sprintf("at least %d", b.Before)
+	}
+	if !b.NextStart.IsZero() {
+		fmt.Fprintf(&text, "rate: next at %s; ", b.NextStart.UTC().Format(time.RFC3339Nano))
+	}
+	if !b.OwnStart.IsZero() {
+		fmt.Fprintf(&text, "this one not before %s; ", b.OwnStart.UTC().Format(time.RFC3339Nano))
+	}
+	fmt.Fprintf(&text, "%s before it", before)
+	return text.String()
+}
+
+// explain adds what holds a job up: the key that it waits for, who may run it, and where the members of a group stand.
+func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *explain.State) error {
+	if state.Job == nil || state.Running != nil || len(state.Waiting) == 0 {
+		return nil
+	}
+	rows, err := jobs.Get(ctx, q.store, process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()})
+	if err != nil || rows[0] == nil {
+		return err // it is gone since
+	}
+	row := rows[0]
+	if waitsForKey(row) {
+		if state.Job.Blocked, err = q.blocked(ctx, row); err != nil {
+			return err
+		}
+	}
+	job, err := wire.Job(row)
+	if err != nil {
+		return err
+	}
+	group := job.GetOptions().GetWorkers()
+	state.Job.WorkerIDs = group.GetWorkerIds()
+	if group == nil || !row.Grouped {
+		return nil
+	}
+	rules := groupRules(group)
+	g := &explain.Group{Count: int(rules.Count), MaxFailures: int(rules.MaxFailures)}
+	for _, run := range job.GetWorkerRuns() {
+		state := strings.ToLower(strings.TrimPrefix(run.GetState().String(), "JOB_STATE_"))
+		g.Members = append(g.Members, explain.Member{WorkerID: run.GetWorkerId(), State: state})
+	}
+	state.Job.Group = g
+	return nil
 }
 
 // waitsForKey tells whether a job waits for a key.

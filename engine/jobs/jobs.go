@@ -43,7 +43,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: storage.JobKind, Decide: decide, Forget: q.forget,
-		Run: q.run, Noted: q.groups.wake, Admit: q.admit, Stored: q.stored,
+		Run: q.run, Noted: q.groups.wake, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 	}
 }
 

@@ -378,7 +378,7 @@ func TestJobIsExplained(t *testing.T) {
 		}
 	}
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}})
-	explain(`Job "work" waits for a worker`, `polls namespace pull for jobs named "work"`)
+	explain(`Job "work" waits for a worker`, `no worker polls namespace pull.`, `progressor worker run --namespace pull --job work --exec COMMAND`)
 	shows("AVAILABLE place 0 1")
 	if k := n.count(t, "SELECT count(*) FROM waiting_list WHERE process_id = 'j' AND reason = 'a worker for jobs named work'"); k != 1 {
 		t.Error("waiting_list does not say that it waits for a worker")

@@ -87,6 +87,7 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 type InLine struct {
 	Before   int // at most the limit that was asked for
 	Held     int
+	Holders  []string  // the first three of them
 	NextTime time.Time // of the bucket; zero: it has a start to give
 }
 
@@ -99,7 +100,7 @@ func PlaceInLine(ctx context.Context, s *storage.Store, r *Row, limit int) (at I
 		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
 			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, TaskID: r.TaskID, Lim: int32(limit), //nolint:gosec // small
 		})
-		at = InLine{Before: int(row.Before), Held: int(row.Held)}
+		at = InLine{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders}
 		if row.NextTime.Unix() > 0 {
 			at.NextTime = row.NextTime
 		}

@@ -426,6 +426,7 @@ const placeInLine = `-- name: PlaceInLine :one
 SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = $1::text AND s.waits_for = 'constraint' AND s.line = $2::text
            AND (s.priority, s.task_id) < ($3::int, $4::bigint) ORDER BY s.priority, s.task_id LIMIT $5::int) x)::int AS before,
        (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text)::int AS held,
+       ARRAY(SELECT h.process_id FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
        coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = $1::text AND b.line = $2::text), 'epoch')::timestamptz AS next_time
 `
 
@@ -440,10 +441,11 @@ type PlaceInLineParams struct {
 type PlaceInLineRow struct {
 	Before   int32
 	Held     int32
+	Holders  []string
 	NextTime time.Time
 }
 
-// PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key, and when the next may start.
+// PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), and when the next may start.
 func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParams) (PlaceInLineRow, error) {
 	row := db.QueryRow(ctx, placeInLine,
 		arg.Namespace,
@@ -453,7 +455,12 @@ func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParam
 		arg.Lim,
 	)
 	var i PlaceInLineRow
-	err := row.Scan(&i.Before, &i.Held, &i.NextTime)
+	err := row.Scan(
+		&i.Before,
+		&i.Held,
+		&i.Holders,
+		&i.NextTime,
+	)
 	return i, err
 }
 

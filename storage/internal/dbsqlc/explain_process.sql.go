@@ -76,13 +76,8 @@ func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedPar
 const explainJob = `-- name: ExplainJob :one
 SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN $1::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
        (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
-       (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, coalesce(p.cancel_deadline, 'epoch')::timestamptz AS cancel_deadline,
-       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time,
        coalesce((SELECT r.status::text FROM flow_runs r WHERE r.namespace = j.namespace AND r.run_id = substring(j.process_id FROM '^~job/(.*)/[^/]*$')), '')::text AS run_status
   FROM jobs j
-  JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
-  LEFT JOIN running r ON r.namespace = j.namespace AND r.process_id = j.process_id
-  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
  WHERE j.namespace = $2 AND j.process_id = $3
 `
 
@@ -93,18 +88,12 @@ type ExplainJobParams struct {
 }
 
 type ExplainJobRow struct {
-	Name           string
-	Takeovers      int32
-	MaxRetry       int32
-	MaxTakeovers   int32
-	Failed         int32
-	Cancelling     bool
-	CancelReason   string
-	CancelDeadline time.Time
-	WorkerID       string
-	ExpiresTime    time.Time
-	BeatTime       time.Time
-	RunStatus      string
+	Name         string
+	Takeovers    int32
+	MaxRetry     int32
+	MaxTakeovers int32
+	Failed       int32
+	RunStatus    string
 }
 
 // ExplainJob gives what an explanation of a job looks at beside its tasks.
@@ -117,12 +106,6 @@ func (q *Queries) ExplainJob(ctx context.Context, db DBTX, arg ExplainJobParams)
 		&i.MaxRetry,
 		&i.MaxTakeovers,
 		&i.Failed,
-		&i.Cancelling,
-		&i.CancelReason,
-		&i.CancelDeadline,
-		&i.WorkerID,
-		&i.ExpiresTime,
-		&i.BeatTime,
 		&i.RunStatus,
 	)
 	return i, err
@@ -130,31 +113,41 @@ func (q *Queries) ExplainJob(ctx context.Context, db DBTX, arg ExplainJobParams)
 
 const explainNodes = `-- name: ExplainNodes :one
 SELECT statement_timestamp()::timestamptz AS now,
-       (SELECT count(*) FROM (SELECT 1 FROM running r WHERE r.namespace = $1 LIMIT $2::int) x)::int AS running,
-       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - ($3::bigint) * interval '1 microsecond')::int AS nodes,
-       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+       coalesce((SELECT p.cancel_deadline FROM processes p WHERE p.namespace = $1 AND p.process_id = $2), 'epoch')::timestamptz AS cancel_deadline,
+       (SELECT count(*) FROM (SELECT 1 FROM running r WHERE r.namespace = $1 LIMIT $3::int) x)::int AS running,
+       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - ($4::bigint) * interval '1 microsecond')::int AS nodes,
+       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - ($4::bigint) * interval '1 microsecond'
            AND NOT n.draining)::int AS takers
 `
 
 type ExplainNodesParams struct {
 	Namespace     string
+	ProcessID     string
 	Lim           int32
 	ZombieAfterUs int64
 }
 
 type ExplainNodesRow struct {
-	Now     time.Time
-	Running int32
-	Nodes   int32
-	Takers  int32
+	Now            time.Time
+	CancelDeadline time.Time
+	Running        int32
+	Nodes          int32
+	Takers         int32
 }
 
-// ExplainNodes tells the time, how many tasks of a namespace run (counted to lim), and how many nodes there are to run them.
+// ExplainNodes tells the time, when a process is to be cancelled without an answer, how many tasks of its namespace run (counted to lim), and how many nodes
+// there are to run them.
 func (q *Queries) ExplainNodes(ctx context.Context, db DBTX, arg ExplainNodesParams) (ExplainNodesRow, error) {
-	row := db.QueryRow(ctx, explainNodes, arg.Namespace, arg.Lim, arg.ZombieAfterUs)
+	row := db.QueryRow(ctx, explainNodes,
+		arg.Namespace,
+		arg.ProcessID,
+		arg.Lim,
+		arg.ZombieAfterUs,
+	)
 	var i ExplainNodesRow
 	err := row.Scan(
 		&i.Now,
+		&i.CancelDeadline,
 		&i.Running,
 		&i.Nodes,
 		&i.Takers,
@@ -199,8 +192,10 @@ const explainRunning = `-- name: ExplainRunning :many
 SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.deadline,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
        r.node_id, coalesce(n.address, '')::text AS address, coalesce(n.draining, false)::bool AS draining,
-       coalesce(n.beat_time >= statement_timestamp() - ($1::bigint) * interval '1 microsecond', false)::bool AS alive
+       coalesce(n.beat_time >= statement_timestamp() - ($1::bigint) * interval '1 microsecond', false)::bool AS alive,
+       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
  WHERE r.namespace = $2 AND r.process_id = $3
 `
 
@@ -223,6 +218,9 @@ type ExplainRunningRow struct {
 	Address       string
 	Draining      bool
 	Alive         bool
+	WorkerID      string
+	ExpiresTime   time.Time
+	BeatTime      time.Time
 }
 
 func (q *Queries) ExplainRunning(ctx context.Context, db DBTX, arg ExplainRunningParams) ([]ExplainRunningRow, error) {
@@ -247,6 +245,9 @@ func (q *Queries) ExplainRunning(ctx context.Context, db DBTX, arg ExplainRunnin
 			&i.Address,
 			&i.Draining,
 			&i.Alive,
+			&i.WorkerID,
+			&i.ExpiresTime,
+			&i.BeatTime,
 		); err != nil {
 			return nil, err
 		}

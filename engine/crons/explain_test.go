@@ -1,0 +1,49 @@
+package crons_test
+
+import (
+	"strings"
+	"testing"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestExplainCron says of a cron that is paused by whom, why and since when: a person, or the cron itself.
+func TestExplainCron(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	says := func(id string, want ...string) {
+		t.Helper()
+		var text string
+		eventually(t, id+" says it", func() bool {
+			m, err := n.ExplainProcess(t.Context(), key("~cron/"+id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = m.GetWaitsForDetail() + "\n" + m.GetNext() + "\n" + m.GetUnblock()
+			for _, w := range want {
+				if !strings.Contains(text, w) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	n.create(t, starts("nightly", never, "complete"))
+	says("nightly", "Cron nightly waits for its next fire time.")
+	for _, note := range []string{"", "the bank is closed"} { // who pauses a paused one changes the note, and not since when
+		if _, err := n.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "nightly", Note: note}, kim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("nightly", "Cron nightly is paused since 20", "by kim: the bank is closed.")
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "nightly"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	says("nightly", "Cron nightly waits for its next fire time.")
+
+	fails := starts("fails", "* * * * * *", "fail")
+	fails.Policy.PauseAfterFailures = 1
+	n.create(t, fails)
+	says("fails", "Cron fails is paused since 20", "): paused after 1 failures in a row;", "progressor cron resume ns fails;")
+}

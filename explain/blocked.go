@@ -1,0 +1,167 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// Blocked is the key of a constraint that a job waits for.
+type Blocked struct {
+	Constraint string
+	Match      string // CEL; "": all jobs
+	Expression string // CEL of the key; "": one key for all jobs that match
+	Key        string // its value
+	MaxRunning int32  // 0: any number
+	Held       int    // by how many jobs
+	Holders    []string
+	RateCount  int32 // 0: any rate
+	RatePer    time.Duration
+	RateBurst  int32
+	NextStart  time.Time // when the rate gives the next start; zero: it has one to give
+	OwnStart   time.Time // when it may give one to this job; zero: not known
+	Before     int       // jobs that stand before it in line
+	More       bool      // there are more of them
+}
+
+// blocked is the situation of a job that waits for a constraint.
+func (s State) blocked(e *Explanation) {
+	b := s.Job.Blocked
+	e.WaitsFor = process.WaitsForConstraint
+	if b == nil {
+		e.Detail = fmt.Sprintf("Job %q waits for constraints that are being looked at anew.", s.Job.Name)
+		e.Next = "Its key is found, and then it waits for that, or for its turn."
+		e.Unblock = fmt.Sprintf("Nothing needs to be done: a node does that within seconds; progressor constraint list %s shows what there is.", word(s.Process.Namespace))
+		return
+	}
+	e.Detail = fmt.Sprintf("Job %q waits for constraint %s%s", s.Job.Name, b.Constraint, b.key())
+	full := b.MaxRunning > 0 && b.Held >= int(b.MaxRunning)
+	if full {
+		e.Detail += fmt.Sprintf(": %d of %d running (%s)", b.Held, b.MaxRunning, b.holders())
+	}
+	if !b.NextStart.IsZero() {
+		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and gives the next start %s", b.RateCount, short(b.RatePer), s.at(b.NextStart))
+	}
+	e.Detail += fmt.Sprintf(". %s before it.", s.standing(b))
+	e.Next = "It runs when the key is free, those before it have had their turn, and a worker takes it or a node has a place."
+	if !b.OwnStart.IsZero() {
+		e.NextTime = b.OwnStart
+		e.Next = fmt.Sprintf("It runs when those before it have had their turn, not before %s.", strings.TrimPrefix(s.at(b.OwnStart), "at "))
+	}
+	e.Unblock = s.loosen(b)
+	if full && len(b.Holders) > 0 {
+		e.Unblock = fmt.Sprintf("The end of a job that has the key: progressor job get %s %s. Or %s", word(s.Process.Namespace), word(b.Holders[0]), lower(e.Unblock))
+	}
+}
+
+func (b *Blocked) key() string {
+	if b.Expression == "" {
+		return ""
+	}
+	return fmt.Sprintf(", key %s", b.Key)
+}
+
+func (b *Blocked) holders() string {
+	if more := b.Held - len(b.Holders); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(b.Holders, ", "), more)
+	}
+	return strings.Join(b.Holders, ", ")
+}
+
+func (s State) standing(b *Blocked) string {
+	verb := "stand"
+	if b.Before == 1 {
+		verb = "stands"
+	}
+	if b.Before == 0 {
+		return "No job stands"
+	}
+	return capital(count(b.Before, b.More, "job")) + " " + verb
+}
+
+// loosen is the command that gives the constraint a higher limit, and leaves the rest of it as it is.
+func (s State) loosen(b *Blocked) string {
+	line := "progressor constraint put " + word(s.Process.Namespace) + " " + word(b.Constraint)
+	if b.Match != "" && b.Match != "true" {
+		line += " --match " + word(b.Match)
+	}
+	if b.Expression != "" {
+		line += " --key " + word(b.Expression)
+	}
+	if b.MaxRunning > 0 {
+		line += fmt.Sprintf(" --max-running %d", 2*b.MaxRunning)
+	}
+	if b.RateCount > 0 {
+		line += fmt.Sprintf(" --rate %d/%s", 2*b.RateCount, plain(b.RatePer))
+		if b.RateBurst != b.RateCount && b.RateBurst > 0 {
+			line += fmt.Sprintf(" --burst %d", b.RateBurst)
+		}
+	}
+	return "A higher limit: " + line + " doubles it."
+}
+
+// Group is what counts of a job that several workers run side by side.
+type Group struct {
+	Count       int // that have to succeed
+	MaxFailures int
+	Members     []Member
+}
+
+// Member is a place of a group.
+type Member struct {
+	WorkerID string // "": nobody has it
+	State    string // available, running, retryable, succeeded, failed, cancelled
+}
+
+// group is the situation of such a job.
+func (s State) group(e *Explanation) {
+	g, states := s.Job.Group, map[string][]string{}
+	for _, m := range g.Members {
+		states[m.State] = append(states[m.State], m.WorkerID)
+	}
+	e.Detail = fmt.Sprintf("Job %q is to succeed on %s: %d %s", s.Job.Name, count(g.Count, false, "worker"), len(states["succeeded"]), has(len(states["succeeded"])))
+	if ids := states["running"]; len(ids) > 0 {
+		e.Detail += ", " + named(ids) + plural(len(ids), " runs it", " run it")
+	}
+	if ids := states["retryable"]; len(ids) > 0 {
+		e.Detail += ", " + named(ids) + plural(len(ids), " tries", " try") + " it again later"
+	}
+	if n := len(states["failed"]); n > 0 {
+		e.Detail += fmt.Sprintf(", %d %s failed and %d may", n, has(n), g.MaxFailures)
+	}
+	e.WaitsFor = process.WaitsForProcess
+	e.Next = "When enough workers have succeeded, or too many have failed, the job ends."
+	e.Unblock = fmt.Sprintf("The answers of its workers: progressor job get %s %s shows where each stands.", word(s.Process.Namespace), word(s.Process.ProcessID))
+	if free := len(states["available"]); free > 0 && s.Namespace.Pulled {
+		poll, unblock := s.workers()
+		e.Detail += fmt.Sprintf("; %s %s for a worker, %s", count(free, false, "place"), plural(free, "waits", "wait"), poll)
+		e.Unblock = unblock
+		if len(states["running"]) == 0 {
+			e.WaitsFor = process.WaitsForPlace
+		}
+	}
+	e.Detail += "."
+	s.cancelling(e, "so were its members")
+}
+
+func has(n int) string { return plural(n, "has", "have") }
+
+func plural(n int, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return several
+}
+
+// plain is a duration as people write it: 1h, not 1h0m0s.
+func plain(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if rest, ok := strings.CutSuffix(text, zero); ok {
+			text = rest + zero[:1]
+		}
+	}
+	return text
+}

@@ -1,0 +1,107 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// Cron is what counts of a process that is a cron.
+type Cron struct {
+	ID       string
+	Paused   bool
+	PausedBy string    // "": not known, or the cron itself
+	Note     string    // why
+	Since    time.Time // zero: not known
+	Missed   int       // fire times that have come and wait for a resume
+	More     bool      // more than these
+	Next     time.Time // fire time to come; zero: none
+	RunsIn   string    // the namespace of its runs
+	Running  []string  // the processes of those that count
+	Queued   int       // fires that wait for one of these to end
+	MaxRuns  int32     // at a time
+	Failures int32     // runs in a row that failed
+	Trial    time.Time // when the circuit was opened, or had its last trial; zero: it is closed
+	Spent    bool      // max_fires are used up
+}
+
+// cron is the situation of a cron that has nothing to do now.
+func (s State) cron(e *Explanation) {
+	c := s.Cron
+	at := word(s.Process.Namespace) + " " + word(c.ID)
+	trigger := "progressor cron trigger " + at + " starts a run now."
+	fires := "It has no fire time to come."
+	if !c.Next.IsZero() {
+		fires = fmt.Sprintf("It fires %s.", s.at(c.Next))
+	}
+	e.NextTime = c.Next
+	switch {
+	case s.Process.Status == process.StatusError:
+		s.broken(e)
+		e.Next = "Nothing fires until it is resumed."
+		e.Unblock = "progressor cron resume " + at + "."
+	case c.Paused:
+		e.WaitsFor, e.NextTime = process.WaitsForOperator, time.Time{}
+		e.Detail = s.paused()
+		e.Next = "Nothing fires until it is resumed."
+		if c.Missed > 0 {
+			e.Next = "Nothing fires until it is resumed; then its misfire policy says what becomes of the fire times that wait."
+		}
+		e.Unblock = fmt.Sprintf("progressor cron resume %s; with --skip-missed nothing of what has come meanwhile runs. %s", at, trigger)
+	case c.Queued > 0:
+		e.WaitsFor = process.WaitsForProcess
+		e.Detail = fmt.Sprintf("%s of cron %s %s for a run to end: its max_concurrency is %d, and %s %s on.", count(c.Queued, false, "fire"), c.ID,
+			plural(c.Queued, "waits", "wait"), c.MaxRuns, named(c.Running), plural(len(c.Running), "goes", "go"))
+		e.Next = "The oldest of them starts when a run ends. " + fires
+		e.Unblock = "The end of a run, or a larger max_concurrency."
+		if len(c.Running) > 0 {
+			e.Unblock = fmt.Sprintf("The end of a run: progressor explain %s %s. Or a larger max_concurrency: progressor cron get %s shows its policy.",
+				word(c.RunsIn), word(c.Running[0]), at)
+		}
+	case c.Next.IsZero():
+		why := "its schedule has come to its end"
+		if c.Spent {
+			why = "its max_fires are used up"
+		}
+		e.Detail = fmt.Sprintf("Cron %s has no fire time to come: %s.%s", c.ID, why, c.goesOn())
+		e.Next = "Nothing, until it is changed or triggered."
+		e.Unblock = fmt.Sprintf("Another schedule: progressor cron update %s --help. %s", at, trigger)
+	default:
+		e.WaitsFor = process.WaitsForTime
+		e.Detail = fmt.Sprintf("Cron %s waits for its next fire time.%s", c.ID, c.goesOn())
+		if !c.Trial.IsZero() {
+			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs: fires are skipped, but for a trial now and then (the last time is %s).", c.Failures, stamp(c.Trial))
+		}
+		e.Next = fires
+		e.Unblock = "Its time; " + trigger
+	}
+}
+
+// paused says by whom, why and since when.
+func (s State) paused() string {
+	c := s.Cron
+	text := fmt.Sprintf("Cron %s is paused", c.ID)
+	if !c.Since.IsZero() {
+		text += fmt.Sprintf(" since %s (%s)", stamp(c.Since), short(s.Now.Sub(c.Since)))
+	}
+	if c.PausedBy != "" {
+		text += " by " + c.PausedBy
+	}
+	if c.Note != "" {
+		text += ": " + c.Note
+	}
+	text = sentence(text)
+	if c.Missed > 0 {
+		text += fmt.Sprintf(" %s %s.", capital(count(c.Missed, c.More, "fire time")), plural(c.Missed, "waits", "wait"))
+	}
+	return text + c.goesOn()
+}
+
+// goesOn names the runs that go on.
+func (c *Cron) goesOn() string {
+	if len(c.Running) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %s %s on: %s.", count(len(c.Running), false, "run"), plural(len(c.Running), "goes", "go"), named(c.Running))
+}

@@ -1,0 +1,163 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// Worker is one that was heard of in the namespace.
+type Worker struct {
+	ID     string
+	Told   string // "quiet": to take nothing new; "stop": to end, too; "": neither
+	Seen   time.Time
+	Alive  bool // so lately that it polls, or is busy
+	Leases int32
+}
+
+// Lease says which worker holds what runs.
+type Lease struct {
+	WorkerID string
+	Expires  time.Time
+	Beat     time.Time // zero: it has not beaten yet
+}
+
+// maxNamed bounds how many workers, or jobs, are named.
+const maxNamed = 5
+
+// holds says who holds what runs, since when, and how lately he was heard of: at the beginning of a sentence, and behind something.
+func (s State) holds(since string) (begin, behind string) {
+	r, l := s.Running, s.Running.Lease
+	beat := "it has not beaten yet"
+	if !l.Beat.IsZero() {
+		beat = "it has beaten " + short(s.Now.Sub(l.Beat)) + " ago"
+	}
+	begin = fmt.Sprintf("Worker %s holds %s, attempt %d, for %s; %s", l.WorkerID, lower(r.name()), r.Attempt, since, beat)
+	if s.Job != nil {
+		begin = fmt.Sprintf("Worker %s holds attempt %d of job %q for %s; %s", l.WorkerID, r.Attempt, s.Job.Name, since, beat)
+	}
+	return begin, fmt.Sprintf("%s, which worker %s holds, attempt %d, for %s; %s", lower(r.name()), l.WorkerID, r.Attempt, since, beat)
+}
+
+// held says what comes of a task that a worker holds.
+func (s State) held(e *Explanation, then string) {
+	r, l := s.Running, s.Running.Lease
+	what, limit, loses := lower(r.name()), "its step timeout", "it"
+	if s.Job != nil {
+		what, limit, loses = "the job", "the job's timeout", "the job"
+	}
+	switch {
+	case !l.Expires.After(s.Now):
+		e.Next = fmt.Sprintf("The lease is over (%s): %s goes to another worker%s.", s.at(l.Expires), what, then)
+		e.Unblock = "Nothing needs to be done: a node takes it back within a second or two."
+	case !r.Deadline.After(s.Now):
+		e.Next = fmt.Sprintf("The attempt has passed its timeout (%s): it has failed%s.", s.at(r.Deadline), then)
+		e.Unblock = "Nothing needs to be done: the attempt is over, whatever its worker does."
+	default:
+		e.Next = fmt.Sprintf("The worker answers, at the latest %s by %s%s; without a heartbeat it has lost %s %s.", s.at(r.Deadline), limit, then, loses, s.at(l.Expires))
+		e.Unblock = "The answer of the worker."
+	}
+}
+
+// waitsForWorker is the situation of a task that a worker has to take.
+func (s State) waitsForWorker(e *Explanation, head *Task, behind int) {
+	e.WaitsFor = process.WaitsForPlace
+	since := stamp(later(head.Scheduled, s.Process.CreatedTime))
+	e.Detail = fmt.Sprintf("%s waits for a worker since %s", head.name(), since)
+	e.Next = fmt.Sprintf("%s is taken by the next worker that polls for it%s.", head.name(), then(behind))
+	if s.Job != nil {
+		e.Detail = fmt.Sprintf("Job %q waits for a worker since %s", s.Job.Name, since)
+		e.Next = "A worker takes it by a poll: those with a smaller priority go first, then the older ones."
+	}
+	var poll string
+	poll, e.Unblock = s.workers()
+	e.Detail += ", " + poll + "."
+}
+
+// workers says which workers poll of those that may take what waits, and what would bring one.
+func (s State) workers() (poll, unblock string) {
+	ns := s.Process.Namespace
+	var only []string
+	if s.Job != nil {
+		only = s.Job.WorkerIDs
+	}
+	may := slices.DeleteFunc(slices.Clone(s.Namespace.Workers), func(w Worker) bool { return len(only) > 0 && !slices.Contains(only, w.ID) })
+	alive := slices.DeleteFunc(slices.Clone(may), func(w Worker) bool { return !w.Alive })
+	free := slices.DeleteFunc(slices.Clone(alive), func(w Worker) bool { return w.Told != "" })
+	none := "no worker"
+	if len(only) > 0 {
+		none = "none of its workers (" + named(only) + ")"
+	}
+	switch {
+	case len(free) > 0:
+		shown := make([]string, len(free))
+		for n, w := range free {
+			shown[n] = fmt.Sprintf("%s (holds %d, heard of %s ago)", w.ID, w.Leases, short(max(s.Now.Sub(w.Seen), 0)))
+		}
+		return fmt.Sprintf("and %s polled namespace %s lately: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
+			fmt.Sprintf("A worker that polls %s, and has room: progressor worker list %s shows what each holds. %s", s.polledFor(), word(ns), s.startWorker(only))
+	case len(alive) > 0:
+		shown := make([]string, len(alive))
+		for n, w := range alive {
+			shown[n] = w.ID + " (" + w.Told + ")"
+		}
+		return fmt.Sprintf("and %s polled namespace %s lately, all told to take nothing new: %s", count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
+			fmt.Sprintf("progressor worker stop %s %s --continue lets that one take tasks again. %s", word(ns), word(alive[0].ID), s.startWorker(only))
+	case len(may) > 0:
+		last := slices.MaxFunc(may, func(a, b Worker) int { return a.Seen.Compare(b.Seen) })
+		return fmt.Sprintf("and %s polls namespace %s: the last was %s, %s", none, ns, last.ID, s.at(last.Seen)), s.startWorker(only)
+	}
+	return fmt.Sprintf("and %s polls namespace %s", none, ns), s.startWorker(only)
+}
+
+// polledFor is what a worker has to ask for.
+func (s State) polledFor() string {
+	if s.Job != nil {
+		return fmt.Sprintf("namespace %s for jobs named %q, or for all", s.Process.Namespace, s.Job.Name)
+	}
+	return "namespace " + s.Process.Namespace + " for all that waits, and not for jobs alone"
+}
+
+// startWorker is how one is started.
+func (s State) startWorker(only []string) string {
+	ns := word(s.Process.Namespace)
+	if s.Job == nil {
+		return fmt.Sprintf("Start a worker of yours that takes processes (client.Worker with HandleProcesses, or a Poll without jobs_only; progressor worker run takes jobs alone), "+
+			"or give the namespace a processor that is called: progressor namespace get %s shows its settings.", ns)
+	}
+	id := ""
+	if len(only) > 0 {
+		id = " --worker-id " + word(only[0])
+	}
+	return fmt.Sprintf("Start one: progressor worker run --namespace %s --job %s%s --exec COMMAND.", ns, word(s.Job.Name), id)
+}
+
+// count is a number of things in words: at least so many, where there are more.
+func count(n int, more bool, what string) string {
+	text := fmt.Sprintf("%d %ss", n, what)
+	if n == 1 {
+		text = "1 " + what
+	}
+	if more {
+		return "at least " + text
+	}
+	return text
+}
+
+// named lists names, the first of them.
+func named(names []string) string {
+	if len(names) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	}
+	return strings.Join(names, ", ")
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -49,5 +49,4 @@ export function whyRun(r: Run): string {
   return r.blockedOn || r.cancelReason || r.progress?.summary || "";
 }
 
-export const newKey = () => `console-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`;
 export const quoted = (text: string): string => `"${text.replace(/[\\"*]/g, "\\$&")}"`;

@@ -56,6 +56,22 @@ export const count = (n: bigint | number): string => numbers.format(n);
 export const plural = (n: bigint | number, one: string, many = one + "s"): string => `${count(n)} ${Number(n) === 1 ? one : many}`;
 export const rate = (n: number): string => (n === 0 ? "0" : n < 10 ? n.toFixed(1) : count(Math.round(n)));
 
+/** A duration as it is typed into a form, in full: parseSpan reads the same one back. */
+export function typedSpan(ms: number): string {
+  let text = "";
+  let rest = ms;
+  for (const [size, unit] of [[86_400_000, "d"], [3_600_000, "h"], [60_000, "m"], [1000, "s"]] as const) {
+    const whole = Math.floor(rest / size);
+    if (whole) text += `${whole}${unit}`;
+    rest -= whole * size;
+  }
+  const least = Number(rest.toFixed(6)); // nanoseconds
+  return least || !text ? `${text}${least}ms` : text;
+}
+
+/** What is wrong with a number of a form; empty: it has its default. */
+export const wrongCount = (text: string): string => (/^\s*\d*\s*$/.test(text) ? "" : "a whole number, or nothing");
+
 /** 90s, 5m, 1h30m, 250ms, 2d: what people type; undefined: none of them. */
 export function parseSpan(text: string): number | undefined {
   const sizes: Record<string, number> = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };

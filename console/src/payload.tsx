@@ -5,9 +5,9 @@ import { Copy } from "./ui";
 
 export type Reading = "json" | "msgpack" | "text" | "hex";
 
-function asText(bytes: Uint8Array): string | undefined {
+function asText(bytes: Uint8Array, cut = false): string | undefined {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: cut }); // cut: its last character may be half there
   } catch {
     return undefined;
   }
@@ -65,7 +65,7 @@ function asMsgpack(bytes: Uint8Array): string | undefined {
   try {
     const all = [...decodeMulti(bytes, { useBigInt64: true })];
     if (all.length === 0) return undefined;
-    const plain = (_: string, v: unknown) => (typeof v === "bigint" ? v.toString() : v instanceof Uint8Array ? { $bin: btoa(String.fromCharCode(...v)) } : v);
+    const plain = (_: string, v: unknown) => (typeof v === "bigint" ? v.toString() : v instanceof Uint8Array ? { $bin: btoa(Array.from(v, (b) => String.fromCharCode(b)).join("")) } : v);
     return all.map((v) => JSON.stringify(v, plain, 2)).join("\n");
   } catch {
     return undefined;
@@ -98,20 +98,20 @@ export function read(bytes: Uint8Array, how: Reading): string | undefined {
 }
 
 /** How bytes are most likely meant: JSON, else MessagePack of a map or a list, else text, else bytes. */
-export function guess(bytes: Uint8Array): Reading {
+export function guess(bytes: Uint8Array, cut = false): Reading {
   if (asJSON(bytes) !== undefined) return "json";
   const first = bytes[0] ?? 0;
   const container = (first >= 0x80 && first <= 0x9f) || (first >= 0xdc && first <= 0xdf);
   if (container && asMsgpack(bytes) !== undefined) return "msgpack";
-  const text = asText(bytes);
+  const text = asText(bytes, cut);
   return text !== undefined && !/[\u0000-\u0008\u000e-\u001f]/.test(text) ? "text" : "hex";
 }
 
 /** In a line of a table. */
 export function brief(bytes: Uint8Array, limit = 160): string {
   if (bytes.length === 0) return "";
-  const how = guess(bytes.length > 4096 ? bytes.subarray(0, 4096) : bytes);
-  const text = how === "hex" ? asHex(bytes.subarray(0, 16)).slice(8, 55).trim() : how === "msgpack" ? (asMsgpack(bytes)?.replace(/\s+/g, " ") ?? "") : (asText(bytes.subarray(0, limit * 4)) ?? asText(bytes) ?? "");
+  const how = bytes.length > 4096 ? guess(bytes.subarray(0, 4096), true) : guess(bytes);
+  const text = how === "hex" ? asHex(bytes.subarray(0, 16)).slice(8, 55).trim() : how === "msgpack" ? (asMsgpack(bytes)?.replace(/\s+/g, " ") ?? "") : (asText(bytes.subarray(0, limit * 4), true) ?? "");
   const clean = text.replace(/\s+/g, " ");
   return clean.length > limit ? clean.slice(0, limit) + "…" : clean;
 }

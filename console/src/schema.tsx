@@ -3,6 +3,7 @@
 import { useState } from "react";
 import { PayloadInput } from "./payload";
 import { Button, Field } from "./ui";
+import { exactJSON, losesDigits } from "./value";
 
 export type Schema = Record<string, unknown>;
 type Kind = "const" | "enum" | "object" | "list" | "text" | "number" | "boolean" | "json";
@@ -113,9 +114,9 @@ function Json({ value, onChange, ...rest }: { value: unknown; onChange: (v: unkn
     setText(typed);
     if (!typed.trim()) return onChange(undefined);
     try {
-      onChange(JSON.parse(typed));
-    } catch {
-      onChange(new Broken(typed, "want JSON"));
+      onChange(exactJSON(typed));
+    } catch (e) {
+      onChange(new Broken(typed, e instanceof RangeError ? e.message : "want JSON"));
     }
   };
   return <PayloadInput {...rest} value={text} onChange={change} />;
@@ -126,7 +127,8 @@ function NumberInput({ value, onChange, ...rest }: { value: unknown; onChange: (
   const change = (typed: string) => {
     setText(typed);
     const n = Number(typed);
-    onChange(!typed.trim() ? undefined : Number.isFinite(n) ? n : new Broken(typed, "want a number"));
+    const wrong = Number.isFinite(n) ? losesDigits(typed) : "want a number";
+    onChange(!typed.trim() ? undefined : wrong ? new Broken(typed, wrong) : n);
   };
   return <input {...rest} inputMode="decimal" value={text} onChange={(e) => change(e.target.value)} autoComplete="off" />;
 }

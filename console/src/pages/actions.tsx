@@ -1,11 +1,14 @@
 // What can be done to a process: each action says what it will do, and asks.
-import { useRef, useState } from "react";
+import type { JsonObject } from "@bufbuild/protobuf";
+import { useState } from "react";
 import { jobs, processes, refresh, trouble } from "../api";
 import { duration, parseSpan } from "../format";
 import { ProcessStatus, Wait, type Process } from "../gen/progressor/v1/process_pb";
+import { newKey, useRequestKey } from "../keys";
 import { bytesOf, Payload, PayloadInput } from "../payload";
 import { go } from "../router";
 import { Button, Confirm, Dialog, ErrorBox, Field, useToast } from "../ui";
+import { exactJSON } from "../value";
 
 export type Action = "call" | "repair" | "simple" | "retry" | "suspend" | "resume" | "cancel" | "end" | "remove";
 
@@ -59,8 +62,6 @@ export function offered(p: Process): Offered[] {
       return [{ action: "call", name: "Call…" }, { action: "suspend", name: "Suspend…" }, cancel, remove];
   }
 }
-
-const newKey = () => `console-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`;
 
 interface Props {
   p: Process;
@@ -119,20 +120,21 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   const [answer, setAnswer] = useState<Uint8Array>();
-  const key = useRef(newKey());
+  const key = useRequestKey();
   const send = async (e: React.FormEvent) => {
     e.preventDefault();
     setBusy(true);
     setError(undefined);
     setAnswer(undefined);
-    const request = { namespace: p.namespace, processId: p.processId, idempotencyKey: key.current, wait: accepted ? Wait.ACCEPTED : Wait.COMPLETED, timeout: duration(60_000) };
+    const request = { namespace: p.namespace, processId: p.processId, idempotencyKey: key.of(args, accepted), wait: accepted ? Wait.ACCEPTED : Wait.COMPLETED, timeout: duration(60_000) };
     try {
       const { response } = repair ? await processes.repair({ ...request, how: { case: "processor", value: { args: bytesOf(args) } } }) : await processes.call({ ...request, args: bytesOf(args) });
       setAnswer(response);
+      key.answered(); // what is sent next is another request
     } catch (failure) {
       setError(failure);
+      key.answered(failure);
     }
-    key.current = newKey(); // what is sent next is another request
     setBusy(false);
     refresh();
   };
@@ -245,23 +247,24 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
   const [metadata, setMetadata] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
-  const key = useRef(newKey());
+  const key = useRequestKey();
   const tell = useToast();
-  let attributes: Record<string, never> | undefined;
+  let attributes: JsonObject | undefined;
   let wrong = "";
   if (metadata.trim())
     try {
-      attributes = JSON.parse(metadata);
-      if (typeof attributes !== "object" || attributes === null || Array.isArray(attributes)) wrong = "want a JSON object, such as {\"tenant\": \"acme\"}";
-    } catch {
-      wrong = "want a JSON object, such as {\"tenant\": \"acme\"}";
+      const json = exactJSON(metadata);
+      if (typeof json !== "object" || json === null || Array.isArray(json)) wrong = "want a JSON object, such as {\"tenant\": \"acme\"}";
+      else attributes = json;
+    } catch (e) {
+      wrong = e instanceof RangeError ? e.message : "want a JSON object, such as {\"tenant\": \"acme\"}";
     }
   const start = async (e: React.FormEvent) => {
     e.preventDefault();
     setBusy(true);
     setError(undefined);
     try {
-      const { processId } = await processes.start({ namespace: ns, processId: id.trim(), args: bytesOf(args), metadata: attributes, idempotencyKey: key.current });
+      const { processId } = await processes.start({ namespace: ns, processId: id.trim(), args: bytesOf(args), metadata: attributes, idempotencyKey: key.of(id.trim(), args, metadata) });
       refresh();
       tell(`${processId} is started.`);
       onClose();
@@ -269,7 +272,7 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
     } catch (failure) {
       setError(failure);
       setBusy(false);
-      key.current = newKey();
+      key.answered(failure);
     }
   };
   return (

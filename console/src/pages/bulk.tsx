@@ -1,8 +1,9 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 import { bulks, readOnly, useRead } from "../api";
 import { count, exact, millis, plural } from "../format";
 import { BulkVerb, type Bulk } from "../gen/progressor/v1/admin_pb";
 import { ProcessStatus } from "../gen/progressor/v1/process_pb";
+import { useRequestKey } from "../keys";
 import { Pager } from "../paging";
 import { href, useParam } from "../router";
 import { lookOfProcess, Status } from "../status";
@@ -26,7 +27,7 @@ export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; fil
   const [typed, setTyped] = useState("");
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
-  const key = useRef(crypto.randomUUID?.() ?? String(Math.random()));
+  const key = useRequestKey();
   const { data, error: dryError, isFetching } = useRead(["dry", ns, filter, verb], (o) => bulks.startBulk({ namespace: ns, filter, verb, dryRun: true }, o), { every: 0 });
   const dry = data?.bulk;
   const says = saysOf(verb);
@@ -37,11 +38,12 @@ export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; fil
     e.preventDefault();
     setBusy(true);
     try {
-      const { bulk } = await bulks.startBulk({ namespace: ns, filter, verb, rate: perSecond, reason, idempotencyKey: key.current });
+      const { bulk } = await bulks.startBulk({ namespace: ns, filter, verb, rate: perSecond, reason, idempotencyKey: key.of(filter, verb, perSecond, reason) });
       onStarted(bulk?.bulkId ?? "");
     } catch (failure) {
       setError(failure);
       setBusy(false);
+      key.answered(failure);
     }
   };
   return (

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { jobs, readOnly, refresh, useRead } from "../api";
-import { count, duration, durationMillis, millis, parseSpan, plural, span } from "../format";
+import { count, duration, durationMillis, millis, parseSpan, plural, span, typedSpan, wrongCount } from "../format";
 import { ConstraintSchema, type Constraint } from "../gen/progressor/v1/job_pb";
 import { useCommands } from "../palette";
 import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Scroll, useToast, When } from "../ui";
@@ -13,7 +13,7 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
     key: before?.key ?? "",
     running: before?.maxRunning ? String(before.maxRunning) : "",
     count: before?.rate ? String(before.rate.count) : "",
-    per: before?.rate?.per ? span(durationMillis(before.rate.per) ?? 0).replaceAll(" ", "") : "",
+    per: before?.rate?.per ? typedSpan(durationMillis(before.rate.per) ?? 0) : "",
     burst: before?.rate?.burst ? String(before.rate.burst) : "",
   });
   const [error, setError] = useState<unknown>();
@@ -52,23 +52,23 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
           <input className="mono" spellCheck={false} {...text("key")} />
         </Field>
         <div className="grid2">
-          <Field label="Running at a time" hint="Empty: no limit.">
+          <Field label="Running at a time" hint="Empty: no limit." error={wrongCount(f.running)}>
             <input inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Starts" hint="Empty: no limit.">
+          <Field label="Starts" hint="Empty: no limit." error={wrongCount(f.count)}>
             <input inputMode="numeric" {...text("count")} />
           </Field>
           <Field label="In" error={wrongPer}>
             <input {...text("per")} placeholder="1m" />
           </Field>
-          <Field label="Burst" hint="Empty: as many as the starts.">
+          <Field label="Burst" hint="Empty: as many as the starts." error={wrongCount(f.burst)}>
             <input inputMode="numeric" {...text("burst")} />
           </Field>
         </div>
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Not now</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || !f.match.trim() || Boolean(wrongPer)}>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || !f.match.trim() || Boolean(wrongPer || wrongCount(f.running + f.count + f.burst))}>
             Save
           </button>
         </footer>

@@ -1,12 +1,12 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useEffect, useId, useMemo, useState } from "react";
 import { crons, flows, refresh, trouble, useRead } from "../api";
-import { duration, durationMillis, exact, millis, parseSpan, span, timestamp, zone as here } from "../format";
+import { duration, durationMillis, exact, millis, parseSpan, timestamp, typedSpan, zone as here } from "../format";
 import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
 import { StartRunTargetSchema } from "../gen/progressor/v1/flow_pb";
 import { ErrorDetail_Reason } from "../gen/progressor/v1/process_pb";
 import { JobOptionsSchema, type JobOptions } from "../gen/progressor/v1/worker_pb";
-import { valueOf, plainValue } from "../value";
+import { exactJSON, valueOf, plainValue } from "../value";
 import { bytesOf, PayloadInput } from "../payload";
 import { go } from "../router";
 import { Button, Dialog, ErrorBox, Field, useToast } from "../ui";
@@ -47,7 +47,7 @@ function formOf(c?: Cron): Form {
   const t = c?.target?.target;
   const p = c?.policy;
   const text = (bytes?: Uint8Array) => (bytes ? new TextDecoder().decode(bytes) : "");
-  const shown = (ms?: number) => (ms ? span(ms).replaceAll(" ", "") : "");
+  const shown = (ms?: number) => (ms ? typedSpan(ms) : "");
   return {
     id: c?.cronId ?? "",
     expressions: c?.spec?.expressions.join("\n") ?? "",
@@ -102,7 +102,7 @@ function cronOf(f: Form, ns: string, before?: Cron): Cron {
   // What was not changed stays byte by byte: it need not be text.
   const args = f.args === formOf(before).args && t?.case === f.target ? {} : { args: bytesOf(f.args) };
   const body = "args" in args ? { body: args.args } : {};
-  const json = f.args.trim() ? valueOf(JSON.parse(isJSON(f.target) ? f.args : "null")) : undefined;
+  const json = f.args.trim() ? valueOf(isJSON(f.target) ? exactJSON(f.args) : null) : undefined;
   switch (f.target) {
     case "startProcess":
       c.target = create(CronTargetSchema, { target: { case: f.target, value: Object.assign(t?.case === f.target ? t.value : create(StartProcessTargetSchema), { namespace }, args) } });
@@ -218,10 +218,10 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
   const wrongArgs = useMemo(() => {
     if (!isJSON(f.target) || !f.args.trim()) return "";
     try {
-      JSON.parse(f.args);
+      exactJSON(f.args);
       return "";
     } catch (e) {
-      return `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
+      return e instanceof RangeError ? e.message : `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
     }
   }, [f.target, f.args]);
   const save = async (e: React.FormEvent) => {

@@ -1,10 +1,11 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { create } from "@bufbuild/protobuf";
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { insight, jobs, readOnly, refresh, trouble, useRead } from "../api";
 import { FilterBar, type FieldHelp } from "../filter";
 import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp } from "../format";
 import { JobOptionsSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
+import { useRequestKey } from "../keys";
 import { useCommands } from "../palette";
 import { fill, Pager } from "../paging";
 import { bytesOf, Payload, PayloadInput } from "../payload";
@@ -12,7 +13,7 @@ import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
 import { Act, Bar, Button, Card, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Told, useToast, When } from "../ui";
-import { plainValue, valueOf } from "../value";
+import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
 import { Events } from "./events";
 
@@ -175,15 +176,15 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
   const [f, setForm] = useState({ name: "", id: "", args: "", priority: "0", retries: "0", runIn: "", timeout: "", tags: "" });
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
-  const key = useRef(`console-${crypto.randomUUID?.() ?? Math.random()}`);
+  const key = useRequestKey();
   const tell = useToast();
   const text = (name: keyof typeof f) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
   let wrong = "";
   if (f.args.trim())
     try {
-      JSON.parse(f.args);
+      exactJSON(f.args);
     } catch (e) {
-      wrong = `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
+      wrong = e instanceof RangeError ? e.message : `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
     }
   const wrongSpan = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
   const submit = async (e: React.FormEvent) => {
@@ -193,7 +194,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
       const options = create(JobOptionsSchema, { priority: Number(f.priority) || 0, maxRetry: Number(f.retries) || 0, tags: f.tags.split(/[\s,]+/).filter(Boolean) });
       if (f.runIn.trim()) options.runTime = timestamp(Date.now() + (parseSpan(f.runIn) ?? 0));
       if (f.timeout.trim()) options.timeout = duration(parseSpan(f.timeout) ?? 0);
-      const { job } = await jobs.enqueue({ namespace: ns, jobId: f.id.trim(), name: f.name.trim(), args: f.args.trim() ? valueOf(JSON.parse(f.args)) : undefined, options, idempotencyKey: key.current });
+      const { job } = await jobs.enqueue({ namespace: ns, jobId: f.id.trim(), name: f.name.trim(), args: f.args.trim() ? valueOf(exactJSON(f.args)) : undefined, options, idempotencyKey: key.of(f) });
       refresh();
       tell(`${job?.jobId} is enqueued.`);
       onClose();
@@ -201,6 +202,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
     } catch (failure) {
       setError(failure);
       setBusy(false);
+      key.answered(failure);
     }
   };
   return (

@@ -1,7 +1,7 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { insight, namespaces, readOnly, refresh, useRead } from "../api";
-import { count, duration, durationMillis, millis, parseSpan, span } from "../format";
+import { count, duration, durationMillis, millis, parseSpan, typedSpan } from "../format";
 import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
 import { useCommands } from "../palette";
 import { change, href, useParam } from "../router";
@@ -24,7 +24,7 @@ export function processorWords(n: Namespace): string {
   }
 }
 
-const shown = (d: Parameters<typeof durationMillis>[0]) => (d ? span(durationMillis(d) ?? 0).replaceAll(" ", "") : "");
+const shown = (d: Parameters<typeof durationMillis>[0]) => (d ? typedSpan(durationMillis(d) ?? 0) : "");
 
 function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) {
   const t = before?.processor?.transport;

@@ -35,8 +35,8 @@ function useWatch(ns: string, id: string): void {
         Math.max(1100, looked + 5000 - Date.now()),
       );
     };
-    const follow = async () => {
-      let last = 0n;
+    const follow = async (last: bigint) => {
+      happened(); // what the page shows first may be a second older than last
       for (let wait = 1000; !leave.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
         try {
           let first = true;
@@ -54,7 +54,7 @@ function useWatch(ns: string, id: string): void {
     };
     void processes
       .getProcess({ namespace: ns, processId: id, range: { limit: 0 } }, { signal: leave.signal })
-      .then(({ process: p }) => (p && !atEnd(p.status) ? follow() : undefined))
+      .then(({ process: p }) => (p && !atEnd(p.status) ? follow(p.lastEventId) : undefined))
       .catch(() => undefined);
     return () => {
       leave.abort();

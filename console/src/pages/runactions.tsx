@@ -2,9 +2,9 @@
 import type { JsonValue } from "@bufbuild/protobuf";
 import { useRef, useState } from "react";
 import { flows } from "../api";
-import { newKey } from "../flow";
 import { durationMillis, span } from "../format";
 import { CancelPolicy_Mode, RunStatus, type Run, type Step, type Template } from "../gen/progressor/v1/flow_pb";
+import { newKey } from "../keys";
 import { go } from "../router";
 import { JsonForm, startOf, type Filled, type Schema } from "../schema";
 import { Confirm, Field } from "../ui";

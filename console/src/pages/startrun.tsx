@@ -1,10 +1,10 @@
 // The form that starts a run, drawn from the schema of the template.
-import { useMemo, useRef, useState } from "react";
+import { useMemo, useState } from "react";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { flows, refresh, useRead } from "../api";
-import { newKey } from "../flow";
 import { parseSpan, timestamp } from "../format";
 import { type Template } from "../gen/progressor/v1/flow_pb";
+import { useRequestKey } from "../keys";
 import { go } from "../router";
 import { JsonForm, startOf, type Filled, type Schema } from "../schema";
 import { Button, Dialog, ErrorBox, Field, Loading, useToast } from "../ui";
@@ -18,7 +18,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   const [good, setGood] = useState(false);
-  const key = useRef(newKey());
+  const key = useRequestKey();
   const tell = useToast();
   const text = (name: keyof typeof f) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }), autoComplete: "off", spellCheck: false });
   const wrongSpan = f.runIn.trim() && parseSpan(f.runIn) === undefined ? "a duration, such as 30s or 5m" : "";
@@ -36,7 +36,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
         scopeId: f.scopeId.trim(),
         payload: payload.json === undefined ? undefined : valueOf(payload.json as JsonValue),
         runTime: f.runIn.trim() ? timestamp(Date.now() + (parseSpan(f.runIn) ?? 0)) : undefined,
-        idempotencyKey: validateOnly ? "" : key.current,
+        idempotencyKey: validateOnly ? "" : key.of(f, payload.json),
         validateOnly,
       });
       if (!validateOnly) {
@@ -49,7 +49,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
       setGood(true);
     } catch (failure) {
       setError(failure);
-      key.current = newKey();
+      if (!validateOnly) key.answered(failure);
     }
     setBusy(false);
   };

@@ -1,1 +1,0 @@
-import{dn as e,ln as t,un as n}from"./index-DqPE2ndN.js";var r=t=>t===void 0||t.kind.case===void 0?null:n(e,t),i=n=>t(e,n);export{i as n,r as t};

@@ -1,0 +1,88 @@
+// What forms send: what was there as it was, what is typed as it is typed, and a request whose answer was lost once.
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import { bytes, specs, startBrowser, startEngine } from "./world.mjs";
+
+let engine, browser;
+const spec = specs(() => ({ engine, browser }));
+
+before(async () => {
+  engine = await startEngine();
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+  await engine?.stop();
+});
+
+spec("A form leaves durations as they were that nobody has touched", async (page, go) => {
+  const namespace = { namespace: "exact", processor: { pull: {} }, stepTimeout: "3661s", retention: "8985600.250s", retryPolicy: { initialInterval: "12.500s", maxInterval: "59.700s" } };
+  await engine.post("NamespaceService/PutNamespace", { namespace });
+  await engine.post("JobService/PutConstraint", { constraint: { namespace: "exact", name: "slowly", match: "true", rate: { count: 10, per: "3661.250s" } } });
+  await engine.post("CronService/CreateCron", {
+    cron: { namespace: "exact", cronId: "tick", spec: { expressions: ["@daily"], jitter: "12.500s" }, policy: { timeout: "3661s" }, target: { startProcess: { namespace: "echo" } } },
+  });
+  const dialog = page.getByRole("dialog");
+  await go("#/namespaces?ns=exact");
+  await page.getByRole("row", { name: /exact/ }).getByRole("button", { name: "Configure…" }).click();
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "detached" });
+  const put = (await engine.post("NamespaceService/GetNamespace", { namespace: "exact" })).namespace;
+  assert.deepEqual([put.stepTimeout, put.retention, put.retryPolicy.initialInterval, put.retryPolicy.maxInterval], ["3661s", "8985600.250s", "12.500s", "59.700s"]);
+
+  await go("#/constraints?ns=exact");
+  await page.getByRole("button", { name: "Change…" }).click();
+  await dialog.getByLabel("Running at a time").fill("1O");
+  assert.ok(await dialog.getByRole("button", { name: "Save" }).isDisabled(), "what is no number was taken for no limit");
+  await dialog.getByLabel("Running at a time").fill("5");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "detached" });
+  const [{ constraint }] = (await engine.post("JobService/ListConstraints", { namespace: "exact" })).constraints;
+  assert.deepEqual([constraint.maxRunning, constraint.rate.per], [5, "3661.250s"]);
+
+  await go("#/cron?ns=exact&id=tick");
+  await page.getByRole("button", { name: "Edit…" }).click();
+  await dialog.getByLabel("Expressions").fill("@hourly");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await dialog.waitFor({ state: "detached" });
+  const { cron } = await engine.post("CronService/GetCron", { namespace: "exact", cronId: "tick" });
+  assert.deepEqual([cron.spec.expressions, cron.spec.jitter, cron.policy.timeout], [["@hourly"], "12.500s", "3661s"]);
+});
+
+spec("An integer that would lose digits is refused where it is typed", async (page, go) => {
+  await go("#/jobs?ns=echo");
+  await page.getByRole("button", { name: "Enqueue…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("count");
+  await dialog.getByLabel("Args").fill('{"text": "9007199254740993", "part": 0.12345678901234567, "id": 9007199254740993}');
+  await dialog.getByText("the integer 9007199254740993 is past 2^53").waitFor();
+  await dialog.getByLabel("Args").fill('{"text": "9007199254740993", "part": 0.12345678901234567, "id": 9007199254740992}');
+  await dialog.getByRole("button", { name: "Enqueue", exact: true }).click();
+  await dialog.waitFor({ state: "detached" });
+  const { jobs } = await engine.post("JobService/ListJobs", { namespace: "echo", filter: "name = count" });
+  assert.deepEqual(jobs.map((j) => j.args.id), [9007199254740992]);
+});
+
+spec("A call whose answer was lost is not done twice", async (page, go) => {
+  await engine.post("ProcessService/Start", { namespace: "echo", processId: "once", args: bytes("born") });
+  await go("#/process?ns=echo&id=once");
+  await page.getByRole("button", { name: "Call…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Args").fill("pay");
+  let lost = 0;
+  await page.route("**/progressor.v1.ProcessService/Call", async (route) => {
+    if (lost++ > 0) return route.continue();
+    await route.fetch();
+    await route.abort("connectionreset");
+  });
+  const call = dialog.getByRole("button", { name: "Call", exact: true });
+  await call.click();
+  await dialog.getByRole("alert").waitFor();
+  await call.click();
+  await dialog.getByText("Answered").waitFor();
+  const another = page.waitForResponse("**/progressor.v1.ProcessService/Call");
+  await call.click();
+  await another;
+  const history = async () => (await engine.post("ProcessService/GetProcess", { namespace: "echo", processId: "once" })).process.history.map((e) => Buffer.from(e.payload, "base64").toString());
+  assert.deepEqual([lost, await history()], [3, ["born", "pay", "pay"]]);
+});

@@ -76,23 +76,35 @@ SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.na
   LEFT JOIN LATERAL (SELECT b.* FROM constraint_buckets b WHERE l.rated AND b.namespace = @namespace::text AND b.line = l.line LIMIT 1) b ON true;
 
 -- TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. The lock
--- of the row is enough: whoever changes the status of a job changes or deletes its row in schedule with it. What
+-- of the row is enough, and processes is not read: whoever changes the status of a job changes or deletes its row in schedule with it. What
 -- the constraints look at is only read of jobs that are to be evaluated anew.
+-- keys are what a job has that needs the key of the line and no other, as jobs.constraint_keys has it; of line '' nothing. If all that it takes are such
+-- jobs there is nothing to be weighed up: there is room for each, and all get their key and a place here (given). Else nobody does, and PlaceJobs and
+-- HoldKeys follow. As a claim does it looks for the rows by their key: one that was changed after the snapshot lies elsewhere.
 -- name: TakeLines :many
-SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, d.scheduled_time, j.name, j.constraint_keys,
-       (coalesce(j.constraints_version, 0) <> @version::bigint)::bool AS stale,
-       (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN d.args END)::bytea AS args,
-       (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN d.metadata END)::jsonb AS metadata,
-       (CASE WHEN coalesce(j.constraints_version, 0) <> @version::bigint THEN j.tags END)::jsonb AS tags
-  FROM (
-    SELECT c.* FROM ROWS FROM (unnest(@lines::text[]), unnest(@rooms::int[])) AS n(line, room)
-     CROSS JOIN LATERAL (
-      SELECT s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.args, p.metadata
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = n.line AND p.status = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s SKIP LOCKED) c
-     LIMIT @lim::int) d
- CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = @namespace::text AND j.process_id = d.process_id LIMIT 1) j;
+WITH t AS MATERIALIZED (
+  SELECT d.*, j.constraint_keys, j.tags, coalesce(j.constraints_version, 0) <> @version::bigint AS stale,
+         (j.constraints_version = @version::bigint AND j.constraint_keys = d.keys) IS TRUE AS alone
+    FROM (
+      SELECT c.*, NULLIF(n.keys, '')::jsonb AS keys FROM ROWS FROM (unnest(@lines::text[]), unnest(@rooms::int[]), unnest(@keys::text[])) AS n(line, room, keys)
+       CROSS JOIN LATERAL (
+        SELECT s.namespace, s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.job_name, s.args FROM schedule s
+         WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = n.line
+         ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE SKIP LOCKED) c
+       LIMIT @lim::int) d
+   CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = @namespace::text AND j.process_id = d.process_id LIMIT 1) j),
+g AS MATERIALIZED (SELECT bool_and(t.alone) AS given FROM t),
+up AS (
+  UPDATE schedule s SET waits_for = 'place'
+    FROM t WHERE (SELECT g.given FROM g) AND s.namespace = ANY (ARRAY[t.namespace]) AND s.process_id = t.process_id AND s.task_id = t.task_id),
+ho AS (
+  INSERT INTO constraint_holds (namespace, process_id, line)
+  SELECT t.namespace, t.process_id, t.line FROM t WHERE (SELECT g.given FROM g)
+  ON CONFLICT DO NOTHING)
+SELECT t.line::text AS line, t.process_id, t.task_id, t.priority, t.scheduled_time, t.job_name::text AS name, (SELECT g.given FROM g)::bool AS given,
+       (CASE WHEN NOT (SELECT g.given FROM g) THEN t.constraint_keys END)::jsonb AS constraint_keys, t.stale::bool AS stale,
+       (CASE WHEN t.stale THEN t.args END)::bytea AS args, m.metadata, (CASE WHEN t.stale THEN t.tags END)::jsonb AS tags
+  FROM t LEFT JOIN LATERAL (SELECT p.metadata FROM processes p WHERE t.stale AND p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) m ON true;
 
 -- PlaceJobs moves jobs that TakeLines or StaleJobs has taken: to a place, or into the line of the key that they miss. line '': no key is needed.
 -- evaluated: keys are the job's from now on.
@@ -126,7 +138,8 @@ ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted 
 -- name: ForgetBuckets :exec
 DELETE FROM constraint_buckets b WHERE b.namespace = @namespace AND b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL;
 
--- FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does.
+-- FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does. (SaveCompleted does it
+-- itself.)
 -- name: FreeKeys :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))

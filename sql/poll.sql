@@ -32,6 +32,9 @@ WITH ready AS MATERIALIZED (
   LEFT JOIN LATERAL (
     SELECT j.timeout, CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
          THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version)
+         WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
+         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version,
+                                'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys)
          ELSE json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) END AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,

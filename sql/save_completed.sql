@@ -1,5 +1,6 @@
 -- SaveCompleted is SaveResult for a process that comes to its end with its only task, as most jobs and runs do: nothing else waits for it, and
--- no parent is to be told; awaited: TellParents follows. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others.
+-- no parent is to be told; awaited: TellParents follows. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others,
+-- and frees its keys (frees).
 -- name: SaveCompleted :many
 WITH f AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
@@ -8,7 +9,8 @@ WITH f AS MATERIALIZED (
                  unnest(@task_ids::bigint[]) AS task_id, unnest(@fencing_tokens::bigint[]) AS fencing_token,
                  unnest(@aux_states::bytea[]) AS aux_state, unnest(@metadatas::text[]) AS metadata,
                  unnest(@event_counts::int[]) AS event_count, unnest(@responses::bytea[]) AS response,
-                 unnest(@job_names::text[]) AS job_name, unnest(@worker_ids::text[]) AS worker_id, unnest(@modes::int[]) AS mode, unnest(@awaiteds::bool[]) AS awaited) AS t
+                 unnest(@job_names::text[]) AS job_name, unnest(@worker_ids::text[]) AS worker_id, unnest(@modes::int[]) AS mode, unnest(@awaiteds::bool[]) AS awaited,
+                 unnest(@frees::bool[]) AS frees) AS t
    CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
@@ -54,6 +56,8 @@ tk AS (
   SELECT namespace, process_id, task_id, task_type, 'FINISHED', attempt, priority, fencing_token, scheduled_time, running_time,
          statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, response, NULLIF(worker_id, '')
     FROM f),
+fr AS (
+  DELETE FROM constraint_holds h USING (SELECT f.namespace, f.process_id FROM f WHERE f.frees) f WHERE h.namespace = ANY (ARRAY[f.namespace]) AND h.process_id = f.process_id),
 dl AS (
   DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f)))
 SELECT f.ord::int AS ord, statement_timestamp()::timestamptz AS now FROM f;

@@ -44,6 +44,27 @@ func (c Constrained) JSON() string {
 	return string(text)
 }
 
+// Freed goes with the end of a job that holds keys: they are free. A rider; SaveCompleted does it by itself.
+type Freed struct{}
+
+// Bytes implements Rider.
+func (Freed) Bytes() int { return 100 }
+
+// Write implements Rider.
+func (Freed) Write(ctx context.Context, db DB, all []Ride) error {
+	var a dbsqlc.FreeKeysParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
+	return dbsqlc.New().FreeKeys(ctx, db, a)
+}
+
+// others are riders but Freed.
+func others(riders []Rider) []Rider {
+	return slices.DeleteFunc(slices.Clone(riders), func(r Rider) bool { return r == Freed{} })
+}
+
+// freesKeys tells whether a job holds keys that its end frees.
+func (c *Completion) freesKeys() bool { return slices.Contains(c.Ends, Rider(Freed{})) }
+
 // freeStages free the keys of processes that an order may have ended, or held.
 func (b *batch) freeStages(s *Store) []stage {
 	var of keysParams

@@ -114,7 +114,11 @@ func (r *riders) completed(c *Completion, quick bool) {
 	case c.Outcome == Retry && len(c.Ends) > 0:
 		r.ended(c.Key, 0) // a job whose cancel came first has ended: see CancelRetried
 	}
-	r.rides.add(c, c.Ends)
+	if quick && c.Outcome == Completed && c.freesKeys() {
+		r.rides.add(c, others(c.Ends)) // SaveCompleted frees them
+	} else {
+		r.rides.add(c, c.Ends)
+	}
 	if !c.Speaks() {
 		return
 	}

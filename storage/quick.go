@@ -109,10 +109,11 @@ func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
 		EventOrds: a.EventOrds, EventNamespaces: a.EventNamespaces, EventProcessIds: a.EventProcessIds, EventIds: a.EventIds,
 		EventTaskIds: a.EventTaskIds, EventAttempts: a.EventAttempts, EventTimestamps: a.EventTimestamps,
 		EventMetadatas: a.EventMetadatas, EventPayloads: a.EventPayloads,
-		JobNames: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)), Modes: b.store.eventModes(a.Namespaces),
+		JobNames: make([]string, len(b.items)), WorkerIds: b.arg.WorkerIds, Awaiteds: make([]bool, len(b.items)), Frees: make([]bool, len(b.items)),
+		Modes: b.store.eventModes(a.Namespaces),
 	}
 	for n, it := range b.items {
-		arg.Awaiteds[n] = it.completion.tellsRun()
+		arg.Awaiteds[n], arg.Frees[n] = it.completion.tellsRun(), it.completion.freesKeys()
 		if job := it.completion.Job; job != nil {
 			arg.JobNames[n] = job.Name
 		}

@@ -78,7 +78,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 		w.mu.Unlock()
 	}
 	put(2)
-	nodes[0].limit(t, &progressorv1.Constraint{Name: "all", MaxRunning: 5})
+	nodes[0].limit(t, &progressorv1.Constraint{Name: "all", Match: []string{"true", `job.args.region != "us"`, "job.priority == 1"}[random.IntN(3)], MaxRunning: 5})
 	nodes[1].limit(t, &progressorv1.Constraint{Name: "odd", Match: `job.priority == 1`, MaxRunning: 1})
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup

@@ -122,6 +122,37 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	}
 }
 
+// Jobs of one key and of two are in front of their lines at the same moment: what needs both gets both or none.
+func TestJobsOfOneKeyAndOfTwo(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 2})
+	n.limit(t, &progressorv1.Constraint{Name: "urgent", Match: "job.priority == 1", MaxRunning: 1})
+	urgent := &progressorv1.JobOptions{Priority: 1}
+	if _, err := n.SetNamespacePaused(t.Context(), "pull", true, process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.limited(t, "pull", "eu0", "eu", urgent)
+	n.limited(t, "pull", "eu1", "eu", nil)
+	n.limited(t, "pull", "us0", "us", urgent)
+	n.limited(t, "pull", "as0", "as", nil)
+	if _, err := n.SetNamespacePaused(t.Context(), "pull", false, process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.placed(t, "pull", 3)
+	if got := enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds"); got != 4 {
+		t.Errorf("%d keys are held", got)
+	}
+	leases := n.poll(t, "w", 10)
+	if got := ids(leases); got != "eu1 as0 eu0" {
+		t.Fatalf("leased %s", got)
+	}
+	must(t, n.succeed(leases[2], nil))
+	if got := n.one(t, "w").GetJob().GetJobId(); got != "us0" {
+		t.Errorf("then %s", got)
+	}
+}
+
 // However an attempt ends, its keys are free, once: answered, failed, given back, cancelled, removed, lost with its worker, suspended.
 func TestEveryEndFreesItsKeys(t *testing.T) {
 	t.Parallel()

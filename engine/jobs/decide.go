@@ -23,7 +23,7 @@ func decide(e engine.End, c *storage.Completion) {
 			case storage.Retry:
 				c.Ends = append(c.Ends, jobs.Back{})
 			default:
-				c.Ends = append(c.Ends, jobs.Freed{})
+				c.Ends = append(c.Ends, storage.Freed{})
 			}
 		}()
 	}

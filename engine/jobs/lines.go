@@ -119,16 +119,38 @@ func (p *placer) place(names []string) (outcome, error) {
 	if err != nil {
 		return done, err
 	}
+	if len(front) > 0 && front[0].Given {
+		for n := range front {
+			p.lines[front[n].Line].take()
+			done.count(p.turn, &front[n])
+		}
+	} else if err := p.weigh(front, &done); err != nil {
+		return done, err
+	}
+	in := map[string]int32{}
+	for n := range front {
+		in[front[n].Line]++
+	}
+	for name, l := range p.lines {
+		if l.asked > 0 && (l.asked == in[name] && l.room > 0 || len(front) == turnJobs) {
+			done.again = append(done.again, name)
+		}
+	}
+	return done, p.settle()
+}
+
+// weigh gives keys to the jobs in front of lines where some need several, or other ones than before.
+func (p *placer) weigh(front []jobs.InFront, done *outcome) (err error) {
 	keys := make([]map[string]string, len(front))
 	var others []string
 	for n := range front {
 		if keys[n], err = p.keys(&front[n]); err != nil {
-			return done, err
+			return err
 		}
 		others = append(others, storage.Constrained{Keys: keys[n]}.Lines()...)
 	}
 	if err := p.read(others); err != nil {
-		return done, err
+		return err
 	}
 	var moves []jobs.Move
 	for n := range front {
@@ -138,31 +160,18 @@ func (p *placer) place(names []string) (outcome, error) {
 		}
 		moves = append(moves, m)
 		if m.WaitsFor == process.WaitsForPlace {
-			done.placed[front[n].Name]++
-			if constraint, _, inLine := strings.Cut(front[n].Line, "="); inLine {
-				done.blocked[constraint] += max(p.turn.Now.Sub(front[n].Since), 0)
-			}
+			done.count(p.turn, &front[n])
 		}
 	}
-	if err := p.turn.Place(moves); err != nil {
-		return done, err
-	}
-	for name, l := range p.lines {
-		if l.asked > 0 && l.asked == int32(count(front, name)) && l.room > 0 || len(front) == turnJobs && slices.Contains(names, name) { //nolint:gosec // at most turnJobs
-			done.again = append(done.again, name)
-		}
-	}
-	return done, p.settle()
+	return p.turn.Place(moves)
 }
 
-func count(front []jobs.InFront, line string) int {
-	n := 0
-	for k := range front {
-		if front[k].Line == line {
-			n++
-		}
+// count notes that a job may be claimed now.
+func (o *outcome) count(t *jobs.Turn, j *jobs.InFront) {
+	o.placed[j.Name]++
+	if constraint, _, inLine := strings.Cut(j.Line, "="); inLine {
+		o.blocked[constraint] += max(t.Now.Sub(j.Since), 0)
 	}
-	return n
 }
 
 // read learns where lines stand that are not known yet. The line "" is of jobs that have to be evaluated: everybody in it may.

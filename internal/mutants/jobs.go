@@ -8,6 +8,8 @@ const (
 	jobGroups  = "storage/internal/dbsqlc/groups.sql.go"
 	jobLeases  = "storage/internal/dbsqlc/leases.sql.go"
 	jobsSQL    = "storage/internal/dbsqlc/jobs.sql.go"
+
+	constraintsSQL = "storage/internal/dbsqlc/constraints.sql.go"
 )
 
 // jobMutants are those of jobs, workers, constraints and groups.
@@ -84,8 +86,23 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-kept-after-the-end", breaks: "the end of a job frees its keys",
-		file: jobDecide, old: "				c.Ends = append(c.Ends, jobs.Freed{})\n", planted: "				_ = jobs.Freed{}\n",
+		file: jobDecide, old: "				c.Ends = append(c.Ends, storage.Freed{})\n", planted: "				_ = storage.Freed{}\n",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
+	},
+	{
+		name: "constraint-kept-after-a-quick-end", breaks: "the end of a job frees its keys",
+		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM f WHERE f.frees)", planted: "FROM f WHERE f.frees AND false)",
+		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
+	},
+	{
+		name: "constraint-one-key-given-of-two", breaks: "a job has all keys that it needs, or none",
+		file: constraintsSQL, old: "AND j.constraint_keys = d.keys)", planted: "AND d.keys IS NOT NULL)",
+		packages: "./engine/jobs", run: "NeedsAllItsKeys|OfOneKeyAndOfTwo",
+	},
+	{
+		name: "constraint-given-and-not-held", breaks: "at no moment do more than max_running jobs of a key run",
+		file: constraintsSQL, old: "SELECT t.namespace, t.process_id, t.line FROM t WHERE (SELECT g.given FROM g)", planted: "SELECT t.namespace, t.process_id, t.line FROM t WHERE NOT (SELECT g.given FROM g)",
+		packages: "./engine/jobs", run: "Limit|Constraint|MaxRunning|Line",
 	},
 	{
 		name: "constraint-of-another-version", breaks: "a job runs only with the keys of the constraints as they are when it is claimed",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -107,19 +108,6 @@ func PlaceInLine(ctx context.Context, s *storage.Store, r *Row, limit int) (at I
 		return err
 	})
 	return at, constraints, err
-}
-
-// Freed goes with the end of a job that holds keys: they are free. A rider.
-type Freed struct{}
-
-// Bytes implements storage.Rider.
-func (Freed) Bytes() int { return 100 }
-
-// Write implements storage.Rider.
-func (Freed) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
-	var a dbsqlc.FreeKeysParams
-	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
-	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
 // Back goes with the end of an attempt whose job holds keys, or has to be evaluated anew, and runs again: its keys are free, and it waits in line.
@@ -262,17 +250,26 @@ type InFront struct {
 	Subject          // where Stale, all of it; else the name and priority
 	Keys      []byte // JSON of its keys; nil: none
 	Stale     bool   // Keys are of an older version
+	Given     bool   // of Front: it has its key and a place, as all of them have
 	WaitsFor  process.WaitsFor
 	Since     time.Time // of Front: since when it could run
 }
 
-// Front takes the first jobs of lines, rooms[n] of the n-th, limit in all.
+// Front takes the first jobs of lines, rooms[n] of the n-th, limit in all. If each of them needs the key of its line and no other, all are Given
+// it: there is nothing to be weighed up, and one statement does for three.
 func (t *Turn) Front(lines []string, rooms []int32, limit int32) ([]InFront, error) {
-	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: lines, Rooms: rooms, Lim: limit})
+	keys := make([]string, len(lines))
+	for n, line := range lines {
+		if name, key, ok := strings.Cut(line, "="); ok {
+			keys[n] = storage.Constrained{Keys: map[string]string{name: key}}.JSON()
+		}
+	}
+	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: lines, Rooms: rooms, Keys: keys, Lim: limit})
 	all := make([]InFront, len(rows))
-	for n, r := range rows {
+	for n := range rows {
+		r := &rows[n]
 		all[n] = InFront{
-			ProcessID: r.ProcessID, TaskID: r.TaskID, Line: r.Line, Keys: r.ConstraintKeys, Stale: r.Stale, WaitsFor: process.WaitsForConstraint, Since: r.ScheduledTime,
+			ProcessID: r.ProcessID, TaskID: r.TaskID, Line: r.Line, Keys: r.ConstraintKeys, Stale: r.Stale, Given: r.Given, WaitsFor: process.WaitsForConstraint, Since: r.ScheduledTime,
 			Subject: Subject{Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority},
 		}
 	}

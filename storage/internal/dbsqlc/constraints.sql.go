@@ -290,7 +290,8 @@ type FreeKeysParams struct {
 	FencingTokens []int64
 }
 
-// FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does.
+// FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does. (SaveCompleted does it
+// itself.)
 func (q *Queries) FreeKeys(ctx context.Context, db DBTX, arg FreeKeysParams) error {
 	_, err := db.Exec(ctx, freeKeys,
 		arg.Namespaces,
@@ -815,26 +816,36 @@ func (q *Queries) SweepHolds(ctx context.Context, db DBTX, namespace string) ([]
 }
 
 const takeLines = `-- name: TakeLines :many
-SELECT d.line::text AS line, d.process_id, d.task_id, d.priority, d.scheduled_time, j.name, j.constraint_keys,
-       (coalesce(j.constraints_version, 0) <> $1::bigint)::bool AS stale,
-       (CASE WHEN coalesce(j.constraints_version, 0) <> $1::bigint THEN d.args END)::bytea AS args,
-       (CASE WHEN coalesce(j.constraints_version, 0) <> $1::bigint THEN d.metadata END)::jsonb AS metadata,
-       (CASE WHEN coalesce(j.constraints_version, 0) <> $1::bigint THEN j.tags END)::jsonb AS tags
-  FROM (
-    SELECT c.line, c.process_id, c.task_id, c.priority, c.scheduled_time, c.args, c.metadata FROM ROWS FROM (unnest($2::text[]), unnest($3::int[])) AS n(line, room)
-     CROSS JOIN LATERAL (
-      SELECT s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.args, p.metadata
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE s.namespace COLLATE "POSIX" = $4::text AND s.waits_for = 'constraint' AND s.line = n.line AND p.status = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE OF s SKIP LOCKED) c
-     LIMIT $5::int) d
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = $4::text AND j.process_id = d.process_id LIMIT 1) j
+WITH t AS MATERIALIZED (
+  SELECT d.namespace, d.line, d.process_id, d.task_id, d.priority, d.scheduled_time, d.job_name, d.args, d.keys, j.constraint_keys, j.tags, coalesce(j.constraints_version, 0) <> $1::bigint AS stale,
+         (j.constraints_version = $1::bigint AND j.constraint_keys = d.keys) IS TRUE AS alone
+    FROM (
+      SELECT c.namespace, c.line, c.process_id, c.task_id, c.priority, c.scheduled_time, c.job_name, c.args, NULLIF(n.keys, '')::jsonb AS keys FROM ROWS FROM (unnest($2::text[]), unnest($3::int[]), unnest($4::text[])) AS n(line, room, keys)
+       CROSS JOIN LATERAL (
+        SELECT s.namespace, s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.job_name, s.args FROM schedule s
+         WHERE s.namespace COLLATE "POSIX" = $5::text AND s.waits_for = 'constraint' AND s.line = n.line
+         ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE SKIP LOCKED) c
+       LIMIT $6::int) d
+   CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = $5::text AND j.process_id = d.process_id LIMIT 1) j),
+g AS MATERIALIZED (SELECT bool_and(t.alone) AS given FROM t),
+up AS (
+  UPDATE schedule s SET waits_for = 'place'
+    FROM t WHERE (SELECT g.given FROM g) AND s.namespace = ANY (ARRAY[t.namespace]) AND s.process_id = t.process_id AND s.task_id = t.task_id),
+ho AS (
+  INSERT INTO constraint_holds (namespace, process_id, line)
+  SELECT t.namespace, t.process_id, t.line FROM t WHERE (SELECT g.given FROM g)
+  ON CONFLICT DO NOTHING)
+SELECT t.line::text AS line, t.process_id, t.task_id, t.priority, t.scheduled_time, t.job_name::text AS name, (SELECT g.given FROM g)::bool AS given,
+       (CASE WHEN NOT (SELECT g.given FROM g) THEN t.constraint_keys END)::jsonb AS constraint_keys, t.stale::bool AS stale,
+       (CASE WHEN t.stale THEN t.args END)::bytea AS args, m.metadata, (CASE WHEN t.stale THEN t.tags END)::jsonb AS tags
+  FROM t LEFT JOIN LATERAL (SELECT p.metadata FROM processes p WHERE t.stale AND p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) m ON true
 `
 
 type TakeLinesParams struct {
 	Version   int64
 	Lines     []string
 	Rooms     []int32
+	Keys      []string
 	Namespace string
 	Lim       int32
 }
@@ -846,6 +857,7 @@ type TakeLinesRow struct {
 	Priority       int32
 	ScheduledTime  time.Time
 	Name           string
+	Given          bool
 	ConstraintKeys json.RawMessage
 	Stale          bool
 	Args           []byte
@@ -854,13 +866,17 @@ type TakeLinesRow struct {
 }
 
 // TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. The lock
-// of the row is enough: whoever changes the status of a job changes or deletes its row in schedule with it. What
+// of the row is enough, and processes is not read: whoever changes the status of a job changes or deletes its row in schedule with it. What
 // the constraints look at is only read of jobs that are to be evaluated anew.
+// keys are what a job has that needs the key of the line and no other, as jobs.constraint_keys has it; of line ” nothing. If all that it takes are such
+// jobs there is nothing to be weighed up: there is room for each, and all get their key and a place here (given). Else nobody does, and PlaceJobs and
+// HoldKeys follow. As a claim does it looks for the rows by their key: one that was changed after the snapshot lies elsewhere.
 func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) ([]TakeLinesRow, error) {
 	rows, err := db.Query(ctx, takeLines,
 		arg.Version,
 		arg.Lines,
 		arg.Rooms,
+		arg.Keys,
 		arg.Namespace,
 		arg.Lim,
 	)
@@ -878,6 +894,7 @@ func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) (
 			&i.Priority,
 			&i.ScheduledTime,
 			&i.Name,
+			&i.Given,
 			&i.ConstraintKeys,
 			&i.Stale,
 			&i.Args,

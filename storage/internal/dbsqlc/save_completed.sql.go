@@ -12,13 +12,14 @@ import (
 
 const saveCompleted = `-- name: SaveCompleted :many
 WITH f AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.aux_state, t.metadata, t.event_count, t.response, t.job_name, t.worker_id, t.mode, t.awaited, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
+  SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.aux_state, t.metadata, t.event_count, t.response, t.job_name, t.worker_id, t.mode, t.awaited, t.frees, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
          r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid
     FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
                  unnest($4::bigint[]) AS task_id, unnest($5::bigint[]) AS fencing_token,
                  unnest($6::bytea[]) AS aux_state, unnest($7::text[]) AS metadata,
                  unnest($8::int[]) AS event_count, unnest($9::bytea[]) AS response,
-                 unnest($10::text[]) AS job_name, unnest($11::text[]) AS worker_id, unnest($12::int[]) AS mode, unnest($13::bool[]) AS awaited) AS t
+                 unnest($10::text[]) AS job_name, unnest($11::text[]) AS worker_id, unnest($12::int[]) AS mode, unnest($13::bool[]) AS awaited,
+                 unnest($14::bool[]) AS frees) AS t
    CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
@@ -52,11 +53,11 @@ je AS (
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM (SELECT unnest($14::int[]) AS ord, unnest($15::text[]) AS namespace,
-                 unnest($16::text[]) AS process_id, unnest($17::bigint[]) AS event_id,
-                 unnest($18::bigint[]) AS task_id, unnest($19::int[]) AS attempt,
-                 unnest($20::timestamptz[]) AS ts, unnest($21::text[]) AS metadata,
-                 unnest($22::bytea[]) AS payload) AS e
+    FROM (SELECT unnest($15::int[]) AS ord, unnest($16::text[]) AS namespace,
+                 unnest($17::text[]) AS process_id, unnest($18::bigint[]) AS event_id,
+                 unnest($19::bigint[]) AS task_id, unnest($20::int[]) AS attempt,
+                 unnest($21::timestamptz[]) AS ts, unnest($22::text[]) AS metadata,
+                 unnest($23::bytea[]) AS payload) AS e
    WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
@@ -64,6 +65,8 @@ tk AS (
   SELECT namespace, process_id, task_id, task_type, 'FINISHED', attempt, priority, fencing_token, scheduled_time, running_time,
          statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, response, NULLIF(worker_id, '')
     FROM f),
+fr AS (
+  DELETE FROM constraint_holds h USING (SELECT f.namespace, f.process_id FROM f WHERE f.frees) f WHERE h.namespace = ANY (ARRAY[f.namespace]) AND h.process_id = f.process_id),
 dl AS (
   DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f)))
 SELECT f.ord::int AS ord, statement_timestamp()::timestamptz AS now FROM f
@@ -83,6 +86,7 @@ type SaveCompletedParams struct {
 	WorkerIds       []string
 	Modes           []int32
 	Awaiteds        []bool
+	Frees           []bool
 	EventOrds       []int32
 	EventNamespaces []string
 	EventProcessIds []string
@@ -100,7 +104,8 @@ type SaveCompletedRow struct {
 }
 
 // SaveCompleted is SaveResult for a process that comes to its end with its only task, as most jobs and runs do: nothing else waits for it, and
-// no parent is to be told; awaited: TellParents follows. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others.
+// no parent is to be told; awaited: TellParents follows. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others,
+// and frees its keys (frees).
 func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedParams) ([]SaveCompletedRow, error) {
 	rows, err := db.Query(ctx, saveCompleted,
 		arg.Ords,
@@ -116,6 +121,7 @@ func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedP
 		arg.WorkerIds,
 		arg.Modes,
 		arg.Awaiteds,
+		arg.Frees,
 		arg.EventOrds,
 		arg.EventNamespaces,
 		arg.EventProcessIds,

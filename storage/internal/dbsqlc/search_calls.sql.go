@@ -59,6 +59,9 @@ WITH ready AS MATERIALIZED (
        ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (SELECT CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
          THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version)
+         WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
+         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version,
+                                'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys)
          ELSE json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) END AS job, j.timeout FROM jobs j

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
@@ -30,8 +31,8 @@ func (s *jobService) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest
 
 // EnqueueBatch makes jobs, all of them or none.
 func (s *jobService) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
-	for _, j := range r.GetJobs() {
-		if err := refuseOwn("job_id", j.GetJobId()); err != nil {
+	for n, j := range r.GetJobs() {
+		if err := refuseOwn("jobs["+strconv.Itoa(n)+"].job_id", j.GetJobId()); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,7 +115,7 @@ func (s *shared) read(ctx context.Context, key string, a *sharedAnswer, cost int
 	defer close(a.done)
 	defer func() {
 		if r := recover(); r != nil {
-			a.response, a.err = nil, fmt.Errorf("panic: %v", r)
+			a.response, a.err = nil, fmt.Errorf("panic: %v\n%s", r, debug.Stack()) // the log's alone: a client is told of an internal error
 		}
 		if message, ok := responseOf(a.response); a.err != nil || !ok || proto.Size(message) > maxSharedBytes {
 			s.forget(key, a)
@@ -128,7 +129,11 @@ func (s *shared) read(ctx context.Context, key string, a *sharedAnswer, cost int
 	}
 	limited, cancel := context.WithTimeout(ctx, sharedTimeout)
 	defer cancel()
-	a.response, a.err = read(limited)
+	if a.response, a.err = read(limited); a.err == nil {
+		// Both are made by the first look at them, and several requests look at once.
+		a.response.Header()
+		a.response.Trailer()
+	}
 }
 
 func responseOf(r connect.AnyResponse) (proto.Message, bool) {

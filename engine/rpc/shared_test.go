@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,6 +107,36 @@ func TestDifferentViewsArePaced(t *testing.T) {
 			t.Errorf("%v: an old answer was given, or no new one was read", err)
 		}
 	})
+}
+
+// Requests that share an answer write it side by side, headers too: they are made before (the race detector would see it).
+func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
+	t.Parallel()
+	s, c := newShared(), &counting{}
+	var viewers sync.WaitGroup
+	for range 8 {
+		viewers.Go(func() {
+			a, err := s.answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
+			if err != nil || len(a.Header()) != 0 || len(a.Trailer()) != 0 {
+				t.Errorf("%v, %v", a, err)
+			}
+		})
+	}
+	viewers.Wait()
+}
+
+// A panic of a shared read is an error for all that asked, which says where it was, for the log.
+func TestPanicsOfSharedReads(t *testing.T) {
+	t.Parallel()
+	_, err := newShared().answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, func(context.Context) (connect.AnyResponse, error) {
+		panic("odd row")
+	})
+	if err == nil || !strings.Contains(err.Error(), "odd row") || !strings.Contains(err.Error(), "TestPanicsOfSharedReads") {
+		t.Errorf("%v", err)
+	}
+	if answered, internal := toConnect(err, &progressorv1.ListNodesRequest{}); !internal || answered.Message() != internalText {
+		t.Errorf("a client is told %q", answered.Message())
+	}
 }
 
 // What failed is asked again, by the next.

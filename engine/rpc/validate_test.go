@@ -204,6 +204,11 @@ func TestIDsOfTheEngineAreRefused(t *testing.T) {
 			t.Errorf("%q: got %v, %v", id, key, err)
 		}
 	}
+	batch := &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{{JobId: "mail-1"}, {JobId: "~mine"}}}
+	_, err := (&jobService{}).EnqueueBatch(t.Context(), batch)
+	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "jobs[1].job_id" {
+		t.Errorf("of a batch: %v", err)
+	}
 }
 
 func BenchmarkValidation(b *testing.B) {

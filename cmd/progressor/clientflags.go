@@ -26,13 +26,18 @@ type clientFlags struct {
 
 // client makes a client that gives up within a second: a person waits for it.
 func (f clientFlags) client() *client.Client {
+	return f.clientWith(client.Retry{MaxAttempts: 4, Initial: 100 * time.Millisecond, Max: 400 * time.Millisecond})
+}
+
+// patientClient makes one for who follows something to its end: it outlives a restart of the engine.
+func (f clientFlags) patientClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
+
+func (f clientFlags) clientWith(r client.Retry) *client.Client {
 	address := f.Address
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
-	return client.New(address, client.WithRetry(client.Retry{
-		MaxAttempts: 4, Initial: 100 * time.Millisecond, Max: 400 * time.Millisecond,
-	}))
+	return client.New(address, client.WithRetry(r))
 }
 
 // request is the context of a request that does not wait for a task.

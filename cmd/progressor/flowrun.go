@@ -49,7 +49,7 @@ type flowStartCmd struct {
 	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run."`
 	Metadata       string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	ValidateOnly   bool   `help:"Check the payload and the scope, and store nothing."`
-	flowWaitFlags
+	endFlags       `set:"what=run" set:"drawn=its steps"`
 }
 
 func (flowStartCmd) Help() string {
@@ -85,7 +85,7 @@ func (c *flowStartCmd) Run(a *app) error {
 	r := resp.GetRun()
 	switch {
 	case c.Wait && !c.ValidateOnly:
-		return c.follow(a, c.clientFlags, flowArgs{c.NS, r.GetRunId()})
+		return c.followRun(a, c.clientFlags, flowArgs{c.NS, r.GetRunId()})
 	case c.json():
 		return printMessage(a.Stdout, resp)
 	}
@@ -204,7 +204,7 @@ type flowRetryCmd struct {
 	flowArgs
 	clientFlags
 	NewestVersion bool `help:"Go on with the newest version of the template."`
-	flowWaitFlags
+	endFlags      `set:"what=run" set:"drawn=its steps"`
 }
 
 func (flowRetryCmd) Help() string {
@@ -223,7 +223,7 @@ func (c *flowRetryCmd) Run(a *app) error {
 	case err != nil:
 		return ofRun(c.flowArgs, err)
 	case c.Wait:
-		return c.follow(a, c.clientFlags, c.flowArgs)
+		return c.followRun(a, c.clientFlags, c.flowArgs)
 	case c.json():
 		return printMessage(a.Stdout, resp)
 	}
@@ -234,7 +234,7 @@ type flowRepeatCmd struct {
 	flowArgs
 	clientFlags
 	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run. Default: a random one."`
-	flowWaitFlags
+	endFlags       `set:"what=run" set:"drawn=its steps"`
 }
 
 func (flowRepeatCmd) Help() string {
@@ -257,7 +257,7 @@ func (c *flowRepeatCmd) Run(a *app) error {
 	case err != nil:
 		return ofRun(c.flowArgs, err)
 	case c.Wait:
-		return c.follow(a, c.clientFlags, flowArgs{c.NS, resp.GetRun().GetRunId()})
+		return c.followRun(a, c.clientFlags, flowArgs{c.NS, resp.GetRun().GetRunId()})
 	case c.json():
 		return printMessage(a.Stdout, resp)
 	}

@@ -13,7 +13,7 @@ import (
 type flowGetCmd struct {
 	flowArgs
 	clientFlags
-	flowWaitFlags
+	endFlags `set:"what=run" set:"drawn=its steps"`
 }
 
 func (flowGetCmd) Help() string {
@@ -28,7 +28,7 @@ where the run has not succeeded, 7 where --wait-timeout is over.
 
 func (c *flowGetCmd) Run(a *app) error {
 	if c.Wait {
-		return c.follow(a, c.clientFlags, c.flowArgs)
+		return c.followRun(a, c.clientFlags, c.flowArgs)
 	}
 	ctx, cancel := a.request()
 	defer cancel()

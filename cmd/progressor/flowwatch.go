@@ -15,20 +15,10 @@ import (
 // flowLook is how long one request waits for the end of a run that is followed: what its steps do is shown as often.
 const flowLook = 500 * time.Millisecond
 
-// flowWaitFlags follow a run to its end.
-type flowWaitFlags struct {
-	Wait        bool          `help:"Wait for the end of the run; on a terminal with its steps. Ctrl-C ends the wait, not the run."`
-	WaitTimeout time.Duration `placeholder:"DURATION" help:"How long --wait waits at most. Default: until the end."`
-}
-
-// follow waits for the end of a run, shows it, and tells by the exit code how it went.
-func (f flowWaitFlags) follow(a *app, flags clientFlags, run flowArgs) error {
-	ctx, cancel := a.interruptible()
+// followRun waits for the end of a run, shows it, and tells by the exit code how it went.
+func (f endFlags) followRun(a *app, flags clientFlags, run flowArgs) error {
+	ctx, cancel := f.waiting(a)
 	defer cancel()
-	if f.WaitTimeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, f.WaitTimeout)
-		defer cancel()
-	}
 	screen := newScreen(a)
 	r, err := awaitRun(ctx, flags, run, screen.draws(ctx, flags))
 	screen.clear()
@@ -63,17 +53,7 @@ func (s *screen) draws(ctx context.Context, flags clientFlags) func(*progressorv
 
 // awaitRun looks at a run until it is at its end.
 func awaitRun(ctx context.Context, flags clientFlags, run flowArgs, show func(*progressorv1.Run) error) (*progressorv1.Run, error) {
-	wait := time.Duration(0) // what it is at is shown before it is waited for
-	for {
-		resp, err := flags.client().Flow.GetRun(ctx, &progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(wait)})
-		if err != nil {
-			return nil, err
-		}
-		if err := show(resp.GetRun()); err != nil || runEnded(resp.GetRun()) {
-			return resp.GetRun(), err
-		}
-		wait = flowLook
-	}
+	return flags.patientClient().AwaitRun(ctx, &progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowLook)}, show)
 }
 
 type flowWatchCmd struct {

@@ -36,7 +36,7 @@ type jobArgs struct {
 type jobGetCmd struct {
 	jobArgs
 	clientFlags
-	jobWaitFlags
+	endFlags `set:"what=job" set:"drawn=a bar that shows its progress"`
 }
 
 func (jobGetCmd) Help() string {
@@ -50,7 +50,7 @@ has failed or was cancelled, 7 where --wait-timeout is over.
 
 func (c *jobGetCmd) Run(a *app) error {
 	if c.Wait {
-		return c.follow(a, c.clientFlags, c.NS, c.ID)
+		return c.followJob(a, c.clientFlags, c.jobArgs)
 	}
 	ctx, cancel := a.request()
 	defer cancel()

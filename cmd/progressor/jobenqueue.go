@@ -30,7 +30,7 @@ type jobEnqueueCmd struct {
 	Args           string `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
 	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key enqueues no second job."`
 	File           string `short:"f" placeholder:"FILE|-" help:"Many jobs: a file with an EnqueueRequest as JSON on each line."`
-	jobWaitFlags
+	endFlags       `set:"what=job" set:"drawn=a bar that shows its progress"`
 	jobChangeFlags
 	jobOnceFlags
 }
@@ -75,7 +75,7 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 		return ofJob(jobArgs{c.NS, c.ID}, err)
 	}
 	if c.Wait {
-		return c.follow(a, c.clientFlags, c.NS, resp.GetJob().GetJobId())
+		return c.followJob(a, c.clientFlags, jobArgs{c.NS, resp.GetJob().GetJobId()})
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)

@@ -9,7 +9,6 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/progressor-engine/progressor/client"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -19,35 +18,62 @@ const (
 	jobAwait = 10 * time.Second
 )
 
-// jobWaitFlags follow a job to its end.
-type jobWaitFlags struct {
-	Wait        bool          `help:"Wait for the end of the job; on a terminal with a bar that shows its progress. Ctrl-C ends the wait, not the job."`
+// endFlags follow a job or a run, which the command names, to its end.
+type endFlags struct {
+	Wait        bool          `help:"Wait for the end of the ${what}; on a terminal with ${drawn}. Ctrl-C ends the wait, not the ${what}."`
 	WaitTimeout time.Duration `placeholder:"DURATION" help:"How long --wait waits at most. Default: until the end."`
 }
 
-// follow waits for the end of a job, shows it, and tells by the exit code how it went.
-func (f jobWaitFlags) follow(a *app, flags clientFlags, namespace, id string) error {
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	if f.WaitTimeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, f.WaitTimeout)
-		defer cancel()
+// Validate refuses a limit of nothing.
+func (f endFlags) Validate() error {
+	switch {
+	case f.WaitTimeout < 0:
+		return fmt.Errorf("--wait-timeout is %s: want more than 0s", f.WaitTimeout)
+	case f.WaitTimeout > 0 && !f.Wait:
+		return errors.New("--wait-timeout goes with --wait")
 	}
+	return nil
+}
+
+// waiting is the context of the wait.
+func (f endFlags) waiting(a *app) (context.Context, context.CancelFunc) {
+	ctx, cancel := a.interruptible()
+	if f.WaitTimeout == 0 {
+		return ctx, cancel
+	}
+	limited, cancelLimit := context.WithTimeout(ctx, f.WaitTimeout)
+	return limited, func() { cancelLimit(); cancel() }
+}
+
+// followJob waits for the end of a job, shows it, and tells by the exit code how it went.
+func (f endFlags) followJob(a *app, flags clientFlags, job jobArgs) error {
+	ctx, cancel := f.waiting(a)
+	defer cancel()
 	line := newTerminalLine(a)
-	job, err := awaitJob(ctx, flags.client(), namespace, id, &line)
+	wait := jobAwait
+	if line.w != nil {
+		wait = jobLook
+	}
+	req := &progressorv1.GetJobRequest{Namespace: job.NS, JobId: job.ID, AwaitEnd: durationpb.New(wait)}
+	j, err := flags.patientClient().AwaitJob(ctx, req, func(j *progressorv1.Job) error {
+		if line.w != nil {
+			line.write(jobLine(j))
+		}
+		return nil
+	})
 	line.end()
 	switch {
 	case err != nil:
-		return interruptedWait(ctx, "job", namespace, id, f.WaitTimeout, err)
+		return interruptedWait(ctx, "job", job.NS, job.ID, f.WaitTimeout, err)
 	case flags.json():
-		err = printMessage(a.Stdout, &progressorv1.GetJobResponse{Job: job})
+		err = printMessage(a.Stdout, &progressorv1.GetJobResponse{Job: j})
 	default:
-		err = printJob(a, job)
+		err = printJob(a, j)
 	}
 	if err != nil {
 		return err
 	}
-	return jobOutcome(job)
+	return jobOutcome(j)
 }
 
 // interruptedWait is the error of a wait that did not see the end of a job or a run; err where nothing has interrupted it.
@@ -60,28 +86,6 @@ func interruptedWait(ctx context.Context, what, namespace, id string, limit time
 		return &codedError{code: exitInterrupted, err: fmt.Errorf("the wait was interrupted: the %s goes on", what), next: get}
 	}
 	return err
-}
-
-func awaitJob(ctx context.Context, c *client.Client, namespace, id string, line *terminalLine) (*progressorv1.Job, error) {
-	wait := jobAwait
-	if line.w != nil {
-		wait = jobLook
-	}
-	for {
-		resp, err := c.Job.GetJob(ctx, &progressorv1.GetJobRequest{Namespace: namespace, JobId: id, AwaitEnd: durationpb.New(wait)})
-		if err != nil {
-			return nil, err
-		}
-		job := resp.GetJob()
-		if line.w != nil {
-			line.write(jobLine(job))
-		}
-		switch job.GetState() {
-		case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED, progressorv1.JobState_JOB_STATE_CANCELLED:
-			return job, nil
-		default:
-		}
-	}
 }
 
 // maxSummary is how much of a summary a line shows, which has less than 100 characters.

@@ -32,6 +32,8 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 		"unexpected argument fly; progressor --help lists":                                                    {"fly"},
 		"line 4: target.http: start_process is chosen already: want one of the two":                           {"cron", "create", "demo", "c", "-f", two},
 		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to Z, digits": {"config", "check", "-c", config},
+		"run retry: --wait-timeout goes with --wait":                                                          {"run", "retry", "demo", "r-1", "--wait-timeout", "5s"},
+		"--wait-timeout is -5s: want more than 0s":                                                            {"job", "get", "mail", "m-1", "--wait", "--wait-timeout=-5s"},
 		"--builtin NAME, --pull": {"namespace", "put", "foo"},
 		"--from: want a time, such as 2026-11-20T15:04:05Z, a date, whose midnight in UTC it is": {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
 	} {

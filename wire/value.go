@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -14,9 +15,11 @@ import (
 )
 
 // The args and results of jobs are read and written for each attempt. protojson takes its way by reflection: 10 of the 17 µs of the engine that
-// a job cost to enqueue, and 5 of the 30 that it cost to run. What is plain goes by the loops of this file; protojson has the rest, and so the last
-// word on what is an error. Nor does the text of a plain value depend on the program: protojson varies its spaces from one build to the next, and a
-// request that was repeated towards a node of another version had another fingerprint.
+// a job cost to enqueue, and 5 of the 30 that it cost to run. What is plain goes by the loops of this file; protojson reads the rest, and so has the
+// last word on what is an error. BenchmarkValue, for 200 bytes: read 4.3 µs and 62 allocations (encoding/json and structpb.NewValue: 9.5 µs, 87;
+// protojson: 24 µs, 143), write 4.1 µs and 21 (encoding/json: 8.0 µs, 49; protojson and json.Compact: 15 µs, 72).
+// Nor does the text of a value depend on the program: protojson varies its spaces from one build to the next, and a request that was repeated
+// towards a node of another version had another fingerprint.
 
 // Value reads a JSON text as it is stored; nil: there is none.
 func Value(text []byte) (*structpb.Value, error) {
@@ -38,10 +41,14 @@ func ValueJSON(v *structpb.Value) ([]byte, error) {
 	v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}}) // so that a string is cleaned too
 	v = proto.CloneOf(v)
 	cleanValue(v)
-	return protojson.Marshal(v.GetListValue().GetValues()[0])
+	v = v.GetListValue().GetValues()[0]
+	if text := appendValue(nil, v); text != nil {
+		return text, nil
+	}
+	return protojson.Marshal(v) // which says what is wrong with it
 }
 
-// appendValue writes a value as protojson does, without its spaces; nil: it is not plain.
+// appendValue writes a value as protojson does, without its spaces; nil: it has no text, or one that PostgreSQL does not take.
 func appendValue(b []byte, v *structpb.Value) []byte {
 	switch kind := v.GetKind().(type) {
 	case *structpb.Value_NullValue:
@@ -90,21 +97,38 @@ func appendNumber(b []byte, x float64) []byte {
 		return nil
 	}
 	if size := math.Abs(x); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return nil
+		return appendJSON(b, x)
 	}
 	return strconv.AppendFloat(b, x, 'f', -1, 64)
 }
 
 func appendText(b []byte, s string) []byte {
+	plain := true
 	for n := range len(s) {
-		if c := s[n]; c < ' ' || c == '"' || c == '\\' {
+		c := s[n]
+		if c == 0 {
 			return nil
 		}
+		plain = plain && c >= ' ' && c != '"' && c != '\\'
 	}
-	if !utf8.ValidString(s) {
+	switch {
+	case !utf8.ValidString(s):
 		return nil
+	case !plain:
+		return appendJSON(b, s)
 	}
 	return append(append(append(b, '"'), s...), '"')
+}
+
+// appendJSON writes a text with escapes, or a number with an exponent.
+func appendJSON(b []byte, x any) []byte {
+	text := bytes.NewBuffer(b)
+	encoder := json.NewEncoder(text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(x); err != nil {
+		return nil
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'})
 }
 
 // plainDepth is how deep values nest that valueReader reads.

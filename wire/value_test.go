@@ -1,6 +1,8 @@
 package wire_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -56,16 +58,16 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// The text of a plain value is the same in every build of the program: of it is the fingerprint by which a repeated request is known. protojson has
+// The text of a value is the same in every build of the program: of it is the fingerprint by which a repeated request is known. protojson has
 // spaces in some builds and none in others.
 func TestTextOfAValue(t *testing.T) {
 	t.Parallel()
-	value, err := structpb.NewValue(map[string]any{"b": []any{1.0, -2.5, 1e20, 0.0}, "a": map[string]any{"x": nil, "ä": "€"}, "c": true})
+	value, err := structpb.NewValue(map[string]any{"b": []any{1.0, -2.5, 1e20, 0.0, 1e-7, 1e21}, "a": map[string]any{"x": nil, "ä": "€"}, "c": true, "d": "<\"\\\n\x01\x7f>"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := wire.ValueJSON(value)
-	if want := `{"a":{"x":null,"ä":"€"},"b":[1,-2.5,100000000000000000000,0],"c":true}`; err != nil || string(text) != want {
+	if want := `{"a":{"x":null,"ä":"€"},"b":[1,-2.5,100000000000000000000,0,1e-7,1e+21],"c":true,"d":"<\"\\\n\u0001`+"\x7f"+`>"}`; err != nil || string(text) != want {
 		t.Errorf("%s, %v; want %s", text, err, want)
 	}
 	for _, broken := range []*structpb.Value{{}, structpb.NewNumberValue(math.NaN()), structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})} {
@@ -80,30 +82,46 @@ func TestTextOfAValue(t *testing.T) {
 	}
 }
 
+// BenchmarkValue measures what the libraries would cost.
 func BenchmarkValue(b *testing.B) {
-	text := []byte(texts[len(texts)-1])
-	value, err := wire.Value(text)
-	if err != nil {
-		b.Fatal(err)
+	plain := `{"to":"somebody001@example.org","template":"welcome","attempt":1,"vip":true,"items":[{"sku":"tea","quantity":2,"price":4.5},` +
+		`{"sku":"cup","quantity":1,"price":12}],"note":null,"address":"Long Street 5"}`
+	for name, text := range map[string][]byte{"plain": []byte(plain), "escaped": []byte(strings.ReplaceAll(plain, "Long Street", `Long \"Street\"\n`))} {
+		value, err := wire.Value(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, run := range []struct {
+			name string
+			once func() error
+		}{
+			{"read", func() error { _, err := wire.Value(text); return err }},
+			{"read by encoding json", func() error {
+				var x any
+				_ = json.Unmarshal(text, &x)
+				_, err := structpb.NewValue(x)
+				return err
+			}},
+			{"read by protojson", func() error { return protojson.Unmarshal(text, &structpb.Value{}) }},
+			{"write", func() error { _, err := wire.ValueJSON(value); return err }},
+			{"write by encoding json", func() error {
+				encoder := json.NewEncoder(&bytes.Buffer{})
+				encoder.SetEscapeHTML(false)
+				return encoder.Encode(value.AsInterface())
+			}},
+			{"write by protojson", func() error {
+				written, _ := protojson.Marshal(value)
+				return json.Compact(&bytes.Buffer{}, written)
+			}},
+		} {
+			b.Run(name+"/"+run.name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := run.once(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
-	b.Run("read", func(b *testing.B) {
-		for b.Loop() {
-			_, _ = wire.Value(text)
-		}
-	})
-	b.Run("read by protojson", func(b *testing.B) {
-		for b.Loop() {
-			_ = protojson.Unmarshal(text, &structpb.Value{})
-		}
-	})
-	b.Run("write", func(b *testing.B) {
-		for b.Loop() {
-			_, _ = wire.ValueJSON(value)
-		}
-	})
-	b.Run("write by protojson", func(b *testing.B) {
-		for b.Loop() {
-			_, _ = protojson.Marshal(proto.CloneOf(value))
-		}
-	})
 }

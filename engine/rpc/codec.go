@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -54,7 +55,7 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 		if path, found := findBadUTF8(data, m); found {
 			return fmt.Errorf("%s: not valid UTF-8", path)
 		}
-		return err
+		return errors.New(strings.ReplaceAll(err.Error(), "\u00a0", " ")) // protojson has the one or the other in its errors, by build of the program
 	}
 	return CheckDigits(data, "", m)
 }

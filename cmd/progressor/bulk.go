@@ -234,16 +234,9 @@ process, ~bulk/ID.
 }
 
 func (c *bulkGetCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Bulk.GetBulk(ctx, &progressorv1.GetBulkRequest{Namespace: c.NS, BulkId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printBulk(a, resp.GetBulk())
+	return ask(a, c.outputFlag, c.client().Bulk.GetBulk, &progressorv1.GetBulkRequest{Namespace: c.NS, BulkId: c.ID}, func(resp *progressorv1.GetBulkResponse) error {
+		return printBulk(a, resp.GetBulk())
+	})
 }
 
 type bulkCancelCmd struct {
@@ -258,16 +251,9 @@ func (bulkCancelCmd) Help() string {
 }
 
 func (c *bulkCancelCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Bulk.CancelBulk(ctx, &progressorv1.CancelBulkRequest{Namespace: c.NS, BulkId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printBulk(a, resp.GetBulk())
+	return ask(a, c.outputFlag, c.client().Bulk.CancelBulk, &progressorv1.CancelBulkRequest{Namespace: c.NS, BulkId: c.ID}, func(resp *progressorv1.CancelBulkResponse) error {
+		return printBulk(a, resp.GetBulk())
+	})
 }
 
 type bulkListCmd struct {

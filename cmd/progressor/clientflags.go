@@ -47,6 +47,20 @@ func (a *app) request() (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(); cancelSignal() }
 }
 
+// ask makes a request that does not wait for a task, and prints its answer: as JSON, or by show, for people.
+func ask[Q, P proto.Message](a *app, output outputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error) error {
+	ctx, cancel := a.request()
+	defer cancel()
+	resp, err := call(ctx, req)
+	switch {
+	case err != nil:
+		return err
+	case output.json():
+		return printMessage(a.Stdout, resp)
+	}
+	return show(resp)
+}
+
 // processArgs name a process.
 type processArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`

@@ -26,20 +26,13 @@ reads counters, so it takes no longer where there are millions.
 }
 
 func (c *countCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Insight.CountProcesses(ctx, &progressorv1.CountProcessesRequest{Namespace: c.NS})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	var rows []table.Row
-	for _, name := range statusNames(resp.GetCountByStatus()) {
-		rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
-	}
-	return printRows(a.Stdout, table.Row{"status", "processes"}, rows)
+	return ask(a, c.outputFlag, c.client().Insight.CountProcesses, &progressorv1.CountProcessesRequest{Namespace: c.NS}, func(resp *progressorv1.CountProcessesResponse) error {
+		var rows []table.Row
+		for _, name := range statusNames(resp.GetCountByStatus()) {
+			rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
+		}
+		return printRows(a.Stdout, table.Row{"status", "processes"}, rows)
+	})
 }
 
 // statusNames are the statuses that were counted, in the order of a process's life.

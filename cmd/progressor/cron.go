@@ -47,16 +47,9 @@ decision. What get -o json prints can be changed and given to update -f.
 }
 
 func (c *cronGetCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printCron(a, resp.GetCron())
+	return ask(a, c.outputFlag, c.client().Cron.GetCron, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.GetCronResponse) error {
+		return printCron(a, resp.GetCron())
+	})
 }
 
 type cronListCmd struct {
@@ -252,16 +245,9 @@ func (cronDeleteCmd) Help() string {
 }
 
 func (c *cronDeleteCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Cron.DeleteCron(ctx, &progressorv1.DeleteCronRequest{Namespace: c.NS, CronId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printFields(a.Stdout, field{"cron", oneLine(c.NS + "/" + c.ID)}, field{"state", "deleted"})
+	return ask(a, c.outputFlag, c.client().Cron.DeleteCron, &progressorv1.DeleteCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.DeleteCronResponse) error {
+		return printFields(a.Stdout, field{"cron", oneLine(c.NS + "/" + c.ID)}, field{"state", "deleted"})
+	})
 }
 
 type cronTriggerCmd struct {
@@ -283,16 +269,9 @@ func (c *cronTriggerCmd) Run(a *app) error {
 	if err := setEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
 		return err
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Cron.TriggerCron(ctx, req)
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+	return ask(a, c.outputFlag, c.client().Cron.TriggerCron, req, func(resp *progressorv1.TriggerCronResponse) error {
+		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+	})
 }
 
 type cronBackfillCmd struct {

@@ -135,16 +135,9 @@ func (c *cronCreateCmd) Run(a *app) error {
 	if err := c.apply(a, cr, c.Expressions); err != nil {
 		return err
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Cron.CreateCron(ctx, &progressorv1.CreateCronRequest{Cron: cr})
-	if err != nil {
-		return flagOf(err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printCron(a, resp.GetCron())
+	return flagOf(ask(a, c.outputFlag, c.client().Cron.CreateCron, &progressorv1.CreateCronRequest{Cron: cr}, func(resp *progressorv1.CreateCronResponse) error {
+		return printCron(a, resp.GetCron())
+	}))
 }
 
 type cronUpdateCmd struct {

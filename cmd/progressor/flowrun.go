@@ -12,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/client"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
 )
 
 type flowCmd struct {
@@ -139,10 +140,10 @@ func (c *flowListCmd) Run(a *app) error {
 		return err
 	}
 	if c.Type != "" {
-		filter = both(filter, "template_type = "+quoteFilter(c.Type))
+		filter = both(filter, "template_type = "+search.Quote(c.Type, false))
 	}
 	if c.ScopeID != "" {
-		filter = both(filter, "scope_id = "+quoteFilter(c.ScopeID))
+		filter = both(filter, "scope_id = "+search.Quote(c.ScopeID, false))
 	}
 	filter = both(filter, c.Match)
 	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListRunsResponse, error) {
@@ -188,16 +189,9 @@ past the grace of the template the engine ends the run. Then what was done is un
 }
 
 func (c *flowCancelCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.CancelRun(ctx, &progressorv1.CancelRunRequest{Namespace: c.NS, RunId: c.ID, Reason: c.Reason})
-	if err != nil {
-		return ofRun(c.flowArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printRun(ctx, a, c.clientFlags, resp.GetRun())
+	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.CancelRun, &progressorv1.CancelRunRequest{Namespace: c.NS, RunId: c.ID, Reason: c.Reason}, func(resp *progressorv1.CancelRunResponse) error {
+		return printRun(a, c.clientFlags, resp.GetRun())
+	}))
 }
 
 type flowRetryCmd struct {
@@ -227,7 +221,7 @@ func (c *flowRetryCmd) Run(a *app) error {
 	case c.json():
 		return printMessage(a.Stdout, resp)
 	}
-	return printRun(ctx, a, c.clientFlags, resp.GetRun())
+	return printRun(a, c.clientFlags, resp.GetRun())
 }
 
 type flowRepeatCmd struct {
@@ -261,7 +255,7 @@ func (c *flowRepeatCmd) Run(a *app) error {
 	case c.json():
 		return printMessage(a.Stdout, resp)
 	}
-	return printRun(ctx, a, c.clientFlags, resp.GetRun())
+	return printRun(a, c.clientFlags, resp.GetRun())
 }
 
 // ofRun says what to do about an error that is of a run, and not of the process that it is.

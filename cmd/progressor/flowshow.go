@@ -30,20 +30,15 @@ func (c *flowGetCmd) Run(a *app) error {
 	if c.Wait {
 		return c.followRun(a, c.clientFlags, c.flowArgs)
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.GetRun(ctx, &progressorv1.GetRunRequest{Namespace: c.NS, RunId: c.ID})
-	if err != nil {
-		return ofRun(c.flowArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printRun(ctx, a, c.clientFlags, resp.GetRun())
+	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.GetRun, &progressorv1.GetRunRequest{Namespace: c.NS, RunId: c.ID}, func(resp *progressorv1.GetRunResponse) error {
+		return printRun(a, c.clientFlags, resp.GetRun())
+	}))
 }
 
 // printRun shows a run for people.
-func printRun(ctx context.Context, a *app, flags clientFlags, r *progressorv1.Run) error {
+func printRun(a *app, flags clientFlags, r *progressorv1.Run) error {
+	ctx, cancel := a.request()
+	defer cancel()
 	if err := printFields(a.Stdout, runFields(r)...); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
 )
 
 type flowWaitsCmd struct {
@@ -40,10 +41,10 @@ func (c *flowWaitsCmd) Run(a *app) error {
 		return err
 	}
 	if c.ID != "" {
-		filter = both(filter, "run_id = "+quoteFilter(c.ID))
+		filter = both(filter, "run_id = "+search.Quote(c.ID, false))
 	}
 	if c.Assignee != "" {
-		filter = both(filter, "assignees:"+quoteFilter(c.Assignee))
+		filter = both(filter, "assignees:"+search.Quote(c.Assignee, false))
 	}
 	filter = both(filter, c.Match)
 	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListOpenWaitsResponse, error) {
@@ -112,16 +113,9 @@ func (c *flowCompleteCmd) Run(a *app) error {
 	default:
 		return usageError(fmt.Errorf("want one of --result, --failure and --cancelled, as in: progressor run complete %s %s %s --result null", shellWord(c.NS), shellWord(c.ID), c.Step))
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.CompleteStep(ctx, req)
-	if err != nil {
-		return ofRun(c.flowArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printRun(ctx, a, c.clientFlags, resp.GetRun())
+	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.CompleteStep, req, func(resp *progressorv1.CompleteStepResponse) error {
+		return printRun(a, c.clientFlags, resp.GetRun())
+	}))
 }
 
 type flowReportCmd struct {
@@ -150,17 +144,10 @@ func (c *flowReportCmd) Run(a *app) error {
 	if c.Due != nil {
 		req.Due = durationpb.New(*c.Due)
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.ReportStep(ctx, req)
-	if err != nil {
-		return ofRun(c.flowArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	d := resp.GetDirective()
-	return printFields(a.Stdout, field{"step", oneLine(c.NS + "/" + c.ID + " " + c.Step)}, field{"directive", shortEnum(d.GetDirective())}, field{"cancel reason", oneLine(d.GetCancelReason())})
+	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.ReportStep, req, func(resp *progressorv1.ReportStepResponse) error {
+		d := resp.GetDirective()
+		return printFields(a.Stdout, field{"step", oneLine(c.NS + "/" + c.ID + " " + c.Step)}, field{"directive", shortEnum(d.GetDirective())}, field{"cancel reason", oneLine(d.GetCancelReason())})
+	}))
 }
 
 type flowSkipCmd struct {
@@ -183,14 +170,7 @@ func (c *flowSkipCmd) Run(a *app) error {
 	if req.Result, err = a.jsonValue("--result", c.Result); err != nil {
 		return err
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.SkipStep(ctx, req)
-	if err != nil {
-		return ofRun(c.flowArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printRun(ctx, a, c.clientFlags, resp.GetRun())
+	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.SkipStep, req, func(resp *progressorv1.SkipStepResponse) error {
+		return printRun(a, c.clientFlags, resp.GetRun())
+	}))
 }

@@ -28,7 +28,7 @@ func (f endFlags) followRun(a *app, flags clientFlags, run flowArgs) error {
 	if flags.json() {
 		err = printMessage(a.Stdout, &progressorv1.GetRunResponse{Run: r})
 	} else {
-		err = printRun(ctx, a, flags, r)
+		err = printRun(a, flags, r)
 	}
 	if err != nil {
 		return err

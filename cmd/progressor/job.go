@@ -13,6 +13,7 @@ import (
 
 	"github.com/progressor-engine/progressor/client"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
 )
 
 type jobCmd struct {
@@ -52,16 +53,9 @@ func (c *jobGetCmd) Run(a *app) error {
 	if c.Wait {
 		return c.followJob(a, c.clientFlags, c.jobArgs)
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Job.GetJob(ctx, &progressorv1.GetJobRequest{Namespace: c.NS, JobId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printJob(a, resp.GetJob())
+	return ask(a, c.outputFlag, c.client().Job.GetJob, &progressorv1.GetJobRequest{Namespace: c.NS, JobId: c.ID}, func(resp *progressorv1.GetJobResponse) error {
+		return printJob(a, resp.GetJob())
+	})
 }
 
 type jobListCmd struct {
@@ -93,7 +87,7 @@ func (c *jobListCmd) Run(a *app) error {
 		return err
 	}
 	if c.Name != "" {
-		filter = both(filter, "name = "+quoteFilter(c.Name))
+		filter = both(filter, "name = "+search.Quote(c.Name, false))
 	}
 	filter = both(both(filter, c.Filter), c.Match)
 	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListJobsResponse, error) {
@@ -110,11 +104,6 @@ func (c *jobListCmd) Run(a *app) error {
 		}
 		return printRows(a.Stdout, table.Row{"job", "name", "state", "priority", "attempt", "created", "worker", "note"}, rows)
 	})
-}
-
-// quoteFilter writes a text as a filter takes it.
-func quoteFilter(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(text) + `"`
 }
 
 // jobNote is the one thing that is to be said of a job in a list.
@@ -161,16 +150,9 @@ func (jobCancelCmd) Help() string {
 }
 
 func (c *jobCancelCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Job.CancelJob(ctx, &progressorv1.CancelJobRequest{Namespace: c.NS, JobId: c.ID, Reason: c.Reason})
-	if err != nil {
-		return ofJob(c.jobArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printJob(a, resp.GetJob())
+	return ofJob(c.jobArgs, ask(a, c.outputFlag, c.client().Job.CancelJob, &progressorv1.CancelJobRequest{Namespace: c.NS, JobId: c.ID, Reason: c.Reason}, func(resp *progressorv1.CancelJobResponse) error {
+		return printJob(a, resp.GetJob())
+	}))
 }
 
 type jobRetryCmd struct {
@@ -187,16 +169,9 @@ func (jobRetryCmd) Help() string {
 }
 
 func (c *jobRetryCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Job.RetryJob(ctx, &progressorv1.RetryJobRequest{Namespace: c.NS, JobId: c.ID, ClearSuccesses: c.ClearSuccesses})
-	if err != nil {
-		return ofJob(c.jobArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printJob(a, resp.GetJob())
+	return ofJob(c.jobArgs, ask(a, c.outputFlag, c.client().Job.RetryJob, &progressorv1.RetryJobRequest{Namespace: c.NS, JobId: c.ID, ClearSuccesses: c.ClearSuccesses}, func(resp *progressorv1.RetryJobResponse) error {
+		return printJob(a, resp.GetJob())
+	}))
 }
 
 type jobResultCmd struct {

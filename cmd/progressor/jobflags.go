@@ -215,14 +215,7 @@ func (c *jobUpdateCmd) Run(a *app) error {
 		return usageError(fmt.Errorf("want something to change, as in: progressor job update %s %s --priority 5", shellWord(c.NS), shellWord(c.ID)))
 	}
 	req.UpdateMask = fieldMask(paths)
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Job.UpdateJob(ctx, req)
-	if err != nil {
-		return ofJob(c.jobArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printJob(a, resp.GetJob())
+	return ofJob(c.jobArgs, ask(a, c.outputFlag, c.client().Job.UpdateJob, req, func(resp *progressorv1.UpdateJobResponse) error {
+		return printJob(a, resp.GetJob())
+	}))
 }

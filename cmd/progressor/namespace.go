@@ -74,16 +74,9 @@ func (c *namespacePutCmd) Run(a *app) error {
 	if ns.GetProcessor() == nil {
 		return usageError(errors.New("there is no processor: want --connect-url URL, --builtin NAME, --pull (workers take its tasks) or a --file that names one"))
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Namespace.PutNamespace(ctx, &progressorv1.PutNamespaceRequest{Namespace: ns})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printNamespace(a, resp.GetNamespace())
+	return ask(a, c.outputFlag, c.client().Namespace.PutNamespace, &progressorv1.PutNamespaceRequest{Namespace: ns}, func(resp *progressorv1.PutNamespaceResponse) error {
+		return printNamespace(a, resp.GetNamespace())
+	})
 }
 
 // apply puts the flags into the namespace.
@@ -154,16 +147,9 @@ func (namespaceGetCmd) Help() string {
 }
 
 func (c *namespaceGetCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Namespace.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: c.NS})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printNamespace(a, resp.GetNamespace())
+	return ask(a, c.outputFlag, c.client().Namespace.GetNamespace, &progressorv1.GetNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.GetNamespaceResponse) error {
+		return printNamespace(a, resp.GetNamespace())
+	})
 }
 
 type namespaceListCmd struct{ clientFlags }
@@ -175,23 +161,16 @@ func (namespaceListCmd) Help() string {
 }
 
 func (c *namespaceListCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Namespace.ListNamespaces(ctx, &progressorv1.ListNamespacesRequest{})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	var rows []table.Row
-	for _, ns := range resp.GetNamespaces() {
-		rows = append(rows, table.Row{
-			oneLine(ns.GetNamespace()), showProcessor(ns.GetProcessor()), shortEnum(ns.GetHistoryMode()),
-			showDuration(ns.GetStepTimeout().AsDuration()), showPaused(ns), showTime(ns.GetCreatedTime()),
-		})
-	}
-	return printRows(a.Stdout, table.Row{"namespace", "processor", "history", "step timeout", "paused", "created"}, rows)
+	return ask(a, c.outputFlag, c.client().Namespace.ListNamespaces, &progressorv1.ListNamespacesRequest{}, func(resp *progressorv1.ListNamespacesResponse) error {
+		var rows []table.Row
+		for _, ns := range resp.GetNamespaces() {
+			rows = append(rows, table.Row{
+				oneLine(ns.GetNamespace()), showProcessor(ns.GetProcessor()), shortEnum(ns.GetHistoryMode()),
+				showDuration(ns.GetStepTimeout().AsDuration()), showPaused(ns), showTime(ns.GetCreatedTime()),
+			})
+		}
+		return printRows(a.Stdout, table.Row{"namespace", "processor", "history", "step timeout", "paused", "created"}, rows)
+	})
 }
 
 type namespacePauseCmd struct {
@@ -206,16 +185,9 @@ func (namespacePauseCmd) Help() string {
 }
 
 func (c *namespacePauseCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Namespace.PauseNamespace(ctx, &progressorv1.PauseNamespaceRequest{Namespace: c.NS})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printNamespace(a, resp.GetNamespace())
+	return ask(a, c.outputFlag, c.client().Namespace.PauseNamespace, &progressorv1.PauseNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.PauseNamespaceResponse) error {
+		return printNamespace(a, resp.GetNamespace())
+	})
 }
 
 type namespaceResumeCmd struct {
@@ -230,16 +202,9 @@ func (namespaceResumeCmd) Help() string {
 }
 
 func (c *namespaceResumeCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Namespace.ResumeNamespace(ctx, &progressorv1.ResumeNamespaceRequest{Namespace: c.NS})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printNamespace(a, resp.GetNamespace())
+	return ask(a, c.outputFlag, c.client().Namespace.ResumeNamespace, &progressorv1.ResumeNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.ResumeNamespaceResponse) error {
+		return printNamespace(a, resp.GetNamespace())
+	})
 }
 
 func printNamespace(a *app, ns *progressorv1.Namespace) error {

@@ -26,16 +26,9 @@ shown for an hour.
 }
 
 func (c *nodeListCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Insight.ListNodes(ctx, &progressorv1.ListNodesRequest{})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printNodes(a.Stdout, resp.GetNodes())
+	return ask(a, c.outputFlag, c.client().Insight.ListNodes, &progressorv1.ListNodesRequest{}, func(resp *progressorv1.ListNodesResponse) error {
+		return printNodes(a.Stdout, resp.GetNodes())
+	})
 }
 
 func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
@@ -65,14 +58,7 @@ looks for that with its next heartbeat, within three seconds. Then it can be sto
 }
 
 func (c *nodeDrainCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Insight.DrainNode(ctx, &progressorv1.DrainNodeRequest{NodeId: c.Node})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printNodes(a.Stdout, []*progressorv1.Node{resp.GetNode()})
+	return ask(a, c.outputFlag, c.client().Insight.DrainNode, &progressorv1.DrainNodeRequest{NodeId: c.Node}, func(resp *progressorv1.DrainNodeResponse) error {
+		return printNodes(a.Stdout, []*progressorv1.Node{resp.GetNode()})
+	})
 }

@@ -29,16 +29,9 @@ func (c *cancelCmd) Run(a *app) error {
 	if c.Grace != nil {
 		req.Grace = durationpb.New(*c.Grace)
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Process.CancelProcess(ctx, req)
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printProcess(a, resp.GetProcess())
+	return ask(a, c.outputFlag, c.client().Process.CancelProcess, req, func(resp *progressorv1.CancelProcessResponse) error {
+		return printProcess(a, resp.GetProcess())
+	})
 }
 
 type suspendCmd struct {
@@ -56,16 +49,9 @@ come due wait, and calls are refused.
 }
 
 func (c *suspendCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Process.SuspendProcess(ctx, &progressorv1.SuspendProcessRequest{Namespace: c.NS, ProcessId: c.ID, Reason: c.Reason})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printProcess(a, resp.GetProcess())
+	return ask(a, c.outputFlag, c.client().Process.SuspendProcess, &progressorv1.SuspendProcessRequest{Namespace: c.NS, ProcessId: c.ID, Reason: c.Reason}, func(resp *progressorv1.SuspendProcessResponse) error {
+		return printProcess(a, resp.GetProcess())
+	})
 }
 
 type resumeCmd struct {
@@ -80,16 +66,9 @@ func (resumeCmd) Help() string {
 }
 
 func (c *resumeCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Process.ResumeProcess(ctx, &progressorv1.ResumeProcessRequest{Namespace: c.NS, ProcessId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printProcess(a, resp.GetProcess())
+	return ask(a, c.outputFlag, c.client().Process.ResumeProcess, &progressorv1.ResumeProcessRequest{Namespace: c.NS, ProcessId: c.ID}, func(resp *progressorv1.ResumeProcessResponse) error {
+		return printProcess(a, resp.GetProcess())
+	})
 }
 
 type removeCmd struct {
@@ -107,14 +86,7 @@ get -o json can be put again, as RUNNING or in ERROR.
 }
 
 func (c *removeCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Process.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: c.NS, ProcessId: c.ID})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printFields(a.Stdout, field{"process", oneLine(c.NS + "/" + c.ID)}, field{"status", "removed"})
+	return ask(a, c.outputFlag, c.client().Process.RemoveProcess, &progressorv1.RemoveProcessRequest{Namespace: c.NS, ProcessId: c.ID}, func(resp *progressorv1.RemoveProcessResponse) error {
+		return printFields(a.Stdout, field{"process", oneLine(c.NS + "/" + c.ID)}, field{"status", "removed"})
+	})
 }

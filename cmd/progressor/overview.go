@@ -24,20 +24,13 @@ how quick the nodes are, and the nodes.
 }
 
 func (c *overviewCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Insight.GetOverview(ctx, &progressorv1.GetOverviewRequest{Namespace: c.NS})
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	if err := printFields(a.Stdout, overviewFields(resp)...); err != nil {
-		return err
-	}
-	fmt.Fprintln(a.Stdout)
-	return printNodes(a.Stdout, resp.GetNodes())
+	return ask(a, c.outputFlag, c.client().Insight.GetOverview, &progressorv1.GetOverviewRequest{Namespace: c.NS}, func(resp *progressorv1.GetOverviewResponse) error {
+		if err := printFields(a.Stdout, overviewFields(resp)...); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Stdout)
+		return printNodes(a.Stdout, resp.GetNodes())
+	})
 }
 
 func overviewFields(o *progressorv1.GetOverviewResponse) []field {

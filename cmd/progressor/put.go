@@ -44,16 +44,9 @@ func (c *putCmd) Run(a *app) error {
 	if err := c.apply(a, req); err != nil {
 		return err
 	}
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Process.PutProcess(ctx, req)
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printProcess(a, resp.GetProcess())
+	return ask(a, c.outputFlag, c.client().Process.PutProcess, req, func(resp *progressorv1.PutProcessResponse) error {
+		return printProcess(a, resp.GetProcess())
+	})
 }
 
 // apply puts the flags into the request.

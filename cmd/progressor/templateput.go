@@ -123,25 +123,18 @@ get -o json prints can be changed and given to put -f.
 }
 
 func (c *templateGetCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: c.NS, Type: c.Type, Version: c.Version})
-	if err != nil {
-		return ofTemplate(c.templateArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	t := resp.GetTemplate()
-	if err := printTemplate(a, t, resp.GetVersions()); err != nil {
-		return err
-	}
-	compiled, problems := flow.Compile(t)
-	if len(problems) > 0 {
-		return nil // of a newer engine: its fields are shown
-	}
-	fmt.Fprintln(a.Stdout)
-	return printStepRows(a, compiled)
+	return ofTemplate(c.templateArgs, ask(a, c.outputFlag, c.client().Flow.GetTemplate, &progressorv1.GetTemplateRequest{Namespace: c.NS, Type: c.Type, Version: c.Version}, func(resp *progressorv1.GetTemplateResponse) error {
+		t := resp.GetTemplate()
+		if err := printTemplate(a, t, resp.GetVersions()); err != nil {
+			return err
+		}
+		compiled, problems := flow.Compile(t)
+		if len(problems) > 0 {
+			return nil // of a newer engine: its fields are shown
+		}
+		fmt.Fprintln(a.Stdout)
+		return printStepRows(a, compiled)
+	}))
 }
 
 func printTemplate(a *app, t *progressorv1.Template, versions []int32) error {
@@ -220,16 +213,9 @@ func (templateEnableCmd) Help() string {
 }
 
 func (c *templateEnableCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.EnableTemplate(ctx, &progressorv1.EnableTemplateRequest{Namespace: c.NS, Type: c.Type})
-	if err != nil {
-		return ofTemplate(c.templateArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+	return ofTemplate(c.templateArgs, ask(a, c.outputFlag, c.client().Flow.EnableTemplate, &progressorv1.EnableTemplateRequest{Namespace: c.NS, Type: c.Type}, func(resp *progressorv1.EnableTemplateResponse) error {
+		return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+	}))
 }
 
 type templateDisableCmd struct {
@@ -244,16 +230,9 @@ func (templateDisableCmd) Help() string {
 }
 
 func (c *templateDisableCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.DisableTemplate(ctx, &progressorv1.DisableTemplateRequest{Namespace: c.NS, Type: c.Type})
-	if err != nil {
-		return ofTemplate(c.templateArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+	return ofTemplate(c.templateArgs, ask(a, c.outputFlag, c.client().Flow.DisableTemplate, &progressorv1.DisableTemplateRequest{Namespace: c.NS, Type: c.Type}, func(resp *progressorv1.DisableTemplateResponse) error {
+		return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+	}))
 }
 
 type templateDeleteCmd struct {
@@ -269,16 +248,9 @@ without what only the template says.
 }
 
 func (c *templateDeleteCmd) Run(a *app) error {
-	ctx, cancel := a.request()
-	defer cancel()
-	resp, err := c.client().Flow.DeleteTemplate(ctx, &progressorv1.DeleteTemplateRequest{Namespace: c.NS, Type: c.Type})
-	if err != nil {
-		return ofTemplate(c.templateArgs, err)
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printState(a, &progressorv1.Template{Namespace: c.NS, Type: c.Type}, "deleted")
+	return ofTemplate(c.templateArgs, ask(a, c.outputFlag, c.client().Flow.DeleteTemplate, &progressorv1.DeleteTemplateRequest{Namespace: c.NS, Type: c.Type}, func(resp *progressorv1.DeleteTemplateResponse) error {
+		return printState(a, &progressorv1.Template{Namespace: c.NS, Type: c.Type}, "deleted")
+	}))
 }
 
 func printState(a *app, t *progressorv1.Template, state string) error {

@@ -44,10 +44,7 @@ func (c *topCmd) Validate() error {
 func (c *topCmd) Run(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	live := &screen{}
-	if a.Terminal {
-		live.w = a.Stderr
-	}
+	live := newScreen(a)
 	next := time.NewTicker(c.Interval)
 	defer next.Stop()
 	for n := 1; ; n++ {

@@ -171,7 +171,7 @@ var situations = []struct {
 	{"job that is to run later", state(job(nil), waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})),
 		process.WaitsForTime, at(130), []string{`Job "mail" is not to run before 2026-11-20T12:02:10.000Z.`, "(in 30s)"}, nil},
 	{"job that is tried again", state(job(nil), waiting(retried(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(105)}, 2, 10, "busy", "come again."))),
-		process.WaitsForTime, at(105), []string{`Job "mail" failed its attempt 2 (busy: come again.)`, "It has failed 1 times, max_retry is 2; its worker was lost 1 times, max_takeovers is 3.", "Attempt 3 at"}, nil},
+		process.WaitsForTime, at(105), []string{`Job "mail" failed its attempt 2 (busy: come again.)`, "It has failed once, max_retry is 2; its worker was lost once, max_takeovers is 3.", "Attempt 3 at"}, nil},
 	{"job that a worker has", state(job(nil), running, held1), "", at(158),
 		[]string{`Worker w1 holds attempt 1 of job "mail" for 2s; it has beaten 1s ago.`, "without a heartbeat it has lost the job at 2026-11-20T12:01:50.000Z (in 10s)"}, nil},
 	{"job that a worker has, and is to stop", state(job(nil), running, held1, cancelling("enough", 110)), "", at(110),

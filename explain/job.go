@@ -123,9 +123,16 @@ func (s State) retry() string {
 	return "progressor job retry " + s.Process.Namespace + " " + word(s.Process.ProcessID) + " runs it again"
 }
 
+func times[T int | int32 | int64](n T) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
 // spent says what is used up of a job's attempts.
 func (j *Job) spent() string {
-	return fmt.Sprintf("It has failed %d times, max_retry is %d; its worker was lost %d times, max_takeovers is %d.", j.Failed, j.MaxRetry, j.Takeovers, j.MaxTakeovers)
+	return fmt.Sprintf("It has failed %s, max_retry is %d; its worker was lost %s, max_takeovers is %d.", times(j.Failed), j.MaxRetry, times(j.Takeovers), j.MaxTakeovers)
 }
 
 func (t *Task) failure() string {

@@ -254,7 +254,7 @@ func TestRunWait(t *testing.T) {
 	script()
 	r := p.run(t, "run", "get", "demo", "r-1", "--wait")
 	if r.code != exitTaskFailed || !strings.Contains(r.stderr, "● a") || !strings.Contains(r.stderr, "└─ ● b") || strings.Count(r.stderr, "\x1b[4A") != 3 ||
-		!strings.Contains(r.stderr, "the run has failed: broken: it is. Next: progressor run retry demo r-1") || !strings.Contains(r.stdout, "└─ ✗ b") {
+		!strings.Contains(r.stderr, "the run has failed: broken: it is. Next: progressor run retry demo r-1") || !strings.Contains(r.stdout, "└─ ✗ b") || !strings.Contains(r.stdout, "  1 of 2 steps succeeded\n") {
 		t.Errorf("%+v", r)
 	}
 	script()

@@ -46,6 +46,20 @@ func printRun(a *app, flags clientFlags, r *progressorv1.Run) error {
 	return err
 }
 
+// runProgress is how far a run is. The percentage counts steps that ended, failures too: of a run that ended without success it would say 100 %.
+func runProgress(r *progressorv1.Run) string {
+	if !runEnded(r) || r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
+		return progressBar(r.GetProgress().GetPercent()) + " " + showProgress(r.GetProgress())
+	}
+	succeeded := 0
+	for _, s := range r.GetSteps() {
+		if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_SUCCEEDED {
+			succeeded++
+		}
+	}
+	return fmt.Sprintf("%d of %s succeeded", succeeded, counted(len(r.GetSteps()), "step"))
+}
+
 func runFields(r *progressorv1.Run) []field {
 	attempt, lease, failure := "", "", ""
 	if r.GetAttempt() > 0 {
@@ -63,7 +77,7 @@ func runFields(r *progressorv1.Run) []field {
 		{"status", shortEnum(r.GetStatus())},
 		{"phase", r.GetPhase()},
 		{"blocked on", oneLine(r.GetBlockedOn())},
-		{"progress", progressBar(r.GetProgress().GetPercent()) + " " + oneLine(showProgress(r.GetProgress()))},
+		{"progress", oneLine(runProgress(r))},
 		{"attempt", attempt},
 		{"scope", oneLine(strings.TrimSpace(r.GetScope() + " " + r.GetScopeId()))},
 		{"worker", oneLine(r.GetWorkerId())},

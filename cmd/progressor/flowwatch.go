@@ -149,7 +149,7 @@ func (l *runLines) show(r *progressorv1.Run) error {
 
 // runScreen is a run as it is drawn again and again.
 func runScreen(r *progressorv1.Run, t *progressorv1.Template) string {
-	head := fmt.Sprintf("%s/%s  %s  %s", r.GetNamespace(), r.GetRunId(), shortEnum(r.GetStatus()), progressBar(r.GetProgress().GetPercent())+" "+showProgress(r.GetProgress()))
+	head := fmt.Sprintf("%s/%s  %s  %s", r.GetNamespace(), r.GetRunId(), shortEnum(r.GetStatus()), runProgress(r))
 	if r.GetAttempt() > 1 {
 		head += fmt.Sprintf("  attempt %d", r.GetAttempt())
 	}

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -33,6 +35,7 @@ func printMessage(w io.Writer, m proto.Message) error {
 	if err != nil {
 		return fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
+	text = withEmptyList(text, m.ProtoReflect())
 	var b bytes.Buffer
 	if err := json.Indent(&b, text, "", "  "); err != nil { // protojson's own indentation varies on purpose
 		return fmt.Errorf("indent JSON: %w", err)
@@ -40,6 +43,26 @@ func printMessage(w io.Writer, m proto.Message) error {
 	b.WriteByte('\n')
 	_, err = w.Write(b.Bytes())
 	return err
+}
+
+// withEmptyList adds the list to a list's answer that has none: {} says nothing to people, and null to jq.
+func withEmptyList(text []byte, m protoreflect.Message) []byte {
+	name := string(m.Descriptor().Name())
+	if !strings.HasPrefix(name, "List") || !strings.HasSuffix(name, "Response") {
+		return text
+	}
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		if f.IsList() && m.Get(f).List().Len() == 0 {
+			rest := bytes.TrimSpace(text[1:])
+			comma := ""
+			if !bytes.HasPrefix(rest, []byte("}")) {
+				comma = ","
+			}
+			text = fmt.Appendf(nil, "{%q:[]%s%s", f.JSONName(), comma, rest)
+		}
+	}
+	return text
 }
 
 // printLine writes one JSON document on a line of its own.

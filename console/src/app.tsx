@@ -35,7 +35,7 @@ const pages: Record<string, Page> = {
 const lastName = "progressor.namespace";
 
 /** The namespaces, and the one that is looked at: that of the address, else the one that was looked at last. */
-function useNamespace(page: string, needed: boolean): { ns: string; all: string[]; error: unknown; loading: boolean; guessed: boolean } {
+function useNamespace(page: string, needed: boolean): { ns: string; all: string[]; paused: boolean; error: unknown; loading: boolean; guessed: boolean } {
   const { params } = useRoute();
   const { data, error, isPending } = useRead(["namespaces"], (o) => namespaces.listNamespaces({}, o), { every: 15000 });
   const all = useMemo(() => data?.namespaces.map((n) => n.namespace) ?? [], [data]);
@@ -50,7 +50,8 @@ function useNamespace(page: string, needed: boolean): { ns: string; all: string[
       change({ ns: one }, "replace");
     }
   }, [page, ns, needed, all]);
-  return { ns, all, error, loading: isPending, guessed: guess.page === page && guess.ns === ns };
+  const paused = data?.namespaces.some((n) => n.namespace === ns && n.paused) ?? false;
+  return { ns, all, paused, error, loading: isPending, guessed: guess.page === page && guess.ns === ns };
 }
 
 function Token() {
@@ -110,7 +111,7 @@ function Shortcuts({ onClose }: { onClose: () => void }) {
 function Shell() {
   const { page: name } = useRoute();
   const page = pages[name];
-  const { ns, all, error, loading, guessed } = useNamespace(name, page?.needs ?? false);
+  const { ns, all, paused, error, loading, guessed } = useNamespace(name, page?.needs ?? false);
   const [palette, setPalette] = useState(false);
   const [keys, setKeys] = useState(false);
   const [prefix, setPrefix] = useState(false);
@@ -215,6 +216,11 @@ function Shell() {
           ) : (
             <Suspense fallback={<Loading />}>
               {guessed && page.needs && all.length > 1 && <Only title={page.title} ns={ns} others={all.filter((n) => n !== ns)} />}
+              {paused && (page.needs || name === "overview") && (
+                <p className="notice hold only" role="status">
+                  <strong>{ns} is paused:</strong> it takes requests, and hands out nothing until it is resumed. <a href={href("namespaces", { ns })}>To the namespaces</a>
+                </p>
+              )}
               <page.show ns={ns} key={ns} />
             </Suspense>
           )}

@@ -193,14 +193,14 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
             return (
               <g key={t.name} className="timer">
                 <line x1={px} x2={px} y1={0} y2={height - 20} />
-                <text x={px + (px > width - 8 ? 4 : 0)} y={11} textAnchor="end">
+                <text x={px - 5} y={11} textAnchor="end">
                   {`${t.name || "timer"} ${ahead ? "in " + span(at - now) + " →" : "fires"}`}
                 </text>
                 <title>{exact(at)}</title>
               </g>
             );
           })}
-          {!over && now >= from && now <= to && <line x1={x(now)} x2={x(now)} y1={0} y2={height - 20} className="nowline" />}
+          {!over && now >= from && now <= to && <line x1={x(now)} x2={x(now)} y1={top} y2={height - 20} className="nowline" />}
           {drag && <rect x={Math.min(...drag)} y={0} width={Math.abs(drag[1] - drag[0])} height={height - 20} className="brush" />}
         </svg>
       </div>

@@ -242,7 +242,7 @@ spec("By the keyboard alone: pages, lists, theme", async (page, go) => {
 });
 
 spec("On a phone nothing is wider than the screen, or cut off at its edge", async (page, go) => {
-  for (const hash of ["#/overview", "#/processes?ns=demo", "#/process?ns=demo&id=order-4", "#/process?ns=demo&id=order-4&tab=tasks", "#/process?ns=demo&id=order-3&tab=audit", "#/bulks?ns=demo"]) {
+  for (const hash of ["#/overview", "#/processes?ns=demo", "#/process?ns=demo&id=order-4", "#/process?ns=demo&id=order-4&tab=tasks", "#/process?ns=demo&id=order-3&tab=audit", "#/process?ns=demo&id=order-1&tab=state", "#/bulks?ns=demo"]) {
     await go(hash);
     await page.getByRole("heading").first().waitFor();
     await page.waitForLoadState("networkidle").catch(() => 0);
@@ -352,6 +352,8 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     await page.getByText("Approve order A-2 of 1200").first().waitFor();
     await page.getByRole("group", { name: "the steps of A-2" }).getByRole("link", { name: /^approve/ }).waitFor();
     assert.equal(await page.getByRole("button", { name: /Cancel|Repeat|Skip|Answer/ }).count(), 0);
+    await page.setViewportSize({ width: 390, height: 844 });
+    assert.deepEqual(await cutOff(page), []);
     const refused = await page.evaluate(() => fetch("progressor.v1.ProcessService/RemoveProcess", { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"namespace":"demo","processId":"seen"}' }).then((r) => r.status));
     assert.equal(refused, 403);
     assert.deepEqual(page.wrong, []);

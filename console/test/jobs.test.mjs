@@ -182,6 +182,9 @@ spec("A namespace is made, configured, paused and resumed", async (page, go) => 
   await row.getByRole("button", { name: "Pause…" }).click();
   await dialog.getByRole("button", { name: "Pause" }).click();
   await row.getByText("Paused").waitFor();
+  await go("#/jobs?ns=play");
+  await page.getByRole("status").filter({ hasText: "play is paused: it takes requests" }).getByRole("link", { name: "To the namespaces" }).click();
+  await row.getByText("Paused").waitFor();
   await row.getByRole("button", { name: "Resume…" }).click();
   await dialog.getByRole("button", { name: "Resume" }).click();
   await row.getByText("Runs").waitFor();

@@ -80,11 +80,11 @@ export async function axe(page) {
 export const cutOff = (page) =>
   page.evaluate(() => {
     const found = document.documentElement.scrollWidth > innerWidth ? [`the page is ${document.documentElement.scrollWidth - innerWidth} pixels wider`] : [];
-    for (const e of document.querySelectorAll("nav a, .tabs > *, main .button, main td, main th, main dd")) {
+    for (const e of document.querySelectorAll("nav a, nav .tag, .tabs > *, main .button, main td, main th, main dd")) {
       const [box, text] = [e.getBoundingClientRect(), e.textContent.trim().slice(0, 60)];
       if (!box.width || !text) continue;
       if (box.left < -1 || box.right > innerWidth + 1) found.push(`beyond the edge: ${text}`);
-      else if (box.width < 60 && box.height > 120) found.push(`squeezed: ${text}`);
+      else if (box.width < 60 && box.height > 90) found.push(`squeezed: ${text}`);
     }
     return found;
   });

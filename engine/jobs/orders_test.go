@@ -396,7 +396,7 @@ func TestJobIsExplained(t *testing.T) {
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
-	explain(`Job "work" failed its attempt 2 (broken: as told). It has failed 1 times, max_retry is 1; its worker was lost 1 times`, "Attempt 3 at")
+	explain(`Job "work" failed its attempt 2 (broken: as told). It has failed once, max_retry is 1; its worker was lost once`, "Attempt 3 at")
 	shows("RETRYABLE time 2 1 w2 as told")
 	n.exec(t, "UPDATE schedule SET scheduled_time = now()")
 	if err := n.fail(n.one(t, "w3"), "broken"); err != nil {

@@ -133,7 +133,7 @@ export function BulkPage({ ns }: { ns: string }) {
       <Card>
         <div className="progress">
           <Status look={lookOfProcess(b.status)} />
-          <Bar part={part(b)} label="progress" tone={b.failed ? "bad" : "run"} />
+          <Bar part={part(b)} label="progress" tone={b.failed ? "bad" : b.status === ProcessStatus.COMPLETED ? "good" : "run"} />
           <span>
             {count(gone(b))} of {count(b.expected)}
             {b.expectedMore ? "+" : ""}

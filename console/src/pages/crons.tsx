@@ -11,8 +11,8 @@ import { decisionName, lookOfFire, Status, type Look } from "../status";
 import { Act, Card, Empty, ErrorBox, Loading, Scroll, When } from "../ui";
 import { EditCron } from "./cronedit";
 
-const fields: FieldHelp[] = [
-  { name: "cron_id", hint: "its id; * at the end", operators: ["=", "!=", "<", "<=", ">", ">="] },
+const fieldsOf = (rows: Cron[]): FieldHelp[] => [
+  { name: "cron_id", hint: "its id; * at the end", operators: ["=", "!=", "<", "<=", ">", ">="], values: rows.map((c) => c.cronId) },
   { name: "paused", hint: "true or false", operators: ["=", "!="], values: ["true", "false"] },
   { name: "status", hint: "of its process", operators: ["=", "!="], values: ["RUNNING", "ERROR", "COMPLETED", "CANCELLED"] },
   { name: "created_time", hint: "when it was made", operators: ["=", "!=", "<", "<=", ">", ">="], time: true },
@@ -117,7 +117,7 @@ export function Crons({ ns }: { ns: string }) {
         </div>
       </div>
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fields} wrong={wrong} placeholder="paused = true   ( / )" />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(data?.crons ?? [])} wrong={wrong} placeholder="paused = true   ( / )" />
       </div>
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}

@@ -26,7 +26,7 @@ function fieldsOf(rows: Job[], names: string[]): FieldHelp[] {
   return [
     { name: "state", hint: "where it stands", operators: ["=", "!="], values: Object.keys(jobLook) },
     { name: "name", hint: "what is to be done; * at the end", operators: ["=", "!="], values: names },
-    { name: "job_id", hint: "its id; * at the end", operators: ordered },
+    { name: "job_id", hint: "its id; * at the end", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
     { name: "priority", hint: "smaller first", operators: ordered },
     { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
     { name: "created_time", hint: "when it was enqueued", operators: ordered, time: true },

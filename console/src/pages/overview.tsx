@@ -49,7 +49,7 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
       <Tile name="Processing, median" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no task lately" : `99 % in ${span(p99)}`} />
       <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "nothing waits"} bad={oldest > 60_000} />
       <Tile name="Timers late by" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "none fired lately" : "99 % of them"} bad={late !== undefined && late > 5000} />
-      <Tile name="In error" value={count(errors)} hint={errors ? "wait for a repair" : "nothing is broken"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
+      <Tile name="In error" value={count(errors)} hint={errors ? "wait for a repair" : "no process is"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
       <Tile name="Workers" value={count(workers)} hint="seen just now" to={ns ? href("workers", { ns }) : undefined} />
     </div>

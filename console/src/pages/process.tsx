@@ -434,7 +434,7 @@ function One({ ns, id }: { ns: string; id: string }) {
               {p.timers.length === 0 ? (
                 <p className="dim">none is set</p>
               ) : (
-                <table>
+                <table className="stack">
                   <tbody>
                     {p.timers.map((t) => (
                       <tr key={t.name}>

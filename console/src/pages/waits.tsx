@@ -116,11 +116,11 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
   );
 }
 
-function fieldsOf(rows: OpenWait[]): FieldHelp[] {
+function fieldsOf(rows: OpenWait[], types: string[]): FieldHelp[] {
   return [
     { name: "kind", hint: "who answers", operators: ["="], values: ["HUMAN", "EXTERNAL"] },
     { name: "assignees", hint: "one of them", operators: [":"], values: [...new Set(rows.flatMap((w) => w.assignees))] },
-    { name: "template_type", hint: "of its run; * at the end", operators: ["="] },
+    { name: "template_type", hint: "of its run; * at the end", operators: ["="], values: types },
     { name: "run_id", hint: "its run; * at the end", operators: ["=", "!="], values: rows.slice(0, 8).map((w) => w.runId) },
     { name: "due_time", hint: "until when", operators: ["<", "<=", ">", ">="], time: true },
   ];
@@ -138,6 +138,7 @@ export function Waits({ ns }: { ns: string }) {
     }),
     { keep: true },
   );
+  const templates = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 30000 });
   const rows = data?.rows ?? [];
   const wrong = error && ConnectError.from(error).code === Code.InvalidArgument ? trouble(error).text : undefined;
   const answered = rows.find((w) => keyOfWait(w) === open);
@@ -164,7 +165,7 @@ export function Waits({ ns }: { ns: string }) {
         })}
       </div>
       <div className="bararea">
-        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows)} wrong={wrong} placeholder="assignees:sales AND kind = HUMAN   ( / )" />
+        <FilterBar value={filter} onChange={(f) => change({ filter: f, after: undefined })} fields={fieldsOf(rows, templates.data?.templates.map((t) => t.type) ?? [])} wrong={wrong} placeholder="assignees:sales AND kind = HUMAN   ( / )" />
       </div>
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// What reads `-o json` of a list finds the list, where it is empty, too: `jq '.jobs[]'` took {} for an error.
+func TestPrintEmptyList(t *testing.T) {
+	t.Parallel()
+	for want, m := range map[string]proto.Message{
+		`{"jobs":[]}`:                     &progressorv1.ListJobsResponse{},
+		`{"jobs":[],"nextPageToken":"t"}`: &progressorv1.ListJobsResponse{NextPageToken: "t"},
+		`{"jobs":[{"jobId":"a"}]}`:        &progressorv1.ListJobsResponse{Jobs: []*progressorv1.Job{{JobId: "a"}}},
+		`{"job":{"jobId":"a"}}`:           &progressorv1.GetJobResponse{Job: &progressorv1.Job{JobId: "a"}},
+	} {
+		var b, compact bytes.Buffer
+		if err := printMessage(&b, m); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Compact(&compact, b.Bytes()); err != nil || compact.String() != want {
+			t.Errorf("%q, %v; want %s", b.String(), err, want)
+		}
+	}
+}

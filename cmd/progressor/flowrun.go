@@ -50,7 +50,7 @@ type flowStartCmd struct {
 	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run."`
 	Metadata       string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	ValidateOnly   bool   `help:"Check the payload and the scope, and store nothing."`
-	endFlags       `set:"what=run" set:"drawn=its steps"`
+	endFlags       `set:"what=run"`
 }
 
 func (flowStartCmd) Help() string {
@@ -198,7 +198,7 @@ type flowRetryCmd struct {
 	flowArgs
 	clientFlags
 	NewestVersion bool `help:"Go on with the newest version of the template."`
-	endFlags      `set:"what=run" set:"drawn=its steps"`
+	endFlags      `set:"what=run"`
 }
 
 func (flowRetryCmd) Help() string {
@@ -228,7 +228,7 @@ type flowRepeatCmd struct {
 	flowArgs
 	clientFlags
 	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run. Default: a random one."`
-	endFlags       `set:"what=run" set:"drawn=its steps"`
+	endFlags       `set:"what=run"`
 }
 
 func (flowRepeatCmd) Help() string {

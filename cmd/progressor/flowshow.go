@@ -13,7 +13,7 @@ import (
 type flowGetCmd struct {
 	flowArgs
 	clientFlags
-	endFlags `set:"what=run" set:"drawn=its steps"`
+	endFlags `set:"what=run"`
 }
 
 func (flowGetCmd) Help() string {

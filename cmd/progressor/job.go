@@ -37,7 +37,7 @@ type jobArgs struct {
 type jobGetCmd struct {
 	jobArgs
 	clientFlags
-	endFlags `set:"what=job" set:"drawn=a bar that shows its progress"`
+	endFlags `set:"what=job"`
 }
 
 func (jobGetCmd) Help() string {

@@ -30,7 +30,7 @@ type jobEnqueueCmd struct {
 	Args           string `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
 	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key enqueues no second job."`
 	File           string `short:"f" placeholder:"FILE|-" help:"Many jobs: a file with an EnqueueRequest as JSON on each line."`
-	endFlags       `set:"what=job" set:"drawn=a bar that shows its progress"`
+	endFlags       `set:"what=job"`
 	jobChangeFlags
 	jobOnceFlags
 }

@@ -20,7 +20,7 @@ const (
 
 // endFlags follow a job or a run, which the command names, to its end.
 type endFlags struct {
-	Wait        bool          `help:"Wait for the end of the ${what}; on a terminal with ${drawn}. Ctrl-C ends the wait, not the ${what}."`
+	Wait        bool          `help:"Wait for the end of the ${what}; on a terminal its progress is shown. Ctrl-C ends the wait, not the ${what}."`
 	WaitTimeout time.Duration `placeholder:"DURATION" help:"How long --wait waits at most. Default: until the end."`
 }
 

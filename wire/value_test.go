@@ -16,7 +16,7 @@ import (
 
 // texts are values, and what is none.
 var texts = []string{
-	`null`, `true`, `false`, ` [ ] `, `{}`, `""`, `"ä€😀"`, "\"a\\n\\\"b\\u0000\"", "\"\xff\"", "\"\x01\"", `0`, `-0`, `01`, `-`, `1.`, `.5`, `1.25`, `-17`, `1e3`, `1E400`,
+	`null`, `true`, `false`, ` [ ] `, `{}`, `""`, `"ä€😀"`, "\"a\\n\\\"b\\u0000\"", "\"\xff\"", `"\\ud83d\\ude00 \\ud83d"`, `"\\/\\"\\`, `"\\x"`, `{"\\n":"\\t\\u0001"}`, "\"\\n\xff\"", "\"\x01\"", `0`, `-0`, `01`, `-`, `1.`, `.5`, `1.25`, `-17`, `1e3`, `1E400`,
 	`9007199254740993`, `123456789012345678901234567890`, `0.0000001`, `[1,2,[3,{"a":null}]]`, `[1,]`, `[,1]`, `[1 2]`, `{"a":1,"b":{"c":[true,"x"]}}`, `{"a":1,}`,
 	`{"a":1,"a":2}`, `{"a"}`, `{"a":}`, `{a:1}`, `{"a":1`, `tru`, `nulls`, `1 2`, `"a`, "", " ", "\x00", "1\x00", `{"":""}`, strings.Repeat("[", 120) + strings.Repeat("]", 120),
 	strings.Repeat(`{"a":`, 99) + `1` + strings.Repeat("}", 99), `{"to":"somebody001@example.org", "template" : "welcome","attempt":1}`,
@@ -67,7 +67,7 @@ func TestTextOfAValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := wire.ValueJSON(value)
-	if want := `{"a":{"x":null,"ä":"€"},"b":[1,-2.5,100000000000000000000,0,1e-7,1e+21],"c":true,"d":"<\"\\\n\u0001`+"\x7f"+`>"}`; err != nil || string(text) != want {
+	if want := `{"a":{"x":null,"ä":"€"},"b":[1,-2.5,100000000000000000000,0,1e-7,1e+21],"c":true,"d":"<\"\\\n\u0001` + "\x7f" + `>"}`; err != nil || string(text) != want {
 		t.Errorf("%s, %v; want %s", text, err, want)
 	}
 	for _, broken := range []*structpb.Value{{}, structpb.NewNumberValue(math.NaN()), structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})} {

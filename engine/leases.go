@@ -436,9 +436,14 @@ func (l *leased) put(held *storage.Lease, context []byte) {
 	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, context, nil, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.byToken) < maxLeased {
-		l.byToken[held.Claim.FencingToken] = &slim
+	if len(l.byToken) >= maxLeased {
+		// Any one: most are of leases that were answered elsewhere, or by nobody, and this one's answer is yet to come.
+		for token := range l.byToken {
+			delete(l.byToken, token)
+			break
+		}
 	}
+	l.byToken[held.Claim.FencingToken] = &slim
 }
 
 func (l *leased) get(t storage.LeaseToken) *storage.Lease {

@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// A node remembers its newest leases, also where its memory is full of such as another node was answered for, or nobody.
+func TestLeasesAreRememberedWhenTheMemoryIsFull(t *testing.T) {
+	t.Parallel()
+	l := &leased{byToken: map[int64]*storage.Lease{}}
+	for token := int64(1); token <= maxLeased+10; token++ {
+		held := &storage.Lease{Claim: storage.Claim{Namespace: "n", ProcessID: "p", FencingToken: token}}
+		l.put(held, nil)
+		if l.get(storage.LeaseToken{Key: process.Key{Namespace: "n", ProcessID: "p"}, FencingToken: token}) == nil {
+			t.Fatalf("lease %d is forgotten at once", token)
+		}
+	}
+	if len(l.byToken) != maxLeased {
+		t.Errorf("%d are remembered", len(l.byToken))
+	}
+}

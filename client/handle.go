@@ -1,17 +1,14 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"math"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/progressor-engine/progressor/internal/digits"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -54,27 +51,11 @@ func JobDone(result *structpb.Value) *progressorv1.ProcessResponse {
 
 // JobValue reads the result of a job from JSON. An integer past 2^53 is an error: it would lose digits.
 func JobValue(text []byte) (*structpb.Value, error) {
-	numbers := json.NewDecoder(bytes.NewReader(text))
-	numbers.UseNumber()
-	for {
-		token, err := numbers.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		number, ok := token.(json.Number)
-		if !ok || strings.ContainsAny(number.String(), ".eE") {
-			continue
-		}
-		if n, err := number.Int64(); err != nil || n > 1<<53 || n < -1<<53 {
-			return nil, fmt.Errorf("the integer %.40s is past 2^53 and would lose digits: make it a string", number)
-		}
-	}
 	value := &structpb.Value{}
-	err := value.UnmarshalJSON(text)
-	return value, err
+	if err := value.UnmarshalJSON(text); err != nil {
+		return nil, err
+	}
+	return value, digits.Check(text, "", value)
 }
 
 // jobArgs reads the args of a job; the zero value where it was enqueued without.

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/internal/digits"
 )
 
 // payloadFlags are the args of a task, as text or bytes.
@@ -108,7 +108,7 @@ func noJSON(err error) error {
 
 // exactDigits refuses an integer that the value of a flag would lose digits of.
 func exactDigits(flag string, text []byte, m proto.Message) error {
-	if err := rpc.CheckDigits(text, strings.TrimPrefix(flag, "--"), m); err != nil {
+	if err := digits.Check(text, strings.TrimPrefix(flag, "--"), m); err != nil {
 		return usageError(fmt.Errorf("%s: %w", flag, err))
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/internal/digits"
 )
 
 // exactNumbers refuses an integer below a node that has been decoded, which would lose digits: a JSON value has 53 bits for it, and
@@ -40,7 +40,7 @@ func exactNumbers(node *yaml.Node, path string, bits int) error {
 		case bits == 64:
 			return fmt.Errorf("line %d: %s: the integer %.40s has more than 64 bits and would lose digits: write it as a string", node.Line, path, node.Value)
 		default:
-			return fmt.Errorf("line %d: %s: %s", node.Line, path, rpc.LosesDigits(node.Value))
+			return fmt.Errorf("line %d: %s: %s", node.Line, path, digits.Lost(node.Value))
 		}
 	}
 	return nil

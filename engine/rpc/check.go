@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/internal/digits"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -202,7 +203,7 @@ func checkStruct(s *structpb.Struct, depth int) *process.InvalidError {
 			f = checkJSONValue(v, depth)
 		}
 		if f != nil {
-			return within(appendKey("", key), f)
+			return within(digits.Key("", key), f)
 		}
 	}
 	return nil

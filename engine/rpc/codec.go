@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/internal/digits"
 )
 
 // The names under which Connect looks a JSON codec up: by the content type, with its charset where there is one.
@@ -57,28 +59,7 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 		}
 		return errors.New(strings.ReplaceAll(err.Error(), "\u00a0", " ")) // protojson has the one or the other in its errors, by build of the program
 	}
-	return CheckDigits(data, "", m)
-}
-
-// CheckDigits refuses an integer past 2^53 in the JSON text of a message, where that is a google.protobuf.Value, which would round it.
-// name stands before the path; "": nothing.
-func CheckDigits(data []byte, name string, m proto.Message) error {
-	if !hasLongDigits(data) {
-		return nil
-	}
-	path, number, found := findLongInteger(data, m)
-	switch {
-	case !found:
-		return nil
-	case name != "" && path != "" && path[0] != '[':
-		path = "." + path
-	}
-	return errors.New(name + path + ": " + LosesDigits(number))
-}
-
-// LosesDigits says what is wrong with an integer past 2^53 in a google.protobuf.Value.
-func LosesDigits(number string) string {
-	return fmt.Sprintf("the integer %.40s is past 2^53 and would lose digits: send it as a string", number)
+	return digits.Check(data, "", m)
 }
 
 // findBadUTF8 returns the path of the first string that is not valid UTF-8.
@@ -88,7 +69,7 @@ func findBadUTF8(data []byte, m proto.Message) (path string, found bool) {
 	}
 	// The walk reads a broken byte as U+FFFD, so that where the text itself has that character the path may be the one
 	// of a sound string; the request is refused in any case.
-	path, _, found = findInJSON(data, m.ProtoReflect().Descriptor(), func(token any, _ bool) bool {
+	path, _, found = digits.Find(data, m.ProtoReflect().Descriptor(), func(token any, _ bool) bool {
 		s, ok := token.(string)
 		return ok && containsReplacement(s)
 	})

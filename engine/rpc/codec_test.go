@@ -100,23 +100,6 @@ func TestIntegersThatWouldLoseDigitsAreRefused(t *testing.T) {
 	}
 }
 
-func TestLongDigitsAreFoundWhereverTheyStand(t *testing.T) {
-	t.Parallel()
-	for length := range 40 {
-		for before := range 40 {
-			for _, digits := range []int{0, 1, 15, 16, 17, 40} {
-				data := strings.Repeat("x", before) + strings.Repeat("7", digits) + strings.Repeat("x", length)
-				if got, want := hasLongDigits([]byte(data)), digits >= longDigits; got != want {
-					t.Fatalf("%q: got %v, want %v", data, got, want)
-				}
-			}
-		}
-	}
-	if data := strings.Repeat("123456789012345,", 100); hasLongDigits([]byte(data)) {
-		t.Errorf("%q has no run of 16", data)
-	}
-}
-
 func FuzzStrictJSON(f *testing.F) {
 	f.Add([]byte(`{"namespace":"n","metadata":{"a":[9007199254740993]}}`))
 	f.Add([]byte("{\"namespace\":\"\xff\"}"))

@@ -1,14 +1,43 @@
-package rpc
+// Package digits refuses integers that a google.protobuf.Value would round, by their path in the JSON text of a message, and walks such texts.
+package digits
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/progressor-engine/progressor/process"
 )
+
+// Check refuses an integer past 2^53 in the JSON text of a message, where that is a google.protobuf.Value, which would round it. name stands before
+// the path; "": nothing.
+func Check(data []byte, name string, m proto.Message) error {
+	if !hasLongDigits(data) {
+		return nil
+	}
+	path, number, found := findLongInteger(data, m)
+	switch {
+	case !found:
+		return nil
+	case name != "" && path != "" && path[0] != '[':
+		path = "." + path
+	}
+	if path = name + path; path != "" {
+		path += ": "
+	}
+	return errors.New(path + Lost(number))
+}
+
+// Lost says what is wrong with an integer past 2^53 in a google.protobuf.Value.
+func Lost(number string) string {
+	return fmt.Sprintf("the integer %.40s is past 2^53 and would lose digits: send it as a string", number)
+}
 
 // longDigits is how many digits an integer past 2^53 has at least.
 const longDigits = 16
@@ -41,7 +70,7 @@ func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 // findLongInteger returns the path of the first number in a google.protobuf.Value whose integer part is past 2^53, and
 // the number as it was written. Numbers elsewhere are read digit by digit and lose nothing.
 func findLongInteger(data []byte, m proto.Message) (path, number string, found bool) {
-	return findInJSON(data, m.ProtoReflect().Descriptor(), func(token any, free bool) bool {
+	return Find(data, m.ProtoReflect().Descriptor(), func(token any, free bool) bool {
 		n, ok := token.(json.Number)
 		return ok && free && pastExact(string(n))
 	})
@@ -60,10 +89,10 @@ func pastExact(number string) bool {
 	return err != nil || n > 1<<53
 }
 
-// findInJSON walks the JSON text of a message and returns the path of the first token (a key, too) that bad accepts,
+// Find walks the JSON text of a message and returns the path of the first token (a key, too) that bad accepts,
 // and its text. free is true within a google.protobuf.Struct, Value or ListValue. The text has been read as a message
 // or is about to be refused: the walk itself judges nothing, and stops at the first thing that it does not understand.
-func findInJSON(data []byte, md protoreflect.MessageDescriptor, bad func(token any, free bool) bool) (path, text string, found bool) {
+func Find(data []byte, md protoreflect.MessageDescriptor, bad func(token any, free bool) bool) (path, text string, found bool) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	w := &jsonWalk{dec: dec, bad: bad}
@@ -88,7 +117,7 @@ type jsonWalk struct {
 // value reads one value; false ends the walk.
 func (w *jsonWalk) value(path string, at spot, depth int) bool {
 	token, err := w.dec.Token()
-	if err != nil || depth > maxJSONDepth {
+	if err != nil || depth > process.MaxJSONDepth {
 		return false
 	}
 	switch token {
@@ -113,11 +142,11 @@ func (w *jsonWalk) object(path string, at spot, depth int) bool {
 			return false
 		}
 		key, ok := token.(string)
-		if !ok || !w.look(appendKey(path, key), token, at.free) {
+		if !ok || !w.look(Key(path, key), token, at.free) {
 			return false
 		}
 		name, next := at.member(key)
-		if !w.value(appendKey(path, name), next, depth+1) {
+		if !w.value(Key(path, name), next, depth+1) {
 			return false
 		}
 	}
@@ -172,7 +201,7 @@ func spotOf(fd protoreflect.FieldDescriptor) spot {
 
 func spotOfMessage(md protoreflect.MessageDescriptor) spot {
 	switch md.FullName() {
-	case structName, valueName, listName:
+	case "google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue":
 		return spot{free: true}
 	}
 	return spot{message: md}
@@ -181,8 +210,8 @@ func spotOfMessage(md protoreflect.MessageDescriptor) spot {
 // maxKeyText is how many bytes of a key a path shows.
 const maxKeyText = 100
 
-// appendKey writes a key behind a path: .key where it reads as a name, else ["key"].
-func appendKey(path, key string) string {
+// Key writes a key behind a path: .key where it reads as a name, else ["key"].
+func Key(path, key string) string {
 	if len(key) > maxKeyText {
 		return path + "[" + strconv.Quote(key[:maxKeyText]) + "…]"
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/internal/msgpack"
 	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // FuzzJSONAnswer reads any body as the answer of a processor that speaks JSON: it is an answer, or the error says that it is none. No
@@ -33,6 +34,9 @@ func FuzzJSONAnswer(f *testing.F) {
 			}
 			return
 		}
+		if processor.Check(progressorv1.TaskType_TASK_TYPE_CALL, answer) != nil {
+			return // nobody uses it, such as one that is nested too deep
+		}
 		decoder := json.NewDecoder(bytes.NewReader(body))
 		decoder.UseNumber()
 		for {
@@ -41,7 +45,7 @@ func FuzzJSONAnswer(f *testing.F) {
 				break
 			}
 			if number, ok := token.(json.Number); ok {
-				if n, ok := new(big.Int).SetString(number.String(), 10); ok && n.CmpAbs(maxInteger) > 0 {
+				if n, ok := new(big.Int).SetString(number.String(), 10); ok && n.CmpAbs(big.NewInt(1<<53)) > 0 {
 					t.Fatalf("%s was read and has lost digits, in %s", number, body)
 				}
 			}

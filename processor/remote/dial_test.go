@@ -61,24 +61,3 @@ func TestDialRefuses(t *testing.T) {
 		})
 	}
 }
-
-func TestExactNumbers(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"n":9007199254740992}`:                    "",
-		`{"n":9007199254740993}`:                    "n: ",
-		`{"a":[{"b":-9007199254740993}]}`:           "a[0].b: ",
-		`{"a":"9007199254740993"}`:                  "",
-		`{"a":0.1234567890123456789}`:               "",
-		`{"a":123456789012345678901234567890}`:      "a: ",
-		`{"a":1.5e300,"b":"1234567890123456"}`:      "",
-		`{"a":-9007199254740992}`:                   "",
-		`{"a":10000000000000000000000}`:             "a: ",
-		`{"a":9007199254740992`:                     "unexpected EOF",
-		`[1000000000000000, 18446744073709551615 ]`: "[1]: ",
-	} {
-		err := exactNumbers([]byte(text))
-		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-}

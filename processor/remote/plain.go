@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/progressor-engine/progressor/internal/digits"
 	"github.com/progressor-engine/progressor/internal/msgpack"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
@@ -32,10 +33,10 @@ var (
 
 // unmarshalJSON refuses integers that would lose digits.
 func unmarshalJSON(text []byte, m proto.Message) error {
-	if err := exactNumbers(text); err != nil {
+	if err := protojson.Unmarshal(text, m); err != nil {
 		return err
 	}
-	return protojson.Unmarshal(text, m)
+	return digits.Check(text, "", m)
 }
 
 // plainCall posts the request to the URL as it is.

@@ -242,7 +242,7 @@ func TestUnreadableJSON(t *testing.T) {
 		"field":        {`{"result":{"respnse":"eA=="}}`, `"respnse"`},
 		"two outcomes": {`{"result":{},"rejection":{}}`, "oneof"},
 		"base64":       {`{"result":{"response":"%"}}`, "invalid value for bytes"},
-		"digits":       {`{"result":{"metadata":{"n":[1,9007199254740993]}}}`, "result.metadata.n[1]: the number 9007199254740993"},
+		"digits":       {`{"result":{"metadata":{"n":[1,9007199254740993]}}}`, "result.metadata.n[1]: the integer 9007199254740993"},
 		"too large":    {`{"result":{"response":"` + strings.Repeat("A", process.MaxMessageBytes) + `"}}`, "larger than"},
 	}
 	for name, test := range tests {

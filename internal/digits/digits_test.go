@@ -1,0 +1,52 @@
+package digits
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// What loses digits is named by its path, and what stands before it; a text, a fraction and what is exact is let be.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`9007199254740993`:                                                   "the integer 9007199254740993 is past 2^53 and would lose digits: send it as a string",
+		`{"a b": [1, -9007199254740993]}`:                                    `NAME["a b"][1]: the integer -9007199254740993 is past 2^53`,
+		`[9007199254740993]`:                                                 "NAME[0]: the integer",
+		`{"a":[{"b":-9007199254740993}]}`:                                    "NAME.a[0].b: ",
+		`{"a":123456789012345678901234567890}`:                               "NAME.a: ",
+		`{"a":1.5e300,"b":"1234567890123456"}`:                               "",
+		`{"a":-9007199254740992}`:                                            "",
+		`[1000000000000000, 18446744073709551615 ]`:                          "NAME[1]: ",
+		`{"n": 9007199254740992}`:                                            "",
+		`{"n": "9007199254740993", "9007199254740993": 0.12345678901234567}`: "",
+	} {
+		name := "NAME"
+		if text[0] == '9' {
+			name = ""
+		}
+		err := Check([]byte(text), name, &structpb.Value{})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// Runs of digits are found wherever they stand.
+func TestLongDigitsAreFoundWhereverTheyStand(t *testing.T) {
+	t.Parallel()
+	for length := range 40 {
+		for before := range 40 {
+			for _, run := range []int{0, 1, 15, 16, 17, 40} {
+				data := strings.Repeat("x", before) + strings.Repeat("7", run) + strings.Repeat("x", length)
+				if got, want := hasLongDigits([]byte(data)), run >= longDigits; got != want {
+					t.Fatalf("%q: got %v, want %v", data, got, want)
+				}
+			}
+		}
+	}
+	if data := strings.Repeat("123456789012345,", 100); hasLongDigits([]byte(data)) {
+		t.Errorf("%q has no run of 16", data)
+	}
+}

@@ -103,6 +103,21 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+func TestJobsClaims(t *testing.T) {
+	report := runShort(t, "--workloads=jobs-claims")
+	if len(report.Rows) != 5 {
+		t.Fatalf("%d rows, want 5", len(report.Rows))
+	}
+	for n, row := range report.Rows {
+		if row.Operations != 1000 || row.OpsPerSecond == 0 || row.Checked["job_has_row"] == 0 {
+			t.Errorf("%s: nothing was measured: %+v", row.Workload, row)
+		}
+		if (row.Ratio != nil) != (n == 2 || n == 4) { // claimed, and ended, with keys
+			t.Errorf("%s: compared with %q", row.Workload, row.RatioTo)
+		}
+	}
+}
+
 func TestWorkloadsWithProcessesOfTheirOwn(t *testing.T) {
 	report := runShort(t, "--workloads=rpc,idle,memory", "--keys=on")
 	if len(report.Rows) != 3 {

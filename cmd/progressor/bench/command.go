@@ -18,7 +18,7 @@ import (
 // Command are the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, flows, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`

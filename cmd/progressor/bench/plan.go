@@ -71,6 +71,7 @@ var workloads = []workload{
 	{"crons-down", onceVariant, (*runner).cronsDown},
 	{"jobs", jobsVariants, (*runner).jobs},
 	{jobsKeys, jobsVariants, (*runner).jobs},
+	{jobsClaims, jobsVariants, (*runner).claims},
 	{"flows", onceVariant, (*runner).flows},
 	{"rpc", rpcVariants, (*runner).rpc},
 	{"flat", flatVariants, (*runner).flat},

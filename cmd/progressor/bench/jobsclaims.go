@@ -1,0 +1,185 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// jobsClaims is the workload that takes jobs with a key of a constraint and jobs without apart: being claimed, being given the key, and being ended.
+const jobsClaims = "jobs-claims"
+
+const (
+	keyedNamespace = "keyed" // every job needs one of keysOfJobs keys, of which there are enough
+	plainNamespace = "plain"
+	claimBatch     = 100  // how many jobs one Poll claims
+	claimRound     = 1000 // how many of one namespace are claimed, or ended, until it is the turn of the other
+)
+
+// claims measures how quickly workers claim jobs, by Poll in the same program: of a namespace without constraints and of one where each job holds a key,
+// a thousand of each in turn, so that both see the same hour of the machine.
+func (r *runner) claims(ctx context.Context, v variant) error {
+	n := r.command.Jobs / jobBatch * jobBatch
+	var rows []*Row
+	add := func(name, note string) *Row {
+		row := v.row(subjectEngine)
+		row.Workload, row.Note = v.name()+": "+name, note
+		rows = append(rows, row)
+		return row
+	}
+	given := add("give", fmt.Sprintf("%d that wait get one of %d keys", n, keysOfJobs))
+	err := r.onEngine(ctx, v.history, newForeman(0), given, func(d *scratch, s *site) (acknowledged, error) {
+		if err := r.enqueueKeyed(ctx, d, s, v, n, given); err != nil {
+			return nil, err
+		}
+		if err := r.settle(ctx, d.analyze); err != nil {
+			return nil, err
+		}
+		tokens := map[string][]string{}
+		err := r.inTurn(ctx, s, n, add, "claim", func(ctx context.Context, namespace string) error {
+			for range claimRound / claimBatch {
+				leases, err := s.engine.Poll(ctx, engine.PollParams{Namespaces: []string{namespace}, WorkerID: "bench", Max: claimBatch, Lease: time.Hour})
+				if err != nil {
+					return err
+				}
+				if len(leases) != claimBatch {
+					return fmt.Errorf("a poll of %s has claimed %d jobs, want %d", namespace, len(leases), claimBatch)
+				}
+				for _, l := range leases {
+					tokens[namespace] = append(tokens[namespace], l.GetLeaseToken())
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		err = r.inTurn(ctx, s, n, add, "end", func(ctx context.Context, namespace string) error {
+			answer, err := processor.Result().Complete().Done()
+			if err != nil {
+				return err
+			}
+			ends := make([]engine.LeaseEnd, claimRound)
+			for k, token := range tokens[namespace][:claimRound] {
+				ends[k] = engine.LeaseEnd{Token: token, Answer: engine.LeaseAnswer{Response: answer}}
+			}
+			tokens[namespace] = tokens[namespace][claimRound:]
+			return errors.Join(s.engine.CompleteLeases(ctx, ends)...)
+		})
+		return acknowledged{process.TaskInit: int64(2 * n)}, err
+	})
+	for _, row := range rows {
+		row.Checked = given.Checked
+		r.report.Rows = append(r.report.Rows, row)
+	}
+	return err
+}
+
+// enqueueKeyed enqueues n jobs in each of the namespaces, and measures how quickly those that need a key are given it, all at once.
+func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v variant, n int, given *Row) error {
+	for _, namespace := range []string{plainNamespace, keyedNamespace} {
+		ns := &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		}}
+		if v.events != "" {
+			ns = v.keeps(ns)
+		}
+		if _, err := s.engine.PutNamespace(ctx, ns); err != nil {
+			return err
+		}
+	}
+	c := &progressorv1.Constraint{Namespace: keyedNamespace, Name: "to", Match: `job.name == "send_mail"`, Key: "job.args.to", MaxRunning: int32(n)} //nolint:gosec // small
+	if _, err := s.jobs.PutConstraint(ctx, c); err != nil {
+		return err
+	}
+	if _, err := s.engine.SetNamespacePaused(ctx, keyedNamespace, true); err != nil {
+		return err
+	}
+	err := each(ctx, 2*n/jobBatch, jobClients, func(ctx context.Context, k int) error {
+		batch := jobsOf(jobBatch)
+		for _, job := range batch.GetJobs() {
+			job.Namespace = []string{plainNamespace, keyedNamespace}[k%2]
+		}
+		_, err := s.jobs.EnqueueBatch(ctx, batch)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if _, err := s.engine.SetNamespacePaused(ctx, keyedNamespace, false); err != nil {
+		return err
+	}
+	if err := d.waitNone(ctx, time.Minute, 2*time.Millisecond, "SELECT EXISTS (SELECT 1 FROM schedule WHERE waits_for = 'constraint')::int"); err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	given.fill(int64(n), elapsed, nil, spent)
+	return err
+}
+
+// inTurn does something to claimRound jobs of the one namespace, then of the other, until it has been done to n of each.
+func (r *runner) inTurn(ctx context.Context, s *site, n int, add func(name, note string) *Row, name string, do func(ctx context.Context, namespace string) error) error {
+	plain, keyed := add(name, "without keys"), add(name, fmt.Sprintf("each holds one of %d keys; in turn with those without", keysOfJobs))
+	r.step(keyed.Workload)
+	m := r.meterOf(s)
+	var elapsed [2]time.Duration
+	var sum [2]spent
+	for round := range n / claimRound {
+		for k := range 2 {
+			k = (k + round) % 2 // neither is always the first
+			if err := m.begin(ctx); err != nil {
+				return err
+			}
+			begin := time.Now()
+			if err := do(ctx, []string{plainNamespace, keyedNamespace}[k]); err != nil {
+				return err
+			}
+			elapsed[k] += time.Since(begin)
+			cost, err := m.end(ctx)
+			if err != nil {
+				return err
+			}
+			sum[k].add(cost)
+		}
+	}
+	plain.fill(int64(n), elapsed[0], nil, sum[0])
+	keyed.fill(int64(n), elapsed[1], nil, sum[1])
+	keyed.compare(plain, "without keys")
+	return nil
+}
+
+// add sums up what several pieces of work cost; a mean is of the last one.
+func (s *spent) add(more spent) {
+	if more.walBytes != nil {
+		s.walBytes = new(*more.walBytes + deref(s.walBytes))
+	}
+	if more.postgresTime != nil {
+		s.postgresTime = new(*more.postgresTime + deref(s.postgresTime))
+	}
+	if more.engineTime != nil {
+		s.engineTime = new(*more.engineTime + deref(s.engineTime))
+	}
+	s.flushItems = more.flushItems
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -172,12 +172,21 @@ DELETE FROM constraint_holds h USING ROWS FROM (unnest(@namespaces::text[]), unn
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place');
 
--- SweepHolds frees keys that their job has left in another way. It runs under LockConstraints: nobody is being given keys meanwhile.
--- name: SweepHolds :many
-DELETE FROM constraint_holds h WHERE h.namespace = @namespace::text
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
-RETURNING line;
+-- SweepHolds frees keys that their job has left in another way. It runs under LockConstraints: nobody is being given keys meanwhile. So it looks at no
+-- more than lim keys, those after one, and tells how many there were, which one was the last, and the lines of those that it has freed.
+-- name: SweepHolds :one
+WITH h AS MATERIALIZED (
+  SELECT h.namespace, h.process_id, h.line FROM constraint_holds h WHERE h.namespace = @namespace::text AND (h.process_id, h.line) > (@after_process::text, @after_line::text)
+   ORDER BY h.namespace, h.process_id, h.line LIMIT @lim::int),
+d AS (
+  DELETE FROM constraint_holds x USING h WHERE x.namespace = ANY (ARRAY[h.namespace]) AND x.process_id = h.process_id
+     AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
+     AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
+  RETURNING x.line)
+SELECT (SELECT count(*) FROM h)::int AS looked,
+       coalesce((SELECT h.process_id FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_process,
+       coalesce((SELECT h.line FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_line,
+       ARRAY (SELECT d.line FROM d)::text[] AS freed;
 
 -- ListLines gives the lines in which somebody waits, after a line, in order: one look at the index for each, however many wait there.
 -- name: ListLines :many

@@ -137,7 +137,7 @@ func hotStatements() map[string]string {
 		"TakeLines":     text(func(db dbsqlc.DBTX) error { return second(q.TakeLines(ctx, db, dbsqlc.TakeLinesParams{})) }),
 		"PlaceJobs":     text(func(db dbsqlc.DBTX) error { return q.PlaceJobs(ctx, db, dbsqlc.PlaceJobsParams{}) }),
 		"HoldKeys":      text(func(db dbsqlc.DBTX) error { return q.HoldKeys(ctx, db, dbsqlc.HoldKeysParams{}) }),
-		"SweepHolds":    text(func(db dbsqlc.DBTX) error { return second(q.SweepHolds(ctx, db, "")) }),
+		"SweepHolds":    text(func(db dbsqlc.DBTX) error { return second(q.SweepHolds(ctx, db, dbsqlc.SweepHoldsParams{})) }),
 		"ListLines":     text(func(db dbsqlc.DBTX) error { return second(q.ListLines(ctx, db, dbsqlc.ListLinesParams{})) }),
 		"SpanOfJobs":    text(func(db dbsqlc.DBTX) error { return second(q.SpanOfJobs(ctx, db, dbsqlc.SpanOfJobsParams{})) }),
 		"StaleJobs":     text(func(db dbsqlc.DBTX) error { return second(q.StaleJobs(ctx, db, dbsqlc.StaleJobsParams{})) }),

@@ -26,6 +26,7 @@ type admission struct {
 	pending map[string]*look
 	next    map[string]time.Time // when something is due by itself
 	from    map[string]string    // where the next look at all lines begins
+	held    map[string]jobs.Held // where it goes on with the keys that are held
 }
 
 // look is what is to be looked at in a namespace.
@@ -37,6 +38,7 @@ type look struct {
 func newAdmission(q *Jobs) *admission {
 	return &admission{
 		jobs: q, woken: make(chan struct{}, 1), rules: map[string]*rules{}, pending: map[string]*look{}, next: map[string]time.Time{}, from: map[string]string{},
+		held: map[string]jobs.Held{},
 	}
 }
 
@@ -174,10 +176,11 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 	}
 	began := time.Now()
 	lines := slices.Sorted(maps.Keys(l.lines))
-	for first := true; first || len(lines) > 0; first = false {
+	for last := false; !last; {
 		part := lines[:min(len(lines), turnLines)]
 		lines = lines[len(part):]
-		more, err := a.turn(ctx, namespace, part, first && l.all)
+		last = len(part) == 0 || len(lines) == 0 && !l.all // what somebody waits for is not to wait for the look at all lines
+		more, err := a.turn(ctx, namespace, part, last && l.all)
 		if err != nil {
 			a.jobs.engine.ScanFailed(ctx, "constraints", err)
 			a.later(namespace, append(part, lines...), l.all)
@@ -266,7 +269,9 @@ func (a *admission) lines(t *jobs.Turn, r *rules, lines []string, all bool) ([]s
 	if a.from[t.Namespace] = ""; len(walked) == turnLines {
 		a.from[t.Namespace] = walked[len(walked)-1]
 	}
-	err = errors.Join(err, add(walked, nil), add(t.Tidy()))
+	freed, next, tidyErr := t.Tidy(a.held[t.Namespace])
+	a.held[t.Namespace] = next
+	err = errors.Join(add(walked, err), add(freed, tidyErr))
 	return slices.Sorted(maps.Keys(names)), err
 }
 

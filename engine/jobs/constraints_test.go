@@ -384,3 +384,28 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 		t.Errorf("then %s", got)
 	}
 }
+
+// Keys that nobody holds any more come free, however many there are; one that is held stays.
+func TestKeysOfNobody(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})
+	n.limited(t, "pull", "runs", "us", nil)
+	l := n.one(t, "w")
+	if _, err := n.db.Exec(t.Context(), "INSERT INTO constraint_holds (namespace, process_id, line) SELECT 'pull', 'gone' || n / 2, 'region=' || n FROM generate_series(1, 2100) n"); err != nil {
+		t.Fatal(err)
+	}
+	n.limited(t, "pull", "waits", "7", nil)
+	if got := n.one(t, "w").GetJob().GetJobId(); got != "waits" {
+		t.Errorf("leased %s", got)
+	}
+	enginetest.Eventually(t, patience, "two keys are held", func() bool { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds") == 2 })
+	n.limited(t, "pull", "later", "us", nil)
+	if got := ids(n.look(t, "w")); got != "" {
+		t.Errorf("leased %s beside", got)
+	}
+	must(t, n.succeed(l, nil))
+	if got := n.one(t, "w").GetJob().GetJobId(); got != "later" {
+		t.Errorf("then %s", got)
+	}
+}

@@ -350,12 +350,23 @@ func (t *Turn) SetBuckets(buckets []Bucket) error {
 	return t.q.WriteBuckets(t.ctx, t.db, a)
 }
 
-// Tidy frees keys that no job has any more, tells which, and drops full buckets.
-func (t *Turn) Tidy() ([]string, error) {
+// sweptKeys is how many keys one Tidy looks at. A turn has the constraints of its namespace to itself, and 1,000 keys take 8 ms: a job that is enqueued
+// meanwhile waits for so long.
+const sweptKeys = 1000
+
+// Held is a key that a job holds; Tidy goes on after it.
+type Held struct{ processID, line string }
+
+// Tidy frees keys that no job has any more, among those after one, tells which, and where to go on. It drops full buckets.
+func (t *Turn) Tidy(after Held) (freed []string, next Held, err error) {
 	if err := t.q.ForgetBuckets(t.ctx, t.db, t.Namespace); err != nil {
-		return nil, err
+		return nil, after, err
 	}
-	return t.q.SweepHolds(t.ctx, t.db, t.Namespace)
+	row, err := t.q.SweepHolds(t.ctx, t.db, dbsqlc.SweepHoldsParams{Namespace: t.Namespace, AfterProcess: after.processID, AfterLine: after.line, Lim: sweptKeys})
+	if row.Looked == sweptKeys {
+		next = Held{row.LastProcess, row.LastLine}
+	}
+	return row.Freed, next, err
 }
 
 // Lines gives lines in which somebody waits, from one on, at most limit.

@@ -787,32 +787,52 @@ func (q *Queries) StaleJobs(ctx context.Context, db DBTX, arg StaleJobsParams) (
 	return items, nil
 }
 
-const sweepHolds = `-- name: SweepHolds :many
-DELETE FROM constraint_holds h WHERE h.namespace = $1::text
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
-RETURNING line
+const sweepHolds = `-- name: SweepHolds :one
+WITH h AS MATERIALIZED (
+  SELECT h.namespace, h.process_id, h.line FROM constraint_holds h WHERE h.namespace = $1::text AND (h.process_id, h.line) > ($2::text, $3::text)
+   ORDER BY h.namespace, h.process_id, h.line LIMIT $4::int),
+d AS (
+  DELETE FROM constraint_holds x USING h WHERE x.namespace = ANY (ARRAY[h.namespace]) AND x.process_id = h.process_id
+     AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
+     AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
+  RETURNING x.line)
+SELECT (SELECT count(*) FROM h)::int AS looked,
+       coalesce((SELECT h.process_id FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_process,
+       coalesce((SELECT h.line FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_line,
+       ARRAY (SELECT d.line FROM d)::text[] AS freed
 `
 
-// SweepHolds frees keys that their job has left in another way. It runs under LockConstraints: nobody is being given keys meanwhile.
-func (q *Queries) SweepHolds(ctx context.Context, db DBTX, namespace string) ([]string, error) {
-	rows, err := db.Query(ctx, sweepHolds, namespace)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			return nil, err
-		}
-		items = append(items, line)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+type SweepHoldsParams struct {
+	Namespace    string
+	AfterProcess string
+	AfterLine    string
+	Lim          int32
+}
+
+type SweepHoldsRow struct {
+	Looked      int32
+	LastProcess string
+	LastLine    string
+	Freed       []string
+}
+
+// SweepHolds frees keys that their job has left in another way. It runs under LockConstraints: nobody is being given keys meanwhile. So it looks at no
+// more than lim keys, those after one, and tells how many there were, which one was the last, and the lines of those that it has freed.
+func (q *Queries) SweepHolds(ctx context.Context, db DBTX, arg SweepHoldsParams) (SweepHoldsRow, error) {
+	row := db.QueryRow(ctx, sweepHolds,
+		arg.Namespace,
+		arg.AfterProcess,
+		arg.AfterLine,
+		arg.Lim,
+	)
+	var i SweepHoldsRow
+	err := row.Scan(
+		&i.Looked,
+		&i.LastProcess,
+		&i.LastLine,
+		&i.Freed,
+	)
+	return i, err
 }
 
 const takeLines = `-- name: TakeLines :many

@@ -350,8 +350,8 @@ func (t *Turn) SetBuckets(buckets []Bucket) error {
 	return t.q.WriteBuckets(t.ctx, t.db, a)
 }
 
-// sweptKeys is how many keys one Tidy looks at. A turn has the constraints of its namespace to itself, and 1,000 keys take 8 ms: a job that is enqueued
-// meanwhile waits for so long.
+// sweptKeys is how many keys one Tidy looks at. A turn has the constraints of its namespace to itself, and 2,858 keys took 65 ms by the clock of EXPLAIN
+// ANALYZE: a job that is enqueued meanwhile waits for so long.
 const sweptKeys = 1000
 
 // Held is a key that a job holds; Tidy goes on after it.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -133,6 +134,7 @@ func (n *node) complete(ctx context.Context, schedules *crons.Crons, runs *flows
 			return err
 		}
 	}
+	debug.FreeOSMemory() // what starting has left behind: 65 MiB stay of 93
 	done.Store(true)
 	n.ready()
 	return nil

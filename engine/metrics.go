@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -75,19 +74,14 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	for _, c := range []prometheus.Collector{
+	storage.Register(registerer,
 		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
 		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.messages,
 		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
 		&placesCollector{engine: e}, &depthsCollector{engine: e},
-	} {
-		var twice prometheus.AlreadyRegisteredError
-		if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
-			panic(err) // two metrics of one name: a mistake of this program
-		}
-	}
+	)
 	return m
 }
 

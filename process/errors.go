@@ -71,6 +71,7 @@ type InvalidError struct {
 	Field    string
 	Message  string
 	TooLarge bool // over a limit of docs/limits.md
+	Schema   bool // a payload that breaks its schema
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }

@@ -97,7 +97,8 @@ func (t SetTimer) when() (at time.Time, afterUs int64) {
 // epoch stands for "no time" in arrays, which carry no NULL.
 var epoch = time.Unix(0, 0).UTC()
 
-func orEpoch(t time.Time) time.Time {
+// OrEpoch is a time as it stands in arrays.
+func OrEpoch(t time.Time) time.Time {
 	if t.IsZero() {
 		return epoch
 	}

@@ -110,7 +110,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.RequestIds = append(a.RequestIds, j.RequestID)
 	a.Fingerprints = append(a.Fingerprints, j.Fingerprint)
 	a.Priorities = append(a.Priorities, j.Priority)
-	a.RunTimes = append(a.RunTimes, orEpoch(j.RunTime))
+	a.RunTimes = append(a.RunTimes, OrEpoch(j.RunTime))
 	a.TimeoutsUs = append(a.TimeoutsUs, j.Timeout.Microseconds())
 	a.UniqueKeys = append(a.UniqueKeys, j.UniqueKey)
 	a.UniqueTtlsUs = append(a.UniqueTtlsUs, j.UniqueTTL.Microseconds())

@@ -42,16 +42,18 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "progressor_quick_misses_total", Help: "Calls and results of busy processes that took a second group commit.",
 		}),
 	}
-	if registerer != nil {
-		m.register(m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses)
-	}
+	Register(registerer, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses)
 	return m
 }
 
-func (m *metrics) register(collectors ...prometheus.Collector) {
+// Register shows metrics. Who registers them a second time keeps those of the first; registerer nil: nobody sees them.
+func Register(registerer prometheus.Registerer, collectors ...prometheus.Collector) {
+	if registerer == nil {
+		return
+	}
 	for _, c := range collectors {
 		var twice prometheus.AlreadyRegisteredError
-		if err := m.registerer.Register(c); err != nil && !errors.As(err, &twice) {
+		if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
 			panic(err) // two metrics of one name: a mistake of this program
 		}
 	}
@@ -59,7 +61,7 @@ func (m *metrics) register(collectors ...prometheus.Collector) {
 
 func (m *metrics) watchPools(pools []namedPool) {
 	if m.registerer != nil {
-		m.register(&poolCollector{pools: pools})
+		Register(m.registerer, &poolCollector{pools: pools})
 	}
 }
 
@@ -69,7 +71,7 @@ func (m *metrics) watchLanes(lanes []*lane) {
 		return
 	}
 	for _, l := range lanes {
-		m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Register(m.registerer, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "progressor_lane_queue_items", Help: "Operations that wait for the next group commit of a lane.",
 			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
 		}, func() float64 { return float64(len(l.in)) }))

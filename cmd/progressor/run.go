@@ -94,7 +94,7 @@ func (n *node) run(ctx context.Context) error {
 	queue := jobs.New(eng, store, registry)
 	eng.Add(queue.Kind())
 	schedules.EnqueueBy(queue.NewJob)
-	runs := flows.New(eng, store, queue.NewJob)
+	runs := flows.New(eng, store, queue.NewJob, registry)
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
 	if err := n.put(ctx, eng, runs); err != nil {

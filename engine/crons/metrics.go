@@ -1,12 +1,12 @@
 package crons
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/storage"
 )
 
 // metrics count what results of crons have stored.
@@ -48,15 +48,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"namespace", "status"}),
 	}
-	if registerer == nil {
-		return m
-	}
-	for _, c := range []prometheus.Collector{m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness, m.failures, m.requests} {
-		var twice prometheus.AlreadyRegisteredError
-		if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
-			panic(err) // two metrics of one name: a mistake of this program
-		}
-	}
+	storage.Register(registerer, m.runs, m.overlap, m.retries, m.timeouts, m.concurrency, m.fires, m.misfires, m.lateness, m.failures, m.requests)
 	return m
 }
 

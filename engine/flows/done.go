@@ -466,7 +466,7 @@ func (t *task) write(now *flows.Change) {
 	if t.cancels {
 		now.CancelReason = t.state.Cancel
 	}
-	ended := t.state.Run.Mode == flow.ModeEnded
+	ended := t.state.Run.Mode == flow.ModeEnded && (t.created != nil || now.Status != t.before.Status)
 	switch {
 	case t.created != nil:
 		t.created.Change = *now
@@ -478,8 +478,11 @@ func (t *task) write(now *flows.Change) {
 			t.event(eventStatus, nowhere, string(t.before.Status), string(now.Status), now.BlockedOn)
 		}
 	}
-	if n := len(t.events); n > 0 && ended && (t.created != nil || now.Status != t.before.Status) {
+	if n := len(t.events); n > 0 && ended {
 		t.events[n-1].EndsJob = true
+	}
+	if ended {
+		t.counted(now.Status)
 	}
 	for _, p := range t.order {
 		a.Ride(t.rows[p])
@@ -493,7 +496,7 @@ func (t *task) write(now *flows.Change) {
 		}
 	}
 	a.Send(t.messages...)
-	if ended && t.state.Key != "" && (t.created != nil || now.Status != t.before.Status) {
+	if ended && t.state.Key != "" {
 		a.Ride(flows.Leave(t.state.Type, t.state.Key, t.runID)...)
 	}
 }

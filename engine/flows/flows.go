@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -34,14 +35,15 @@ type Flows struct {
 	starting  starting
 	targets   targets
 	lists     lists
+	metrics   *metrics
 }
 
 // NewJob makes what is stored of a job that is to be enqueued; path is put before the names of fields in its errors.
 type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error)
 
-// New makes the flows of an engine and its store. Their kind has to be added to it.
-func New(e *engine.Engine, store *storage.Store, newJob NewJob) *Flows {
-	return &Flows{engine: e, store: store, newJob: newJob}
+// New makes the flows of an engine and its store. Their kind has to be added to it. Without a registerer they show no metrics.
+func New(e *engine.Engine, store *storage.Store, newJob NewJob, registerer ...prometheus.Registerer) *Flows {
+	return &Flows{engine: e, store: store, newJob: newJob, metrics: newMetrics(registerer)}
 }
 
 // Kind is what the engine has to know of flows.

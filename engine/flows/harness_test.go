@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -36,6 +37,7 @@ type node struct {
 	*engine.Engine
 	*flows.Flows
 	db    *pgxpool.Pool
+	shown *prometheus.Registry
 	store *storage.Store
 	stop  func()
 }
@@ -43,13 +45,14 @@ type node struct {
 func start(t testing.TB, dsn string) *node {
 	t.Helper()
 	var f *flows.Flows
+	registry := prometheus.NewRegistry()
 	n := enginetest.Start(t, dsn, processor.Func(obey), func(e *engine.Engine, store *storage.Store) []engine.Kind {
 		q := jobs.New(e, store)
-		f = flows.New(e, store, q.NewJob)
+		f = flows.New(e, store, q.NewJob, registry)
 		return []engine.Kind{q.Kind(), f.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
-	return &node{n.Engine, f, storagetest.Connect(t, dsn), n.Store, n.Stop}
+	return &node{n.Engine, f, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
 }
 
 // obey does a job, or a process, as its args say: {"fail": "why"} fails, anything else succeeds with the name of the job and its args.

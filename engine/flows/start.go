@@ -28,7 +28,7 @@ func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (
 	if problems := t.CheckPayload(r.GetPayload()); !t.enabled {
 		no = &TemplateError{fmt.Sprintf("template %s is disabled: enable it first", r.GetType())}
 	} else if len(problems) > 0 {
-		no = invalid(problems)
+		no = breaksSchema(problems)
 	}
 	if no == nil || r.GetIdempotencyKey() == "" || r.GetValidateOnly() {
 		return t, no

@@ -119,7 +119,16 @@ func (t *template) turnsAway() bool {
 }
 
 // invalid is problems as the error of a request: the first one names the field.
-func invalid(problems []flow.Problem) error {
+func invalid(problems []flow.Problem) error { return invalidBy(problems) }
+
+// breaksSchema is invalid of the payload of a run.
+func breaksSchema(problems []flow.Problem) error {
+	wrong := invalidBy(problems)
+	wrong.Schema = true
+	return wrong
+}
+
+func invalidBy(problems []flow.Problem) *process.InvalidError {
 	text := ""
 	for _, p := range problems[1:] {
 		text += "; " + p.String()

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -52,12 +51,7 @@ func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 		named: map[process.Key]struct{}{}, count: map[string]int{},
 	}
 	for _, registerer := range registerers {
-		for _, c := range []prometheus.Collector{m.claims, m.lost, m.blocked, m.durations, &statsCollector{jobs: q}} {
-			var twice prometheus.AlreadyRegisteredError
-			if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
-				panic(err) // two metrics of one name: a mistake of this program
-			}
-		}
+		storage.Register(registerer, m.claims, m.lost, m.blocked, m.durations, &statsCollector{jobs: q})
 	}
 	return m
 }

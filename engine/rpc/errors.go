@@ -135,8 +135,11 @@ func answerOf(err error) (a answer, known bool) {
 	}
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		reason := progressorv1.ErrorDetail_REASON_INVALID
-		if invalid.TooLarge {
+		switch {
+		case invalid.TooLarge:
 			reason = progressorv1.ErrorDetail_REASON_TOO_LARGE
+		case invalid.Schema:
+			reason = progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA
 		}
 		detail := &progressorv1.ErrorDetail{Reason: reason, Field: invalid.Field}
 		return answer{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true

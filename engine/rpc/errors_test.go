@@ -53,6 +53,9 @@ var errorTable = []struct {
 	{&process.InvalidError{Field: "args", Message: "is too large", TooLarge: true}, connect.CodeInvalidArgument, &progressorv1.ErrorDetail{
 		Reason: progressorv1.ErrorDetail_REASON_TOO_LARGE, Namespace: "n", ProcessId: "p", Field: "args",
 	}, "args: is too large"},
+	{&process.InvalidError{Field: "payload.n", Message: "is no number", Schema: true}, connect.CodeInvalidArgument, &progressorv1.ErrorDetail{
+		Reason: progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA, Namespace: "n", ProcessId: "p", Field: "payload.n",
+	}, "payload.n: is no number"},
 	{
 		&engine.TaskError{Key: errorKey, TaskID: 7, Failure: failure, ProcessStatus: process.StatusError}, connect.CodeAborted,
 		&progressorv1.ErrorDetail{
@@ -95,7 +98,7 @@ func reason(r progressorv1.ErrorDetail_Reason) *progressorv1.ErrorDetail {
 var notYet = map[progressorv1.ErrorDetail_Reason]bool{
 	progressorv1.ErrorDetail_REASON_SAME_SCOPE:         true,
 	progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND: true, progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED: true,
-	progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA: true, progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE: true,
+	progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE: true,
 	progressorv1.ErrorDetail_REASON_UNAUTHENTICATED: true, progressorv1.ErrorDetail_REASON_PERMISSION: true,
 	progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND: true,
 }

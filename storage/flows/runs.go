@@ -50,16 +50,6 @@ type Run = dbsqlc.GetRunRow
 // Step is a row of flow_steps with the job that does it.
 type Step = dbsqlc.ListStepsRow
 
-// epoch stands for "no time" in arrays, which carry no NULL.
-var epoch = time.Unix(0, 0).UTC()
-
-func orEpoch(t time.Time) time.Time {
-	if t.IsZero() {
-		return epoch
-	}
-	return t
-}
-
 // NewRun is what the first result of a run's process stores: a rider.
 type NewRun struct {
 	Change
@@ -91,8 +81,8 @@ func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.Ride) err
 		a.Statuses = append(a.Statuses, string(r.Status))
 		a.Attempts = append(a.Attempts, r.Attempt)
 		a.BlockedOns = append(a.BlockedOns, r.BlockedOn)
-		a.RunTimes = append(a.RunTimes, orEpoch(r.RunTime))
-		a.FireTimes = append(a.FireTimes, orEpoch(r.FireTime))
+		a.RunTimes = append(a.RunTimes, storage.OrEpoch(r.RunTime))
+		a.FireTimes = append(a.FireTimes, storage.OrEpoch(r.FireTime))
 		a.Scopes = append(a.Scopes, r.Scope)
 		a.ScopeIds = append(a.ScopeIds, r.ScopeID)
 		a.DedupeKeys = append(a.DedupeKeys, r.DedupeKey)
@@ -181,7 +171,7 @@ func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Ride)
 		a.Statuses = append(a.Statuses, string(s.Status))
 		a.CompensationStatuses = append(a.CompensationStatuses, string(s.Compensation))
 		a.Begins = append(a.Begins, s.Begins)
-		a.DueTimes = append(a.DueTimes, orEpoch(s.Due))
+		a.DueTimes = append(a.DueTimes, storage.OrEpoch(s.Due))
 		a.Does = append(a.Does, s.ProcessID)
 		a.DoesIn = append(a.DoesIn, s.ProcessIn)
 		a.Tokens = append(a.Tokens, s.Token)
@@ -217,7 +207,7 @@ func (*Report) Write(ctx context.Context, db storage.DB, all []storage.Ride) err
 		a.StepIds = append(a.StepIds, r.StepID)
 		a.Indexes = append(a.Indexes, r.Index)
 		a.Progresses = append(a.Progresses, string(r.Progress))
-		a.DueTimes = append(a.DueTimes, orEpoch(r.Due))
+		a.DueTimes = append(a.DueTimes, storage.OrEpoch(r.Due))
 	}
 	return dbsqlc.New().ReportSteps(ctx, db, a)
 }

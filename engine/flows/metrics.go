@@ -1,0 +1,29 @@
+package flows
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/flows"
+)
+
+// metrics count what this node stores.
+type metrics struct {
+	runs *prometheus.CounterVec
+}
+
+func newMetrics(registerers []prometheus.Registerer) *metrics {
+	m := &metrics{runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "progressor_flow_runs_total", Help: "Runs of flows that have ended, by how: succeeded, failed, cancelled, expired. One that is taken up again ends again.",
+	}, []string{"namespace", "status"})}
+	for _, registerer := range registerers {
+		storage.Register(registerer, m.runs)
+	}
+	return m
+}
+
+// counted counts the end of a run, once that is stored.
+func (t *task) counted(status flows.Status) {
+	m, namespace := t.flows.metrics, t.key.Namespace
+	t.attempt.Stored(func() { m.runs.WithLabelValues(namespace, string(status)).Inc() })
+}

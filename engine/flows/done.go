@@ -478,11 +478,8 @@ func (t *task) write(now *flows.Change) {
 			t.event(eventStatus, nowhere, string(t.before.Status), string(now.Status), now.BlockedOn)
 		}
 	}
-	if n := len(t.events); n > 0 && ended {
-		t.events[n-1].EndsJob = true
-	}
 	if ended {
-		t.counted(now.Status)
+		t.over(now.Status)
 	}
 	for _, p := range t.order {
 		a.Ride(t.rows[p])

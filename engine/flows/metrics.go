@@ -22,8 +22,11 @@ func newMetrics(registerers []prometheus.Registerer) *metrics {
 	return m
 }
 
-// counted counts the end of a run, once that is stored.
-func (t *task) counted(status flows.Status) {
+// over says with the event of the end of a run that it is one, and counts it once it is stored.
+func (t *task) over(status flows.Status) {
+	if n := len(t.events); n > 0 {
+		t.events[n-1].EndsJob = true
+	}
 	m, namespace := t.flows.metrics, t.key.Namespace
 	t.attempt.Stored(func() { m.runs.WithLabelValues(namespace, string(status)).Inc() })
 }

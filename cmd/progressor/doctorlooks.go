@@ -244,12 +244,13 @@ type transaction struct {
 	Client      string  `json:"client"`
 }
 
+// lookAtTransactions leaves out autovacuum: what a worker of it holds open holds no vacuum back, and is not to be ended.
 func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, long time.Duration) error {
 	rows, err := conn.Query(ctx, `
 		SELECT pid, extract(epoch FROM statement_timestamp() - xact_start)::float8, coalesce(state, ''), coalesce(usename, ''),
 		       coalesce(application_name, ''), coalesce(client_addr::text, 'local')
 		FROM pg_stat_activity
-		WHERE xact_start < statement_timestamp() - make_interval(secs => $1) AND pid <> pg_backend_pid() AND backend_type <> 'walsender'
+		WHERE xact_start < statement_timestamp() - make_interval(secs => $1) AND pid <> pg_backend_pid() AND backend_type NOT IN ('walsender', 'autovacuum worker')
 		ORDER BY xact_start`, long.Seconds())
 	if err != nil {
 		return err
@@ -283,8 +284,8 @@ func (e *examination) lookAtXmin(ctx context.Context, conn *pgx.Conn) error {
 	var x xminHolder
 	err := conn.QueryRow(ctx, `
 		SELECT age(xmin), kind, who FROM (
-		  SELECT backend_xmin, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
-		  UNION ALL SELECT backend_xid, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+		  SELECT backend_xmin, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
+		  UNION ALL SELECT backend_xid, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
 		  UNION ALL SELECT xmin, 'replication slot', slot_name FROM pg_replication_slots
 		  UNION ALL SELECT catalog_xmin, 'replication slot', slot_name FROM pg_replication_slots
 		  UNION ALL SELECT transaction, 'prepared transaction', gid FROM pg_prepared_xacts

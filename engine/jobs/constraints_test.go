@@ -390,7 +390,7 @@ func TestKeysOfNobody(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: 1})
-	n.limited(t, "pull", "runs", "us", nil)
+	n.limited(t, "pull", "runs", "us", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Hour)})
 	l := n.one(t, "w")
 	if _, err := n.db.Exec(t.Context(), "INSERT INTO constraint_holds (namespace, process_id, line) SELECT 'pull', 'gone' || n / 2, 'region=' || n FROM generate_series(1, 2100) n"); err != nil {
 		t.Fatal(err)

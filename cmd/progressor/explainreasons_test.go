@@ -106,7 +106,7 @@ var jobReasons = []reason{
 	{"a start", []string{"namespace put rated --pull", "constraint put rated slow --match 'job.name == \"mail\"' --rate 1/1h", "job enqueue rated mail --id first --timeout 1h", "job enqueue rated mail --id second", "job enqueue rated mail --id third", "poll rated mail"}, "rated third", []string{"waits for constraint slow: the rate of 1 in 1h0m is used up, and gives the next start at", "1 job stands before it.", "not before 20", "(in 1h59m",
 		`progressor constraint put rated slow --match 'job.name == "mail"' --rate 2/1h doubles it.`}},
 	{"a retry", []string{"namespace put pushed --connect-url URL", "job enqueue pushed mail --id again --args '\"fail\"' --max-retry 2 --backoff 1h", "job enqueue pushed mail --id fails --args '\"fail\"'"}, "pushed again",
-		[]string{`now Job "mail" failed its attempt 1`, "It has failed 1 times, max_retry is 2", "next Attempt 2 at"}},
+		[]string{`now Job "mail" failed its attempt 1`, "It has failed once, max_retry is 2", "next Attempt 2 at"}},
 	{"its retry by an operator", nil, "pushed fails", []string{`now Job "mail" failed for good with attempt 1`, "unblock progressor job retry pushed fails runs it again."}},
 	{"a resume", []string{"job enqueue jobs mail --id held", "suspend jobs held"}, "jobs held", []string{"now It is suspended since", "unblock progressor resume jobs held."}},
 	{"its end", []string{"job enqueue jobs mail --id cancelled", "job cancel jobs cancelled"}, "jobs cancelled", []string{`now Job "mail" was CANCELLED at`, "next Nothing: the job is at its end.", "progressor job retry jobs cancelled runs it again"}},

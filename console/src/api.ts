@@ -117,7 +117,7 @@ const titles: Partial<Record<Code, [string, string?]>> = {
   [Code.PermissionDenied]: ["Not allowed"],
   [Code.Unauthenticated]: ["Who are you?", "The engine wants a token."],
   [Code.InvalidArgument]: ["This is not accepted"],
-  [Code.FailedPrecondition]: ["Not now"],
+  [Code.FailedPrecondition]: ["This cannot be done now"],
   [Code.DeadlineExceeded]: ["Still under way", "The answer did not come in time. What was asked for goes on."],
   [Code.Aborted]: ["It failed"],
   [Code.AlreadyExists]: ["There is one already"],
@@ -130,7 +130,8 @@ export function trouble(error: unknown): Trouble {
   const failure = ConnectError.from(error);
   const [title, hint] = titles[failure.code] ?? ["Something went wrong"];
   const detail = failure.findDetails(ErrorDetailSchema)[0];
-  const text = failure.rawMessage || "No reason was given.";
+  // What browsers say where nothing answers differs, and tells no more than the title.
+  const text = (failure.code === Code.Unknown && /^(Failed to fetch|NetworkError|Load failed)/.test(failure.rawMessage) ? "No answer came back." : failure.rawMessage) || "No reason was given.";
   if (detail?.reason === ErrorDetail_Reason.PROCESS_STATUS) return { title: "Its status does not allow this", text, detail };
   if (detail?.reason === ErrorDetail_Reason.STALE_ETAG) return { title: "It was changed meanwhile", text, hint: "Nothing was changed by this. Open it again.", detail };
   if (detail?.rejection) return { title: "The processor said no", text, hint: "Nothing was changed.", detail };

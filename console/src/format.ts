@@ -72,6 +72,10 @@ export function typedSpan(ms: number): string {
 /** What is wrong with a number of a form; empty: it has its default. */
 export const wrongCount = (text: string): string => (/^\s*\d*\s*$/.test(text) ? "" : "a whole number, or nothing");
 
+/** The same of a number that may be below zero, and of one with a fraction. */
+export const wrongWhole = (text: string): string => (/^\s*(-?\d+)?\s*$/.test(text) ? "" : "a whole number, or nothing");
+export const wrongNumber = (text: string): string => (/^\s*(\d+(\.\d+)?)?\s*$/.test(text) ? "" : "a number, or nothing");
+
 /** 90s, 5m, 1h30m, 250ms, 2d: what people type; undefined: none of them. */
 export function parseSpan(text: string): number | undefined {
   const sizes: Record<string, number> = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };

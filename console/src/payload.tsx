@@ -1,6 +1,7 @@
 // Payloads are bytes that only the processor understands. They are shown as text nodes and never become markup.
 import { decodeMulti } from "@msgpack/msgpack";
 import { useMemo, useState } from "react";
+import { plural } from "./format";
 import { Copy } from "./ui";
 
 export type Reading = "json" | "msgpack" | "text" | "hex";
@@ -139,8 +140,10 @@ export function Payload({ bytes, name = "payload" }: { bytes: Uint8Array; name?:
             {label}
           </button>
         ))}
-        <span className="dim">{bytes.length} bytes</span>
-        {text !== undefined && <Copy text={text} label={`copy the ${name}`} />}
+        <span className="size">
+          <span className="dim">{plural(bytes.length, "byte")}</span>
+          {text !== undefined && <Copy text={text} label={`copy the ${name}`} />}
+        </span>
       </div>
       {text === undefined ? <p className="dim">This is no {names.find(([r]) => r === how)?.[1]}.</p> : <pre tabIndex={0}>{text}</pre>}
     </div>

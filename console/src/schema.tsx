@@ -116,10 +116,10 @@ function Json({ value, onChange, ...rest }: { value: unknown; onChange: (v: unkn
     try {
       onChange(exactJSON(typed));
     } catch (e) {
-      onChange(new Broken(typed, e instanceof RangeError ? e.message : "want JSON"));
+      onChange(new Broken(typed, e instanceof RangeError ? e.message : `want JSON: ${e instanceof Error ? e.message : "this is none"}`));
     }
   };
-  return <PayloadInput {...rest} value={text} onChange={change} />;
+  return <PayloadInput json {...rest} value={text} onChange={change} />;
 }
 
 function NumberInput({ value, onChange, ...rest }: { value: unknown; onChange: (v: unknown) => void; id?: string }) {
@@ -152,6 +152,7 @@ function Part({ given, root, name, optional, value, onChange, depth }: PartProps
         <input type="checkbox" checked={kind === "const" ? value === s.const : value === true} onChange={(e) => onChange(kind === "const" ? (e.target.checked ? s.const : undefined) : e.target.checked)} />
         {title}
         {kind === "const" && s.const === false && ": no"}
+        {kind === "const" && !optional && value !== s.const && <span className="hint">&nbsp;has to be checked</span>}
         {hintOf(s) && <span className="hint">&nbsp;{hintOf(s)}</span>}
       </label>
     );

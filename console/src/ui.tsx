@@ -36,6 +36,9 @@ export function When({ at, none = "never", next }: { at?: number; none?: string;
 
 const utc = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
 
+/** Of a constraint the engine says "2 of 2 running" and counts those too that may start and have no worker yet: they hold a place as well. */
+export const placesTaken = (text: string): string => text.replace(/(\bconstraint .*?: \d+ of \d+) running(?=[; (])/, "$1 places taken");
+
 /** What the engine says, with its times of UTC as the page has all others. */
 export function Told({ text }: { text: string }) {
   const parts = text.replace(new RegExp(` until (?=${utc})`, "g"), ", due ").split(new RegExp(String.raw`(?:\bat )?(${utc})(?: \((?:in [^()]*|[^()]* ago)\))?`));
@@ -44,6 +47,16 @@ export function Told({ text }: { text: string }) {
 
 /** The same to point at: with the times of the browser's zone. */
 export const toldTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
+
+// A command ends with its sentence, or where the sentence goes on with what the command does.
+const after = "shows|makes|lets|runs|starts|says|deletes|takes|answers|lists|doubles|is|of|and|or|in|with|for|on";
+const word = String.raw`(?:'(?:[^']|'\\'')*'|[^\s';)]*[^\s';).,])`;
+const command = new RegExp(String.raw`(\bprogressor(?: (?!(?:${after})\b)${word})+)`);
+
+/** What the engine says, with the commands in it set as such. */
+export function Commanded({ text }: { text: string }) {
+  return <>{text.split(command).map((part, n) => (n % 2 ? <code key={n}>{part}</code> : <Told key={n} text={part} />))}</>;
+}
 
 export function Took({ ms }: { ms?: number }) {
   return ms === undefined ? <span className="dim">–</span> : <span title={`${ms} ms`}>{span(ms)}</span>;
@@ -61,11 +74,21 @@ export function Act(props: ButtonProps) {
   return readOnly ? null : <Button {...props} />;
 }
 
+/** Within a dialog: what failed there was asked for once, and is not asked for again by itself. */
+const Asked = createContext(false);
+
 export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
+  const box = useRef<HTMLDivElement>(null);
+  const asked = useContext(Asked);
+  // Below the fields of a long form nobody would see it.
+  useEffect(() => {
+    if (error && box.current?.closest("dialog")) box.current.scrollIntoView({ block: "nearest" });
+  }, [error]);
   if (!error) return null;
-  const { title, text, hint } = trouble(error);
+  const { title, text, hint: of } = trouble(error);
+  const hint = asked ? of?.replace("The page goes on trying.", "What is written here stays: try again in a moment.").replace("It is tried again in a moment.", "Try again in a moment.") : of;
   return (
-    <div className="notice bad" role="alert">
+    <div ref={box} className="notice bad" role="alert">
       <strong>{what ? `${what}: ${title.toLowerCase()}` : title}</strong>
       <p>{text}</p>
       {hint && <p className="dim">{hint}</p>}
@@ -171,7 +194,7 @@ export function Dialog({ title, onClose, children, wide }: { title: ReactNode; o
             ✕
           </Button>
         </header>
-        {children}
+        <Asked value={true}>{children}</Asked>
       </div>
     </dialog>
   );

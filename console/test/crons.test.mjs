@@ -130,6 +130,8 @@ spec("A cron is triggered, paused with a note, resumed and backfilled", async (p
   await eventually("it is resumed", async () => !(await cronOf("nightly")).paused);
   await page.getByRole("button", { name: "Backfill…" }).click();
   await dialog.getByLabel("From").fill("2026-10-01T00:00:00");
+  await dialog.getByLabel("To").fill("2026-09-30T00:00:00");
+  await dialog.getByText("is not after From").waitFor();
   await dialog.getByLabel("To").fill("2026-10-04T00:00:00");
   await dialog.getByRole("button", { name: "Backfill 3 fire times" }).click();
   await page.getByText("2026-10-02 02:30:00").waitFor();

@@ -121,6 +121,9 @@ spec("A run is followed live in its graph, with the items of a step", async (pag
   const dialog = page.getByRole("dialog");
   await dialog.getByText("go on as if it had succeeded").waitFor();
   await dialog.getByLabel("Reason").fill("paid in cash");
+  await dialog.getByLabel("Result").fill('{"paid": ');
+  await dialog.getByText(/^want JSON: /).waitFor();
+  assert.equal(await dialog.getByText("sent as text").count(), 0);
   await dialog.getByLabel("Result").fill('{"paid": true}');
   await dialog.getByRole("button", { name: "Skip it" }).click();
   await page.getByText("charge is skipped.").waitFor();

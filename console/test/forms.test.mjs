@@ -49,6 +49,42 @@ spec("A form leaves durations as they were that nobody has touched", async (page
   assert.deepEqual([cron.spec.expressions, cron.spec.jitter, cron.policy.timeout], [["@hourly"], "12.500s", "3661s"]);
 });
 
+spec("What is no number is said at its field, and not taken for the default", async (page, go) => {
+  const dialog = page.getByRole("dialog");
+  const refused = async (fields, button) => {
+    for (const [label, text] of fields) {
+      const field = dialog.getByLabel(label, { exact: true });
+      const before = await field.inputValue();
+      await field.fill(text);
+      await dialog.getByText(/^a (whole )?number, or nothing$/).waitFor();
+      assert.ok(await dialog.getByRole("button", { name: button, exact: true }).isDisabled(), `${label}: ${text} can be sent`);
+      await field.fill(before);
+      await dialog.getByText(/^a (whole )?number, or nothing$/).waitFor({ state: "detached" });
+    }
+    await dialog.getByRole("button", { name: "Not now" }).click();
+  };
+  await go("#/jobs?ns=echo");
+  await page.getByRole("button", { name: "Enqueue…" }).click();
+  await dialog.getByLabel("Name").fill("count");
+  await refused([["Retries", "many"], ["Retries", "-1"], ["Priority", "high"]], "Enqueue");
+  await go("#/namespaces");
+  await page.getByRole("row", { name: /echo/ }).getByRole("button", { name: "Configure…" }).click();
+  await refused([["Attempts", "many"], ["Grows by", "twice"], ["Tasks at a time on a node", "1O"], ["Calls that wait in a process", "1.5"]], "Save");
+  await go("#/crons?ns=echo");
+  await page.getByRole("button", { name: "New cron…" }).click();
+  await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("number");
+  await dialog.getByLabel("Expressions").fill("@daily");
+  await dialog.getByText("What a fire decides").click();
+  await refused([["Runs at a time", "two"], ["Pause after failures in a row", "few"]], "Make it");
+  await go("#/constraints?ns=echo");
+  await page.getByRole("button", { name: "New constraint…" }).click();
+  await dialog.getByLabel("Name").fill("rate");
+  await dialog.getByLabel("Match").fill("true");
+  await dialog.getByLabel("In", { exact: true }).fill("1m");
+  await dialog.getByText("how many start in that time").waitFor();
+  assert.ok(await dialog.getByRole("button", { name: "Save" }).isDisabled(), "a rate without its number can be sent");
+});
+
 spec("An integer that would lose digits is refused where it is typed", async (page, go) => {
   await go("#/jobs?ns=echo");
   await page.getByRole("button", { name: "Enqueue…" }).click();

@@ -145,6 +145,24 @@ spec("Constraints are made, seen at work, changed and deleted", async (page, go)
   await page.getByText("Nothing is limited").waitFor();
 });
 
+spec("A place that is held by a job which no worker has taken is not called running", async (page, go) => {
+  await engine.post("JobService/PutConstraint", { constraint: { namespace: "mail", name: "one-fax", match: 'job.name == "fax"', maxRunning: 1 } });
+  for (const jobId of ["fax-1", "fax-2"]) await engine.post("JobService/Enqueue", { namespace: "mail", jobId, name: "fax" });
+  await eventually("fax-2 waits for its place", async () => /1 of 1 running/.test((await jobOf("fax-2")).blockedOn ?? ""));
+  await go("#/job?ns=mail&id=fax-2");
+  const told = page.locator(".notice").filter({ hasText: "waits for constraint one-fax: 1 of 1 places taken (fax-1)" });
+  await told.getByText("progressor job get mail fax-1", { exact: true }).and(page.locator("code")).waitFor();
+  await page.getByRole("region", { name: "events" }).getByRole("cell", { name: "needs one-fax", exact: true }).waitFor();
+  await told.getByRole("link", { name: "To the constraints" }).click();
+  await page.getByRole("row", { name: /one-fax/ }).getByText("1, 1 held").waitFor();
+  await page.getByRole("progressbar", { name: "1 of 1 places taken" }).waitFor();
+  await page.getByText("no worker has taken yet").waitFor();
+  await go("#/process?ns=mail&id=fax-2");
+  await page.getByText("1 of 1 places taken (fax-1)").waitFor();
+  for (const jobId of ["fax-2", "fax-1"]) await engine.post("JobService/CancelJob", { namespace: "mail", jobId });
+  await engine.post("JobService/DeleteConstraint", { namespace: "mail", name: "one-fax" });
+});
+
 spec("A worker is stopped from afar, and taken back", async (page, go) => {
   await eventually("the worker is noted", async () => (await engine.post("WorkerService/ListWorkers", { namespace: "mail" })).workers?.length);
   await go("#/workers?ns=mail");
@@ -153,10 +171,13 @@ spec("A worker is stopped from afar, and taken back", async (page, go) => {
   await page.getByRole("button", { name: "Stop…" }).click();
   await dialog.getByLabel("Reason").fill("the host goes away");
   await dialog.getByRole("button", { name: "Stop" }).click();
+  await page.getByText("worker-a is told: stop.").waitFor();
   await page.getByText("told to stop").waitFor();
   await page.getByRole("button", { name: "Go on…" }).click();
   await dialog.getByRole("button", { name: "Go on" }).click();
-  await page.getByRole("button", { name: "Quiet…" }).waitFor();
+  await page.getByRole("button", { name: "Quiet…" }).click();
+  assert.equal(await dialog.getByLabel("Reason").inputValue(), "", "the reason of what was done before is offered again");
+  await dialog.getByRole("button", { name: "Not now" }).click();
 });
 
 spec("A namespace is made, configured, paused and resumed", async (page, go) => {

@@ -34,7 +34,7 @@ function ofJob(p: Process): Offered[] {
     case ProcessStatus.COMPLETED:
       return [remove];
     case ProcessStatus.SUSPENDED:
-      return [{ action: "resume", name: "Resume", main: true }, cancel, remove];
+      return [{ action: "resume", name: "Resume…", main: true }, cancel, remove];
     default:
       return [{ action: "suspend", name: "Suspend…" }, cancel, remove];
   }
@@ -45,7 +45,7 @@ export function offered(p: Process): Offered[] {
   if (p.processId.startsWith("~")) return [];
   if (p.kind === "job") return ofJob(p);
   const repair: Offered[] = [
-    { action: "simple", name: "Repair", main: true },
+    { action: "simple", name: "Repair…", main: true },
     { action: "repair", name: "Repair by processor…" },
   ];
   const cancel: Offered = { action: "cancel", name: "Cancel…", bad: true };
@@ -54,7 +54,7 @@ export function offered(p: Process): Offered[] {
     case ProcessStatus.ERROR:
       return [...repair, cancel, remove];
     case ProcessStatus.SUSPENDED:
-      return [{ action: "resume", name: "Resume", main: true }, cancel, remove];
+      return [{ action: "resume", name: "Resume…", main: true }, cancel, remove];
     case ProcessStatus.COMPLETED:
     case ProcessStatus.CANCELLED:
       return [remove];
@@ -73,6 +73,7 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
   const [grace, setGrace] = useState("30s");
   const key = { namespace: p.namespace, processId: p.processId };
   const ms = parseSpan(grace || "0s");
+  const atOnce = p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED;
   if (action === "suspend")
     return (
       <Confirm
@@ -92,7 +93,7 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
     <Confirm
       title={`Cancel ${p.processId}?`}
       says={
-        p.status === ProcessStatus.ERROR || p.status === ProcessStatus.SUSPENDED
+        atOnce
           ? "It is CANCELLED at once, for good: calls that wait are answered so, its timers are gone. Its history stays."
           : "Its processor is asked to wind down, before everything that waits; past the grace the engine makes it CANCELLED by itself. For good: its history stays, nothing runs in it any more."
       }
@@ -100,15 +101,17 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
       bad
       disabled={ms === undefined}
       run={() => processes.cancelProcess({ ...key, reason, grace: duration(ms ?? 0) })}
-      done={`${p.processId} is asked to end.`}
+      done={atOnce ? `${p.processId} is cancelled.` : `${p.processId} is asked to end.`}
       onClose={onClose}
     >
       <Field label="Reason">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
-      <Field label="Grace" hint="How long the processor has; 0s: it is not asked." error={ms === undefined && "a duration, such as 30s or 5m"}>
-        <input value={grace} onChange={(e) => setGrace(e.target.value)} />
-      </Field>
+      {!atOnce && (
+        <Field label="Grace" hint="How long the processor has; 0s: it is not asked." error={ms === undefined && "a duration, such as 30s or 5m"}>
+          <input value={grace} onChange={(e) => setGrace(e.target.value)} />
+        </Field>
+      )}
     </Confirm>
   );
 }
@@ -166,9 +169,11 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
         )}
         <footer>
           <Button onClick={onClose}>{answer === undefined ? "Not now" : "Close"}</Button>
-          <button type="submit" className="button main" disabled={busy}>
-            {busy ? "…" : repair ? "Repair" : "Call"}
-          </button>
+          {!(repair && answer !== undefined) && (
+            <button type="submit" className="button main" disabled={busy}>
+              {busy ? "…" : repair ? "Repair" : "Call"}
+            </button>
+          )}
         </footer>
       </form>
     </Dialog>

@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { jobs, readOnly, refresh, useRead } from "../api";
 import { count, duration, durationMillis, millis, parseSpan, plural, span, typedSpan, wrongCount } from "../format";
-import { ConstraintSchema, type Constraint } from "../gen/progressor/v1/job_pb";
+import { ConstraintSchema, type Constraint, type ConstraintState } from "../gen/progressor/v1/job_pb";
 import { useCommands } from "../palette";
 import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Scroll, useToast, When } from "../ui";
 
@@ -20,13 +20,15 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
   const [busy, setBusy] = useState(false);
   const tell = useToast();
   const text = (name: keyof typeof f) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
-  const wrongPer = f.count && parseSpan(f.per) === undefined ? "a duration, such as 1s or 1m" : undefined;
+  const wrongPer = (f.count.trim() || f.per.trim()) && parseSpan(f.per) === undefined ? "a duration, such as 1s or 1m" : undefined;
+  // A time or a burst without a number of starts would be dropped.
+  const wrongStarts = wrongCount(f.count) || (!f.count.trim() && (f.per.trim() || f.burst.trim()) ? "how many start in that time" : "");
   const save = async (e: React.FormEvent) => {
     e.preventDefault();
     setBusy(true);
     try {
       const constraint = create(ConstraintSchema, { namespace: ns, name: f.name.trim(), match: f.match, key: f.key, maxRunning: Number(f.running) || 0 });
-      if (f.count) constraint.rate = { $typeName: "progressor.v1.RateLimit", count: Number(f.count), per: duration(parseSpan(f.per) ?? 0), burst: Number(f.burst) || 0 };
+      if (f.count.trim()) constraint.rate = { $typeName: "progressor.v1.RateLimit", count: Number(f.count), per: duration(parseSpan(f.per) ?? 0), burst: Number(f.burst) || 0 };
       await jobs.putConstraint({ constraint });
       refresh();
       tell(`${f.name} holds from now on.`);
@@ -55,7 +57,7 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
           <Field label="Running at a time" hint="Empty: no limit." error={wrongCount(f.running)}>
             <input inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Starts" hint="Empty: no limit." error={wrongCount(f.count)}>
+          <Field label="Starts" hint="Empty: no limit." error={wrongStarts}>
             <input inputMode="numeric" {...text("count")} />
           </Field>
           <Field label="In" error={wrongPer}>
@@ -68,13 +70,19 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Not now</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || !f.match.trim() || Boolean(wrongPer || wrongCount(f.running + f.count + f.burst))}>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || !f.match.trim() || Boolean(wrongPer || wrongStarts || wrongCount(f.running) || wrongCount(f.burst))}>
             Save
           </button>
         </footer>
       </form>
     </Dialog>
   );
+}
+
+/** Places that a job holds which may start and has no worker yet. They are counted nowhere: but where one waits for a place, and for no rate, all are taken. */
+function heldOf(s: ConstraintState): number {
+  const c = s.constraint;
+  return c && c.maxRunning > 0 && !c.key && !c.rate && s.waiting > 0n ? Math.max(0, c.maxRunning - Number(s.running)) : 0;
 }
 
 export function Constraints({ ns }: { ns: string }) {
@@ -114,6 +122,7 @@ export function Constraints({ ns }: { ns: string }) {
                 {data?.constraints.map((s) => {
                   const c = s.constraint;
                   if (!c) return null;
+                  const held = heldOf(s);
                   return (
                     <tr key={c.name}>
                       <td className="strong">{c.name}</td>
@@ -124,7 +133,7 @@ export function Constraints({ ns }: { ns: string }) {
                         <code>{c.key}</code>
                       </td>
                       <td className="number" data-label="runs">{count(s.running)}</td>
-                      <td data-label="of">{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={Number(s.running) / c.maxRunning} label={`${s.running} of ${c.maxRunning} run`} tone={Number(s.running) >= c.maxRunning ? "hold" : "run"} /> {count(c.maxRunning)}</span> : <span className="dim">no limit</span>}</td>
+                      <td data-label="of">{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={(Number(s.running) + held) / c.maxRunning} label={`${Number(s.running) + held} of ${c.maxRunning} places taken`} tone={Number(s.running) + held >= c.maxRunning ? "hold" : "run"} /> <span>{count(c.maxRunning)}{held > 0 && <span className="dim">, {count(held)} held</span>}</span></span> : <span className="dim">no limit</span>}</td>
                       <td className={"number" + (s.waiting ? " strong" : " dim")} data-label="waits">{count(s.waiting)}</td>
                       <td data-label="rate">{c.rate ? `${plural(c.rate.count, "start")} in ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
                       <td data-label={s.nextFreeTime && "next free"}>
@@ -142,6 +151,7 @@ export function Constraints({ ns }: { ns: string }) {
               </tbody>
             </table>
           </Scroll>
+          {data?.constraints.some((s) => heldOf(s) > 0) && <p className="dim">Held: by a job that may start, and that no worker has taken yet. It has its place from then on, and others of its constraint wait for it.</p>}
         </Card>
       )}
       {editing && <Edit ns={ns} before={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}

@@ -1,19 +1,20 @@
 import { useState } from "react";
 import { crons, readOnly, useRead } from "../api";
 import { count, durationMillis, exact, millis, plural, span, timestamp } from "../format";
-import { ConcurrencyPolicy, FailureAction, MisfirePolicy, OverlapAction, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
+import { OverlapAction, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
 import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { go, href, useParam } from "../router";
 import { decisionName, lookOfFire, Status } from "../status";
 import { Act, Card, Confirm, Empty, ErrorBox, Field, Fields, Loading, Missing, Scroll, Took, When } from "../ui";
 import { Calendar } from "./calendar";
-import { EditCron } from "./cronedit";
+import { concurrencies, EditCron, failures, misfires } from "./cronedit";
 import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
 
 type Action = "edit" | "trigger" | "pause" | "resume" | "backfill" | "delete";
 
-const low = (name: string | undefined) => (name ?? "?").toLowerCase().replaceAll("_", " ");
+/** A policy in the words of the form: the first of a list is the default, which has two numbers. */
+const wordsOf = <V,>(list: [V, string][], value?: V): string => (list.find(([v]) => v === value) ?? list[0])?.[1] ?? "";
 export const overlapNames: [OverlapAction, string][] = [
   [OverlapAction.UNSPECIFIED, "as the concurrency policy says (allow)"],
   [OverlapAction.SKIP, "skip this fire"],
@@ -54,7 +55,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       return <EditCron ns={c.namespace} cron={c} onClose={onClose} />;
     case "trigger":
       return (
-        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, beside what the calendar says: ${targetWords(c)}. It stands in the ledger as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="It is triggered." onClose={onClose}>
+        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, beside what the calendar says (${targetWords(c)}), and stands in the ledger as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="It is triggered." onClose={onClose}>
           {overlapField}
         </Confirm>
       );
@@ -66,7 +67,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       );
     case "resume":
       return (
-        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. They are decided by the misfire policy: ${low(MisfirePolicy[c.policy?.misfirePolicy || 1])}.` : "It fires again at its next time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, skipMissed: skip })} done="It goes on." onClose={onClose}>
+        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. The policy for those that were missed decides about them: ${wordsOf(misfires, c.policy?.misfirePolicy)}.` : "It fires again at its next time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, skipMissed: skip })} done="It goes on." onClose={onClose}>
           {noteField}
           {c.waitingFires > 0n && (
             <label className="check">
@@ -90,7 +91,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
             <Field label="From" hint="Your browser's time, inclusive.">
               <input type="datetime-local" step="1" value={from} onChange={(e) => setFrom(e.target.value)} />
             </Field>
-            <Field label="To" hint="Exclusive.">
+            <Field label="To" hint="Exclusive." error={times[0] >= times[1] && "is not after From"}>
               <input type="datetime-local" step="1" value={to} onChange={(e) => setTo(e.target.value)} />
             </Field>
           </div>
@@ -201,7 +202,7 @@ export function CronPage({ ns }: { ns: string }) {
   const id = useParam("id");
   const [action, setAction] = useState<Action>();
   const { data, error } = useRead(["cron", ns, id], (o) => crons.getCron({ namespace: ns, cronId: id }, o), { every: 3000 });
-  const strip = useRead(["fires", ns, id, "strip"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 60 }, o), { every: 5000 });
+  const strip = useRead(["fires", ns, id, "long strip"], (o) => crons.listFires({ namespace: ns, cronId: id, pageSize: 60 }, o), { every: 5000 });
   const preview = useRead(["preview", ns, id, data?.cron?.etag], (o) => crons.previewCron({ of: { case: "cron", value: { namespace: ns, cronId: id } }, limit: 1000, toTime: timestamp(Date.now() + 62 * 86_400_000) }, o), { every: 0, enabled: Boolean(data?.cron) });
   const c = data?.cron;
   const list: [Action, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
@@ -235,7 +236,7 @@ export function CronPage({ ns }: { ns: string }) {
       {c.paused && (
         <div className="notice hold">
           <strong>Nothing fires: it is paused{c.pauseNote ? "" : "."}</strong> {c.pauseNote}
-          {c.waitingFires > 0n && <p>{plural(c.waitingFires, "fire time")} wait for the resume.</p>}
+          {c.waitingFires > 0n && <p>{plural(c.waitingFires, "fire time waits", "fire times wait")} for the resume.</p>}
         </div>
       )}
       <Card title={preview.data?.words ?? c.spec?.expressions.join("; ")}>
@@ -251,9 +252,9 @@ export function CronPage({ ns }: { ns: string }) {
         <Fields
           list={[
             ["the run before still runs", overlapNames.find(([v]) => v === (p?.overlapAction === OverlapAction.ALLOW ? 0 : (p?.overlapAction ?? 0)))?.[1]],
-            ["the run before failed", low(FailureAction[p?.failureAction || FailureAction.RUN_NEW])],
-            ["runs at a time", `${p?.maxConcurrency || 1}, past it ${low(ConcurrencyPolicy[p?.concurrencyPolicy || ConcurrencyPolicy.SKIP])}`],
-            ["fire times that were missed", low(MisfirePolicy[p?.misfirePolicy || MisfirePolicy.FIRE_NOW])],
+            ["the run before failed", wordsOf(failures, p?.failureAction)],
+            ["runs at a time", `${p?.maxConcurrency || 1}, past it ${wordsOf(concurrencies, p?.concurrencyPolicy)}`],
+            ["fire times that were missed", wordsOf(misfires, p?.misfirePolicy)],
             ["timeout of a run", p?.timeout ? span(durationMillis(p.timeout) ?? 0) : "the target's own"],
             ["pauses after failures", p?.pauseAfterFailures ? String(p.pauseAfterFailures) : "never"],
             ["fires so far", Object.entries(c.firesByDecision).map(([d, n]) => `${count(n)} ${d.replaceAll("_", " ")}`).join(", ") || "none"],

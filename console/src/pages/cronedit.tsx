@@ -1,7 +1,7 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useEffect, useId, useMemo, useState } from "react";
 import { crons, flows, refresh, trouble, useRead } from "../api";
-import { duration, durationMillis, exact, millis, parseSpan, timestamp, typedSpan, zone as here } from "../format";
+import { duration, durationMillis, exact, millis, parseSpan, timestamp, typedSpan, wrongCount, zone as here } from "../format";
 import { ConcurrencyPolicy, CronPolicySchema, CronSchema, CronSpecSchema, CronTargetSchema, EnqueueJobTargetSchema, FailureAction, HttpTargetSchema, MisfirePolicy, NotifyProcessTargetSchema, OverlapAction, StartProcessTargetSchema, type Cron } from "../gen/progressor/v1/cron_pb";
 import { StartRunTargetSchema } from "../gen/progressor/v1/flow_pb";
 import { ErrorDetail_Reason } from "../gen/progressor/v1/process_pb";
@@ -156,9 +156,9 @@ function Preview({ expressions, excludes, timezone, jitter, left, onWrong }: Pic
 }
 
 const overlaps: [OverlapAction, string][] = [[0, "as the concurrency policy says"], [OverlapAction.SKIP, "skip"], [OverlapAction.CANCEL_PREV, "cancel it, start at once"], [OverlapAction.PARALLEL, "start beside it"], [OverlapAction.BUFFER_ONE, "let one wait"]];
-const failures: [FailureAction, string][] = [[0, "run as always"], [FailureAction.SKIP, "skip one fire"], [FailureAction.RETRY, "count attempts"], [FailureAction.BACKOFF, "count attempts, with a rest"], [FailureAction.HALF_OPEN, "break the circuit"]];
-const concurrencies: [ConcurrencyPolicy, string][] = [[0, "skip"], [ConcurrencyPolicy.QUEUE, "let it wait"]];
-const misfires: [MisfirePolicy, string][] = [[0, "fire them all"], [MisfirePolicy.SKIP, "only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "the newest few"]];
+export const failures: [FailureAction, string][] = [[0, "run as always"], [FailureAction.SKIP, "skip one fire"], [FailureAction.RETRY, "count attempts"], [FailureAction.BACKOFF, "count attempts, with a rest"], [FailureAction.HALF_OPEN, "break the circuit"]];
+export const concurrencies: [ConcurrencyPolicy, string][] = [[0, "skip"], [ConcurrencyPolicy.QUEUE, "let it wait"]];
+export const misfires: [MisfirePolicy, string][] = [[0, "fire them all"], [MisfirePolicy.SKIP, "only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "the newest few"]];
 
 function Choice<V extends number>({ label, value, list, onChange }: { label: string; value: V; list: [V, string][]; onChange: (v: V) => void }) {
   return (
@@ -193,7 +193,7 @@ function RunTarget({ ns, f, text }: { ns: string; f: Form; text: Text }) {
           </option>
         ))}
       </datalist>
-      <Field label="Version" hint="Empty: the newest at the fire.">
+      <Field label="Version" hint="Empty: the newest at the fire." error={wrongCount(f.version)}>
         <input inputMode="numeric" {...text("version")} placeholder={known ? String(known.version) : ""} />
       </Field>
       <Field label="Scope" hint="Whom it is for: user, account, …">
@@ -224,6 +224,8 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
       return e instanceof RangeError ? e.message : `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
     }
   }, [f.target, f.args]);
+  // Of what is not shown nothing is wrong: it is not what keeps the form from being sent.
+  const wrongCounts = [f.maxConcurrency, f.pauseAfter, ...(f.misfire === MisfirePolicy.CATCH_UP_LIMITED ? [f.catchup] : []), ...(f.target === "enqueueJob" ? [f.retries] : []), ...(f.target === "startRun" ? [f.version] : [])].some(wrongCount);
   const save = async (e: React.FormEvent) => {
     e.preventDefault();
     setBusy(true);
@@ -313,7 +315,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
               <Field label="Name of the job">
                 <input {...text("name")} spellCheck={false} />
               </Field>
-              <Field label="Retries">
+              <Field label="Retries" error={wrongCount(f.retries)}>
                 <input inputMode="numeric" {...text("retries")} placeholder="0" />
               </Field>
             </>
@@ -331,20 +333,20 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
           <div className="grid2">
             <Choice label="The run before still runs" value={f.overlap} list={overlaps} onChange={(overlap) => set({ overlap })} />
             <Choice label="The run before failed" value={f.failure} list={failures} onChange={(failure) => set({ failure })} />
-            <Field label="Runs at a time">
+            <Field label="Runs at a time" error={wrongCount(f.maxConcurrency)}>
               <input inputMode="numeric" {...text("maxConcurrency")} placeholder="1" />
             </Field>
             <Choice label="Past that" value={f.concurrency} list={concurrencies} onChange={(concurrency) => set({ concurrency })} />
             <Choice label="Fire times that were missed" value={f.misfire} list={misfires} onChange={(misfire) => set({ misfire })} />
             {f.misfire === MisfirePolicy.CATCH_UP_LIMITED && (
-              <Field label="How many">
+              <Field label="How many" error={wrongCount(f.catchup)}>
                 <input inputMode="numeric" {...text("catchup")} />
               </Field>
             )}
             <Field label="Timeout of a run" error={wrongSpan(f.timeout)}>
               <input {...text("timeout")} placeholder="the target's own" />
             </Field>
-            <Field label="Pause after failures in a row">
+            <Field label="Pause after failures in a row" error={wrongCount(f.pauseAfter)}>
               <input inputMode="numeric" {...text("pauseAfter")} placeholder="never" />
             </Field>
           </div>
@@ -352,7 +354,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Not now</Button>
-          <button type="submit" className="button main" disabled={busy || wrongSpec || !f.id.trim() || !lines(f.expressions).length || Boolean(wrongArgs || wrongSpan(f.jitter) || wrongSpan(f.timeout))}>
+          <button type="submit" className="button main" disabled={busy || wrongSpec || !f.id.trim() || !lines(f.expressions).length || wrongCounts || Boolean(wrongArgs || wrongSpan(f.jitter) || wrongSpan(f.timeout))}>
             {busy ? "…" : cron ? "Save" : "Make it"}
           </button>
         </footer>

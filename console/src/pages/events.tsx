@@ -22,6 +22,9 @@ function Became({ e }: { e: JobEvent }) {
 }
 
 /** Lists the events of a job or a run, the newest first. live: it is not at its end. */
+/** The keys of constraints: one without a value is that of all jobs that match. */
+const keysOf = (text: string): string => text.replace(/=(?=,|$)/g, "");
+
 export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?: boolean; live: boolean }) {
   const after = useParam("events");
   const { data, error, isPending } = useRead(["events", ns, id, after, live], (o) => jobEvents.listJobEvents({ namespace: ns, filter: `job_id = ${quoted(id)}`, pageSize: size, pageToken: after }, o), { every: after ? 0 : live ? 3000 : 15000, age: live ? 3 : 1, keep: true });
@@ -53,7 +56,7 @@ export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?
                 <td className="number" data-label="attempt">{e.attempt || ""}</td>
                 <td data-label="by">{e.actor || e.workerId}</td>
                 <td className="what">
-                  {e.message}
+                  {e.message.replace(/^needs .*/, keysOf)}
                   {e.metadata && Object.keys(e.metadata).length > 0 && <code className="dim"> {JSON.stringify(e.metadata)}</code>}
                 </td>
               </tr>

@@ -3,7 +3,7 @@ import { create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { insight, jobs, readOnly, refresh, trouble, useRead } from "../api";
 import { FilterBar, type FieldHelp } from "../filter";
-import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp } from "../format";
+import { count, duration, durationMillis, exact, millis, parseSpan, plural, span, timestamp, wrongCount, wrongWhole } from "../format";
 import { JobOptionsSchema, JobState, type Job } from "../gen/progressor/v1/worker_pb";
 import { useRequestKey } from "../keys";
 import { useCommands } from "../palette";
@@ -12,7 +12,7 @@ import { bytesOf, Payload, PayloadInput } from "../payload";
 import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
-import { Act, Bar, Button, Card, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Told, useToast, When } from "../ui";
+import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, placesTaken, Scroll, Told, useToast, When } from "../ui";
 import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
 import { Events } from "./events";
@@ -76,7 +76,7 @@ function why(j: Job): string {
     const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `again ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
     if (f) return `${again}${f.reason}: ${f.message}`;
   }
-  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || j.progress?.summary || "";
+  return j.cancelReason || placesTaken(j.blockedOn).replace(/^time: /, "starts ") || j.progress?.summary || "";
 }
 
 function Row({ j }: { j: Job }) {
@@ -226,10 +226,10 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
           <PayloadInput json value={f.args} onChange={(args) => setForm({ ...f, args })} />
         </Field>
         <div className="grid2">
-          <Field label="Retries">
+          <Field label="Retries" error={wrongCount(f.retries)}>
             <input inputMode="numeric" {...text("retries")} />
           </Field>
-          <Field label="Priority" hint="Smaller first.">
+          <Field label="Priority" hint="Smaller first." error={wrongWhole(f.priority)}>
             <input inputMode="numeric" {...text("priority")} />
           </Field>
           <Field label="Not before" hint="In so long, such as 5m." error={wrongSpan(f.runIn)}>
@@ -245,7 +245,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Not now</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || Boolean(wrong || wrongSpan(f.runIn) || wrongSpan(f.timeout))}>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || Boolean(wrong || wrongCount(f.retries) || wrongWhole(f.priority) || wrongSpan(f.runIn) || wrongSpan(f.timeout))}>
             Enqueue
           </button>
         </footer>
@@ -261,8 +261,9 @@ export function JobPage({ ns }: { ns: string }) {
   const [action, setAction] = useState<"retry" | "cancel">();
   const { data, error } = useRead(["job", ns, id], (o) => jobs.getJob({ namespace: ns, jobId: id }, o), { every: 2000 });
   const j = data?.job;
-  // What waits for nothing but a worker says nothing of itself: the engine says what would take it.
-  const said = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), { every: 5000, enabled: j?.state === JobState.AVAILABLE && !why(j) });
+  // What waits for nothing but a worker says nothing of itself, and what waits for a constraint not who has its places: the engine says both.
+  const blocked = j?.state === JobState.AVAILABLE && j.blockedOn.startsWith("constraint ");
+  const said = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), { every: 5000, enabled: j?.state === JobState.AVAILABLE && (blocked || !why(j)) });
   // The job of a step belongs to its run: the engine refuses to have it retried or cancelled by itself.
   const of = stepOf(id) && homeOf(ns, id, "job");
   const can = j && !of && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
@@ -303,13 +304,15 @@ export function JobPage({ ns }: { ns: string }) {
         </div>
       </div>
       <ErrorBox error={error} />
-      {why(j) && <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>
+      {why(j) && !(blocked && said.data) && (
+        <div className={"notice " + (j.state === JobState.FAILED ? "bad" : "hold")}>
           <Told text={why(j)} />
-        </div>}
-      {!why(j) && said.data && (
-        <div className="notice explain">
+        </div>
+      )}
+      {(blocked || !why(j)) && said.data && (
+        <div className={"notice explain" + (blocked ? " hold" : "")}>
           <p>
-            <Told text={said.data.waitsForDetail} />
+            <Told text={placesTaken(said.data.waitsForDetail)} /> {blocked && <a href={href("constraints", { ns })}>To the constraints</a>}
           </p>
           {said.data.next && (
             <p>
@@ -318,7 +321,7 @@ export function JobPage({ ns }: { ns: string }) {
           )}
           {said.data.unblock && (
             <p>
-              <span className="label">To go on</span> <Told text={said.data.unblock} />
+              <span className="label">To go on</span> <Commanded text={said.data.unblock} />
             </p>
           )}
         </div>

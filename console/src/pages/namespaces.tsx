@@ -1,7 +1,7 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { insight, namespaces, readOnly, refresh, useRead } from "../api";
-import { count, duration, durationMillis, millis, parseSpan, typedSpan } from "../format";
+import { count, duration, durationMillis, millis, parseSpan, typedSpan, wrongCount, wrongNumber } from "../format";
 import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
 import { useCommands } from "../palette";
 import { change, href, useParam } from "../router";
@@ -119,10 +119,10 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           <Field label="Step timeout" error={wrong(f.step)}>
             <input placeholder="60s" {...text("step")} />
           </Field>
-          <Field label="Tasks at a time on a node">
+          <Field label="Tasks at a time on a node" error={wrongCount(f.running)}>
             <input placeholder="1000" inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Calls that wait in a process">
+          <Field label="Calls that wait in a process" error={wrongCount(f.waiting)}>
             <input placeholder="1000" inputMode="numeric" {...text("waiting")} />
           </Field>
           <Field label="Retention" hint="Of processes at their end." error={wrong(f.retention)}>
@@ -131,7 +131,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
         </div>
         <h3>What failed</h3>
         <div className="grid2">
-          <Field label="Attempts">
+          <Field label="Attempts" error={wrongCount(f.attempts)}>
             <input placeholder="3" inputMode="numeric" {...text("attempts")} />
           </Field>
           <Field label="First interval" error={wrong(f.interval)}>
@@ -140,7 +140,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           <Field label="Longest interval" error={wrong(f.most)}>
             <input placeholder="180s" {...text("most")} />
           </Field>
-          <Field label="Grows by">
+          <Field label="Grows by" error={wrongNumber(f.factor)}>
             <input placeholder="1" inputMode="decimal" {...text("factor")} />
           </Field>
           <Field label="A node that died">
@@ -160,7 +160,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Not now</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || [f.step, f.retention, f.interval, f.most].some((v) => Boolean(wrong(v)))}>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || [f.step, f.retention, f.interval, f.most].some((v) => Boolean(wrong(v))) || Boolean(wrongCount(f.running) || wrongCount(f.waiting) || wrongCount(f.attempts) || wrongNumber(f.factor))}>
             Save
           </button>
         </footer>

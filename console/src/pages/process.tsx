@@ -12,7 +12,7 @@ import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
-import { Button, Card, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
+import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, placesTaken, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
 import { ActionDialog, mends, offered, type Action } from "./actions";
 
 const page = 100;
@@ -64,13 +64,6 @@ function useWatch(ns: string, id: string): void {
   }, [ns, id]);
 }
 
-/** What the engine says, with the commands in it set as such. */
-function Commands({ text, p }: { text: string; p: Process }) {
-  const literal = (s: string) => s.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  const parts = text.split(new RegExp(`(progressor [a-z ]+ ${literal(p.namespace)}(?: ${literal(p.processId)})?(?: --simple| --args …)?)`));
-  return <>{parts.map((part, n) => (n % 2 ? <code key={n}>{part}</code> : <Told key={n} text={part} />))}</>;
-}
-
 function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: (a: Action) => void }) {
   const bad = p.status === ProcessStatus.ERROR;
   const held = p.status === ProcessStatus.SUSPENDED || p.cancelRequestedTime !== undefined;
@@ -79,7 +72,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       {bad && <strong className="detail">{p.detail}</strong>}
       {e.waitsForDetail && (
         <p>
-          <Told text={e.waitsForDetail} />
+          <Told text={placesTaken(e.waitsForDetail)} />
         </p>
       )}
       {e.next && (
@@ -97,7 +90,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       )}
       {e.unblock && !atEnd(p.status) && (
         <p>
-          <span className="label">To go on</span> <Commands text={e.unblock} p={p} />
+          <span className="label">To go on</span> <Commanded text={e.unblock} />
         </p>
       )}
       {bad && !readOnly && (

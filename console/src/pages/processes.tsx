@@ -73,6 +73,7 @@ function Views({ filter, order }: { filter: string; order: string }) {
   const [name, setName] = useState("");
   const tell = useToast();
   const all = [...givenViews, ...saved];
+  const taken = givenViews.some((v) => v.name === name.trim());
   const here = all.find((v) => v.filter === filter && (v.order ?? "") === order);
   return (
     <>
@@ -111,15 +112,17 @@ function Views({ filter, order }: { filter: string; order: string }) {
             onSubmit={(e) => {
               e.preventDefault();
               saveView({ name: name.trim(), filter, order: order || undefined });
+              tell(`The view ${name.trim()} is saved.`);
               setNaming(false);
               setName("");
             }}
           >
-            <Field label="Name" hint="It is kept in this browser, for every namespace.">
+            <Field label="Name" hint={saved.some((v) => v.name === name.trim()) ? "There is one: this filter takes the place of its own." : "It is kept in this browser, for every namespace."} error={taken && "one of the views that are always there"}>
               <input autoFocus value={name} maxLength={60} onChange={(e) => setName(e.target.value)} />
             </Field>
             <footer>
-              <button type="submit" className="button main" disabled={!name.trim() || givenViews.some((v) => v.name === name.trim())}>
+              <Button onClick={() => setNaming(false)}>Not now</Button>
+              <button type="submit" className="button main" disabled={!name.trim() || taken}>
                 Save
               </button>
             </footer>

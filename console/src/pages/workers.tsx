@@ -25,6 +25,11 @@ export function Workers({ ns }: { ns: string }) {
   const [telling, setTelling] = useState<[Worker, WorkerDirective]>();
   const [reason, setReason] = useState("");
   const [grace, setGrace] = useState("30s");
+  const tell = (w: Worker, what: WorkerDirective) => {
+    setReason(""); // that of another worker is none of this one
+    setGrace("30s");
+    setTelling([w, what]);
+  };
   const { data, error, isPending } = useRead(["workers", ns, after], (o) => workers.listWorkers({ namespace: ns, pageSize: 100, pageToken: after }, o));
   return (
     <>
@@ -64,11 +69,11 @@ export function Workers({ ns }: { ns: string }) {
                     </td>
                     <td className="end">
                       {w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? (
-                        <Act onClick={() => setTelling([w, WorkerDirective.CONTINUE])}>Go on…</Act>
+                        <Act onClick={() => tell(w, WorkerDirective.CONTINUE)}>Go on…</Act>
                       ) : (
                         <>
-                          <Act onClick={() => setTelling([w, WorkerDirective.QUIET])}>Quiet…</Act>{" "}
-                          <Act kind="bad" onClick={() => setTelling([w, WorkerDirective.STOP])}>
+                          <Act onClick={() => tell(w, WorkerDirective.QUIET)}>Quiet…</Act>{" "}
+                          <Act kind="bad" onClick={() => tell(w, WorkerDirective.STOP)}>
                             Stop…
                           </Act>
                         </>
@@ -90,7 +95,7 @@ export function Workers({ ns }: { ns: string }) {
           bad={telling[1] === WorkerDirective.STOP}
           disabled={parseSpan(grace) === undefined}
           run={() => workers.stopWorker({ namespace: ns, workerId: telling[0].workerId, directive: telling[1], reason, grace: telling[1] === WorkerDirective.STOP ? duration(parseSpan(grace) ?? 30_000) : undefined })}
-          done="It is told."
+          done={`${telling[0].workerId} is told: ${says[telling[1]]?.[0].toLowerCase()}.`}
           onClose={() => setTelling(undefined)}
         >
           <>

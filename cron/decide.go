@@ -153,17 +153,25 @@ func (d *decider) failure(manual bool) verdict {
 			return verdict{decision: SkippedFailure, reason: d.ended() + ", back-off until " + text(until)}
 		}
 	case FailureHalfOpen:
-		threshold := d.Policy.PauseAfterFailures
-		if threshold == 0 || d.s.Failures < threshold {
+		until := d.trialFrom()
+		if until.IsZero() {
 			break
 		}
-		until := d.s.Trial.Add(d.Policy.RetryBackoff.interval(d.s.Failures-threshold+1, d.Key, d.s.Trial))
 		if d.now.Before(until) && !manual {
 			return verdict{decision: SkippedFailure, reason: fmt.Sprintf("%d failures in a row, next trial at %s", d.s.Failures, text(until))}
 		}
 		return verdict{trial: true}
 	}
 	return verdict{}
+}
+
+// trialFrom is from when on an open circuit lets a trial run; zero: it is closed.
+func (d *decider) trialFrom() time.Time {
+	threshold := d.Policy.PauseAfterFailures
+	if d.Policy.Failure != FailureHalfOpen || threshold == 0 || d.s.Failures < threshold {
+		return time.Time{}
+	}
+	return d.s.Trial.Add(d.Policy.RetryBackoff.interval(d.s.Failures-threshold+1, d.Key, d.s.Trial))
 }
 
 func (d *decider) ended() string {

@@ -176,6 +176,9 @@ func (c Cron) Waiting(state State, now time.Time, limit int) int {
 	return n
 }
 
+// TrialFrom is from when on an open circuit (FailureHalfOpen) lets a trial run, fires before it are skipped; zero: it is closed.
+func (c Cron) TrialFrom(state State) time.Time { return c.begin(state, state.Decided).trialFrom() }
+
 // Upcoming lists the next n fire times that no run of max_fires has used up, due or not, as if the cron were not paused.
 func (c Cron) Upcoming(state State, n int) []time.Time {
 	if limit := c.Schedule.spec.MaxFires; limit > 0 {

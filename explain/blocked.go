@@ -20,6 +20,7 @@ type Blocked struct {
 	RateCount  int32 // 0: any rate
 	RatePer    time.Duration
 	RateBurst  int32
+	Unstarted  int       // starts that the rate has given, to jobs that nobody has claimed: until then it gives no more; 0: it does not wait for that
 	NextStart  time.Time // when the rate gives the next start; zero: it has one to give
 	OwnStart   time.Time // when it may give one to this job; zero: not known
 	Before     int       // jobs that stand before it in line
@@ -41,6 +42,9 @@ func (s State) blocked(e *Explanation) {
 	if full {
 		e.Detail += fmt.Sprintf(": %d of %d running (%s)", b.Held, b.MaxRunning, b.holders())
 	}
+	if b.Unstarted > 0 {
+		e.Detail += fmt.Sprintf(": what the rate gives is given (%s), and nobody has taken it", b.holders())
+	}
 	if !b.NextStart.IsZero() {
 		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and gives the next start %s", b.RateCount, short(b.RatePer), s.at(b.NextStart))
 	}
@@ -51,6 +55,12 @@ func (s State) blocked(e *Explanation) {
 		e.Next = fmt.Sprintf("It runs when those before it have had their turn, not before %s.", strings.TrimPrefix(s.at(b.OwnStart), "at "))
 	}
 	e.Unblock = s.loosen(b)
+	if b.Unstarted > 0 && s.Namespace.Pulled {
+		poll, unblock := s.workers()
+		e.Detail += " " + capital(strings.TrimPrefix(poll, "and ")) + "."
+		e.Unblock = unblock
+		return
+	}
 	if full && len(b.Holders) > 0 {
 		e.Unblock = fmt.Sprintf("The end of a job that has the key: progressor job get %s %s. Or %s", word(s.Process.Namespace), word(b.Holders[0]), lower(e.Unblock))
 	}

@@ -9,21 +9,21 @@ import (
 
 // Cron is what counts of a process that is a cron.
 type Cron struct {
-	ID       string
-	Paused   bool
-	PausedBy string    // "": not known, or the cron itself
-	Note     string    // why
-	Since    time.Time // zero: not known
-	Missed   int       // fire times that have come and wait for a resume
-	More     bool      // more than these
-	Next     time.Time // fire time to come; zero: none
-	RunsIn   string    // the namespace of its runs
-	Running  []string  // the processes of those that count
-	Queued   int       // fires that wait for one of these to end
-	MaxRuns  int32     // at a time
-	Failures int32     // runs in a row that failed
-	Trial    time.Time // when the circuit was opened, or had its last trial; zero: it is closed
-	Spent    bool      // max_fires are used up
+	ID        string
+	Paused    bool
+	PausedBy  string    // "": not known, or the cron itself
+	Note      string    // why
+	Since     time.Time // zero: not known
+	Missed    int       // fire times that have come and wait for a resume
+	More      bool      // more than these
+	Next      time.Time // fire time to come; zero: none
+	RunsIn    string    // the namespace of its runs
+	Running   []string  // the processes of those that count
+	Queued    int       // fires that wait for one of these to end
+	MaxRuns   int32     // at a time
+	Failures  int32     // runs in a row that failed
+	TrialFrom time.Time // from when on its open circuit lets a trial run; zero: it is closed
+	Spent     bool      // max_fires are used up
 }
 
 // cron is the situation of a cron that has nothing to do now.
@@ -70,10 +70,13 @@ func (s State) cron(e *Explanation) {
 	default:
 		e.WaitsFor = process.WaitsForTime
 		e.Detail = fmt.Sprintf("Cron %s waits for its next fire time.%s", c.ID, c.goesOn())
-		if !c.Trial.IsZero() {
-			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs: fires are skipped, but for a trial now and then (the last time is %s).", c.Failures, stamp(c.Trial))
-		}
 		e.Next = fires
+		if c.TrialFrom.After(c.Next) {
+			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs: fires are skipped until a trial, which the first one from %s on is.", c.Failures, stamp(c.TrialFrom))
+			e.Next, e.NextTime = fmt.Sprintf("It is tried %s, or with the first fire after that.", s.at(c.TrialFrom)), c.TrialFrom
+		} else if !c.TrialFrom.IsZero() {
+			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs, and the next fire is a trial: it closes where that succeeds.", c.Failures)
+		}
 		e.Unblock = "Its time; " + trigger
 	}
 }

@@ -81,7 +81,11 @@ func (tl *timeline) backOff(t Task, attempt int32) {
 	if t.RetryInterval <= 0 {
 		return
 	}
-	span := Span{What: BackOff, TaskID: t.ID, From: t.Scheduled.Add(-t.RetryInterval), To: t.Scheduled, Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
+	from := t.Scheduled.Add(-t.RetryInterval)
+	if made := tl.s.Process.CreatedTime; from.Before(made) {
+		from = made // somebody has put its time forward
+	}
+	span := Span{What: BackOff, TaskID: t.ID, From: from, To: t.Scheduled, Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
 	if span.To.After(tl.s.Now) {
 		span.To = time.Time{}
 		if t.Reason != "" {

@@ -244,10 +244,14 @@ SELECT (SELECT count(*) FROM constraint_holds h
           AND b.next_time IS NOT NULL), 'epoch')::timestamptz AS next_free_time
   FROM constraints c WHERE c.namespace = @namespace ORDER BY c.name;
 
--- PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), and when the next may start.
+-- PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), how many of these nobody has
+-- claimed yet, and when the next may start.
 -- name: PlaceInLine :one
 SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = @line::text
            AND (s.priority, s.task_id) < (@priority::int, @task_id::bigint) ORDER BY s.priority, s.task_id LIMIT @lim::int) x)::int AS before,
        (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text)::int AS held,
        ARRAY(SELECT h.process_id FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
+       (SELECT count(*) FROM constraint_holds h
+          CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
+         WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text)::int AS unstarted,
        coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.line = @line::text), 'epoch')::timestamptz AS next_time;

@@ -42,6 +42,7 @@ UPDATE flow_runs r SET
 
 -- WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does, each attempt once: of a
 -- run it has several steps. A result holds one row of a step or an item. begins: it has begun, once more; ends: it has ended.
+-- What is undone keeps how it ended; one that succeeds in the turn in which that begins has not been stored as ended yet.
 -- name: WriteSteps :exec
 WITH a AS MATERIALIZED (
   SELECT x.ord
@@ -63,20 +64,20 @@ SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, 
                unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure, unnest(@waits::text[]) AS wait) AS x
  WHERE (x.attempt_ord IN (SELECT a.ord FROM a)) IS TRUE
 ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
-   status = CASE WHEN excluded.compensation_status IS NULL THEN excluded.status ELSE f.status END,
+   status = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.status ELSE f.status END,
    compensation_status = excluded.compensation_status,
    attempt = f.attempt + excluded.attempt,
    running_time = CASE WHEN excluded.status <> 'pending' OR excluded.compensation_status IS NOT NULL THEN coalesce(excluded.running_time, f.running_time) END,
-   finished_time = CASE WHEN excluded.compensation_status IS NULL THEN excluded.finished_time ELSE f.finished_time END,
+   finished_time = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.finished_time ELSE f.finished_time END,
    due_time = CASE WHEN excluded.attempt > 0 THEN excluded.due_time ELSE f.due_time END,
    process_id = CASE WHEN excluded.attempt > 0 THEN excluded.process_id ELSE f.process_id END,
    process_namespace = CASE WHEN excluded.attempt > 0 THEN excluded.process_namespace ELSE f.process_namespace END,
    token = excluded.token,
    worker_id = coalesce(excluded.worker_id, f.worker_id),
-   reason = CASE WHEN excluded.compensation_status IS NULL THEN excluded.reason ELSE f.reason END,
+   reason = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.reason ELSE f.reason END,
    input = CASE WHEN excluded.attempt > 0 THEN excluded.input ELSE f.input END,
-   result = CASE WHEN excluded.compensation_status IS NULL THEN excluded.result ELSE f.result END,
-   failure = CASE WHEN excluded.compensation_status IS NULL THEN excluded.failure ELSE f.failure END,
+   result = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.result ELSE f.result END,
+   failure = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.failure ELSE f.failure END,
    wait = CASE WHEN excluded.attempt > 0 THEN excluded.wait ELSE f.wait END,
    progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END;
 

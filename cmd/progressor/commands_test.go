@@ -262,6 +262,11 @@ func TestNamespace(t *testing.T) {
 		Namespace: "play", Processor: builtinProcessor("echo"), StepTimeout: durationpb.New(90 * time.Second),
 		HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_FULL,
 	}})
+	p.stdin = `{"namespace": {"namespace": "play", "processor": {"builtin": {"name": "echo"}}, "maxRunning": 7}}` // what get -o json prints
+	p.ok(t, "namespace", "put", "play", "-f", "-", "--retention", "1h")
+	wantRequest(t, f.last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "play", Processor: builtinProcessor("echo"), MaxRunning: 7, Retention: durationpb.New(time.Hour),
+	}})
 	wantLines(t, p.ok(t, "namespace", "pause", "demo"), "paused     yes")
 	for _, args := range [][]string{{}, {"--pull", "--builtin", "x"}, {"--encoding", "json"}, {"--history-mode", "some"}} {
 		if r := p.run(t, append([]string{"namespace", "put", "x"}, args...)...); r.code != exitUsage {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -23,6 +26,7 @@ its tasks ran, waited behind another, waited for a place, or backed off after a 
 
     progressor explain demo order-1
     progressor explain demo order-1 --all
+    progressor explain shop run-1          the id of a run or of a cron does, too
     progressor explain demo order-1 -o json`
 }
 
@@ -32,7 +36,7 @@ const shownSpans = 20
 func (c *explainCmd) Run(a *app) error {
 	ctx, cancel := a.request()
 	defer cancel()
-	resp, err := c.client().Insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: c.ID})
+	resp, err := c.explained(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,6 +64,21 @@ func (c *explainCmd) Run(a *app) error {
 		fmt.Fprintln(a.Stdout, "\ntimeline")
 	}
 	return printRows(a.Stdout, table.Row{"from", "took", "what", "task", "", "detail"}, timelineRows(spans, explainedAt(resp)))
+}
+
+// explained asks for the process, and where there is none for the run or the cron of that id.
+func (c *explainCmd) explained(ctx context.Context) (*progressorv1.ExplainProcessResponse, error) {
+	insight := c.client().Insight
+	resp, err := insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: c.ID})
+	if client.Detail(err).GetReason() != progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND {
+		return resp, err
+	}
+	for _, prefix := range []string{process.FlowPrefix, process.CronPrefix} {
+		if own, ownErr := insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: prefix + c.ID}); ownErr == nil {
+			return own, nil
+		}
+	}
+	return nil, err
 }
 
 // showTotals is where the time went in all, the most first.

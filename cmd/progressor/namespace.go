@@ -50,7 +50,11 @@ flags say goes back to its default.
     progressor namespace put orders --connect-url http://127.0.0.1:9000 --step-timeout 10s
     progressor namespace put orders --connect-url http://127.0.0.1:9000/process --encoding json
     progressor namespace put play --builtin orders --history-mode none
-    progressor namespace put orders -f orders.yaml`
+    progressor namespace put orders -f orders.yaml
+
+To change one setting and keep the others, put back what get prints:
+
+    progressor namespace get orders -o json | progressor namespace put orders -f - --retention 24h`
 }
 
 func (c *namespacePutCmd) Run(a *app) error {
@@ -60,7 +64,9 @@ func (c *namespacePutCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		if err := messageFromText(text, ns); err != nil {
+		if answer := new(progressorv1.GetNamespaceResponse); messageFromText(text, answer) == nil && answer.Namespace != nil {
+			ns = answer.Namespace // what namespace get -o json prints
+		} else if err := messageFromText(text, ns); err != nil {
 			return usageError(fmt.Errorf("--file %s: %w", c.File, err))
 		}
 		if ns.GetNamespace() != "" && ns.GetNamespace() != c.NS {

@@ -166,7 +166,7 @@ func explained(_ context.Context, p *progressorv1.Process, e *explain.State) err
 	now, limit := &s.Cron, s.definition.GetSpec().GetMaxFires()
 	said := &explain.Cron{
 		ID: s.definition.GetCronId(), Paused: now.Paused, PausedBy: s.PausedBy, Note: s.PauseNote, Since: s.PauseTime, Queued: len(now.Queue), RunsIn: place(s.definition).Namespace,
-		MaxRuns: max(c.Policy.MaxConcurrency, cron.DefaultMaxConcurrency), Failures: now.Failures, Trial: now.Trial, Spent: limit > 0 && now.Runs >= limit,
+		MaxRuns: max(c.Policy.MaxConcurrency, cron.DefaultMaxConcurrency), Failures: now.Failures, TrialFrom: c.TrialFrom(*now), Spent: limit > 0 && now.Runs >= limit,
 	}
 	if now.Paused {
 		said.Missed = c.Waiting(*now, e.Now, maxWaiting)

@@ -95,6 +95,31 @@ func TestFailureAndCompensation(t *testing.T) {
 	same(t, told(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 thank SUCCEEDED clean SUCCEEDED")
 }
 
+// TestUndoneAsItSucceeds has a step succeed that was told to stop, because another has failed: it is undone in the turn that sees its success.
+func TestUndoneAsItSucceeds(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "saga", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "charge", "job": {}, "compensation": {"name": "refund"}}, {"step_id": "pack", "job": {}}]}`)
+	n.run(t, "pull", "saga", "s1", "")
+	charge := n.lease(t, "charge")
+	n.answer(t, n.lease(t, "pack"), "", "no_box")
+	n.until(t, "pull", "s1", "RUNNING: charge RUNNING pack FAILED")
+	n.answer(t, charge, `"receipt 1"`, "")
+	refund := n.lease(t, "refund")
+	same(t, refund.GetJob().GetArgs().GetStructValue().GetFields()["result"].GetStringValue(), "receipt 1")
+	r := n.until(t, "pull", "s1", "COMPENSATING: charge SUCCEEDED undo RUNNING pack FAILED")
+	if step := r.GetSteps()[0]; step.GetResult().GetStringValue() != "receipt 1" || step.GetFinishedTime() == nil {
+		t.Fatalf("the step that is undone: %v", step)
+	}
+	n.answer(t, refund, "", "")
+	r = n.ended(t, "pull", "s1")
+	same(t, told(r), "FAILED: charge SUCCEEDED undo SUCCEEDED pack FAILED")
+	if step := r.GetSteps()[0]; step.GetResult().GetStringValue() != "receipt 1" || step.GetFinishedTime() == nil {
+		t.Fatalf("the step that was undone: %v", step)
+	}
+}
+
 // TestRetryWaitsForWhatWasUndone takes up a run whose first step was undone, behind one that stays done: the next one waits until it is done again, and
 // sees its new result.
 func TestRetryWaitsForWhatWasUndone(t *testing.T) {

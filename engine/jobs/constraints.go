@@ -110,7 +110,9 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 		Constraint: name, Match: c.Match, Expression: c.Key, Key: key, MaxRunning: c.MaxRunning, Held: at.Held, Holders: at.Holders,
 		RateCount: c.RateCount, RatePer: c.RatePer, RateBurst: c.RateBurst, Before: at.Before, More: at.Before == maxBefore,
 	}
-	if c.RateCount > 0 && !at.NextTime.IsZero() {
+	if c.RateCount > 0 && at.Unstarted >= int(c.RateBurst) {
+		b.Unstarted = at.Unstarted // until they are claimed there is no next start, and the time of the bucket is only when it is looked at again
+	} else if c.RateCount > 0 && !at.NextTime.IsZero() {
 		b.NextStart = at.NextTime
 		if !b.More {
 			b.OwnStart = at.NextTime.Add(seconds(float64(at.Before) / perSecond(c)))
@@ -132,6 +134,9 @@ func blockedText(b *explain.Blocked) string {
 	before := fmt.Sprint(b.Before)
 	if b.More {
 		before = fmt.Sprintf("at least %d", b.Before)
+	}
+	if b.Unstarted > 0 {
+		fmt.Fprintf(&text, "rate: %d given, and nobody has taken them; ", b.Unstarted)
 	}
 	if !b.NextStart.IsZero() {
 		fmt.Fprintf(&text, "rate: next at %s; ", b.NextStart.UTC().Format(time.RFC3339Nano))

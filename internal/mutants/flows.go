@@ -51,6 +51,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "NoFaultOfTheDatabase",
 	},
 	{
+		name: "flow-undone-before-its-end", breaks: "what succeeds in the turn in which it begins to be undone has succeeded, with its result",
+		file: "storage/internal/dbsqlc/flow_runs.sql.go", old: "status = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN", planted: "status = CASE WHEN excluded.compensation_status IS NULL THEN",
+		packages: "./engine/flows", run: "UndoneAsItSucceeds",
+	},
+	{
 		name: "step-end-beside-a-task", breaks: "the end of a step waits while its run is at work",
 		file: endSteps, old: "r.found IS NULL AND w.task_id IS NULL AND g.capture AS captured", planted: "w.task_id IS NULL AND g.capture AS captured",
 		packages: "./storage", run: "EndsOfSteps",

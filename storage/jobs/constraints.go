@@ -86,10 +86,11 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 
 // InLine is where a job stands in the line of a key.
 type InLine struct {
-	Before   int // at most the limit that was asked for
-	Held     int
-	Holders  []string  // the first three of them
-	NextTime time.Time // of the bucket; zero: it has a start to give
+	Before    int // at most the limit that was asked for
+	Held      int
+	Holders   []string  // the first three of them
+	Unstarted int       // of those that hold it, nobody has claimed these
+	NextTime  time.Time // of the bucket; zero: it has a start to give
 }
 
 // PlaceInLine tells where a job that waits for a key stands; before it at most limit are counted.
@@ -101,7 +102,7 @@ func PlaceInLine(ctx context.Context, s *storage.Store, r *Row, limit int) (at I
 		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
 			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, TaskID: r.TaskID, Lim: int32(limit), //nolint:gosec // small
 		})
-		at = InLine{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders}
+		at = InLine{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted)}
 		if row.NextTime.Unix() > 0 {
 			at.NextTime = row.NextTime
 		}

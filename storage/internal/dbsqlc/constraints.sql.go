@@ -428,6 +428,9 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE
            AND (s.priority, s.task_id) < ($3::int, $4::bigint) ORDER BY s.priority, s.task_id LIMIT $5::int) x)::int AS before,
        (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text)::int AS held,
        ARRAY(SELECT h.process_id FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
+       (SELECT count(*) FROM constraint_holds h
+          CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
+         WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text)::int AS unstarted,
        coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = $1::text AND b.line = $2::text), 'epoch')::timestamptz AS next_time
 `
 
@@ -440,13 +443,15 @@ type PlaceInLineParams struct {
 }
 
 type PlaceInLineRow struct {
-	Before   int32
-	Held     int32
-	Holders  []string
-	NextTime time.Time
+	Before    int32
+	Held      int32
+	Holders   []string
+	Unstarted int32
+	NextTime  time.Time
 }
 
-// PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), and when the next may start.
+// PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), how many of these nobody has
+// claimed yet, and when the next may start.
 func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParams) (PlaceInLineRow, error) {
 	row := db.QueryRow(ctx, placeInLine,
 		arg.Namespace,
@@ -460,6 +465,7 @@ func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParam
 		&i.Before,
 		&i.Held,
 		&i.Holders,
+		&i.Unstarted,
 		&i.NextTime,
 	)
 	return i, err

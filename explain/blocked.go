@@ -57,7 +57,7 @@ func (s State) blocked(e *Explanation) {
 	e.Unblock = s.loosen(b)
 	if b.Unstarted > 0 && s.Namespace.Pulled {
 		poll, unblock := s.workers()
-		e.Detail += " " + capital(strings.TrimPrefix(poll, "and ")) + "."
+		e.Detail += " " + capital(poll) + "."
 		e.Unblock = unblock
 		return
 	}
@@ -146,7 +146,7 @@ func (s State) group(e *Explanation) {
 	e.Unblock = fmt.Sprintf("The answers of its workers: progressor job get %s %s shows where each stands.", word(s.Process.Namespace), word(s.Process.ProcessID))
 	if free := len(states["available"]); free > 0 && s.Namespace.Pulled {
 		poll, unblock := s.workers()
-		e.Detail += fmt.Sprintf("; %s %s for a worker, %s", count(free, false, "place"), plural(free, "waits", "wait"), poll)
+		e.Detail += fmt.Sprintf("; %s %s for a worker, and %s", count(free, false, "place"), plural(free, "waits", "wait"), poll)
 		e.Unblock = unblock
 		if len(states["running"]) == 0 {
 			e.WaitsFor = process.WaitsForPlace

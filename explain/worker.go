@@ -74,7 +74,7 @@ func (s State) waitsForWorker(e *Explanation, head *Task, behind int) {
 	}
 	var poll string
 	poll, e.Unblock = s.workers()
-	e.Detail += ", " + poll + "."
+	e.Detail += ", and " + poll + "."
 }
 
 // workers says which workers poll of those that may take what waits, and what would bring one.
@@ -97,20 +97,20 @@ func (s State) workers() (poll, unblock string) {
 		for n, w := range free {
 			shown[n] = fmt.Sprintf("%s (holds %d, heard of %s ago)", w.ID, w.Leases, short(max(s.Now.Sub(w.Seen), 0)))
 		}
-		return fmt.Sprintf("and %s polled namespace %s lately: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
+		return fmt.Sprintf("%s polled namespace %s lately: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
 			fmt.Sprintf("A worker that polls %s, and has room: progressor worker list %s shows what each holds. %s", s.polledFor(), word(ns), s.startWorker(only))
 	case len(alive) > 0:
 		shown := make([]string, len(alive))
 		for n, w := range alive {
 			shown[n] = w.ID + " (" + w.Told + ")"
 		}
-		return fmt.Sprintf("and %s polled namespace %s lately, all told to take nothing new: %s", count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
+		return fmt.Sprintf("%s polled namespace %s lately, all told to take nothing new: %s", count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
 			fmt.Sprintf("progressor worker stop %s %s --continue lets that one take tasks again. %s", word(ns), word(alive[0].ID), s.startWorker(only))
 	case len(may) > 0:
 		last := slices.MaxFunc(may, func(a, b Worker) int { return a.Seen.Compare(b.Seen) })
-		return fmt.Sprintf("and %s polls namespace %s: the last was %s, %s", none, ns, last.ID, s.at(last.Seen)), s.startWorker(only)
+		return fmt.Sprintf("%s polls namespace %s: the last was %s, %s", none, ns, last.ID, s.at(last.Seen)), s.startWorker(only)
 	}
-	return fmt.Sprintf("and %s polls namespace %s", none, ns), s.startWorker(only)
+	return fmt.Sprintf("%s polls namespace %s", none, ns), s.startWorker(only)
 }
 
 // polledFor is what a worker has to ask for.

@@ -199,7 +199,7 @@ func TestExplainReasons(t *testing.T) {
 func (d *daemon) stands(t *testing.T, r reason, url string) {
 	t.Helper()
 	for _, line := range r.begin {
-		args := splitLine(strings.ReplaceAll(line, "URL", url))
+		args := words(strings.ReplaceAll(line, "URL", url))
 		switch args[0] {
 		case "!":
 			d.client.run(t, args[1:]...)
@@ -239,17 +239,4 @@ func (d *daemon) poll(t *testing.T, worker, namespace string, names ...string) {
 	if err != nil || len(resp.GetLeases()) != want {
 		t.Fatalf("%d leases of %s %s, want %d; %v", len(resp.GetLeases()), namespace, names, want, err)
 	}
-}
-
-// splitLine splits a command line at its blanks; what stands in ” is one word.
-func splitLine(line string) []string {
-	var words []string
-	for n, part := range strings.Split(line, "'") {
-		if n%2 == 1 {
-			words = append(words, part)
-			continue
-		}
-		words = append(words, strings.Fields(part)...)
-	}
-	return words
 }

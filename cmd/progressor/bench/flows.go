@@ -108,24 +108,12 @@ func (s *site) startRun(ctx context.Context, templateType, runID string, payload
 // runsOf starts runs and waits until none is open.
 func (r *runner) runsOf(ctx context.Context, d *scratch, s *site, name string, operations int64, row *Row, start func(context.Context) error) error {
 	r.step("flows, " + name)
-	if err := r.settle(ctx, d.analyze); err != nil {
-		return err
-	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
-	if err := start(ctx); err != nil {
-		return err
-	}
-	if err := d.waitRuns(ctx); err != nil {
-		return err
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	row.fill(operations, elapsed, nil, spent)
-	return err
+	return r.spentOn(ctx, d, s, operations, row, func() error {
+		if err := start(ctx); err != nil {
+			return err
+		}
+		return d.waitRuns(ctx)
+	})
 }
 
 // waitRuns waits until no run is open.

@@ -163,27 +163,15 @@ func jobsOf(n int) *progressorv1.EnqueueBatchRequest {
 
 // drainJobs lets the jobs go, and waits until all have ended.
 func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *foreman, row *Row) error {
-	if err := r.settle(ctx, d.analyze); err != nil {
-		return err
-	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
-	if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, false); err != nil {
-		return err
-	}
-	if err := f.wait(ctx, 10*time.Minute); err != nil {
-		return err
-	}
-	if err := d.waitIdle(ctx); err != nil {
-		return err
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	row.fill(int64(f.want), elapsed, nil, spent)
-	return err
+	return r.spentOn(ctx, d, s, int64(f.want), row, func() error {
+		if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, false); err != nil {
+			return err
+		}
+		if err := f.wait(ctx, 10*time.Minute); err != nil {
+			return err
+		}
+		return d.waitIdle(ctx)
+	})
 }
 
 // lonelyJobs is how many jobs are enqueued one after the other.

@@ -113,24 +113,12 @@ func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v varian
 	if err != nil {
 		return err
 	}
-	if err := r.settle(ctx, d.analyze); err != nil {
-		return err
-	}
-	m := r.meterOf(s)
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	begin := time.Now()
-	if _, err := s.engine.SetNamespacePaused(ctx, keyedNamespace, false); err != nil {
-		return err
-	}
-	if err := d.waitNone(ctx, time.Minute, 2*time.Millisecond, "SELECT EXISTS (SELECT 1 FROM schedule WHERE waits_for = 'constraint')::int"); err != nil {
-		return err
-	}
-	elapsed := time.Since(begin)
-	spent, err := m.end(ctx)
-	given.fill(int64(n), elapsed, nil, spent)
-	return err
+	return r.spentOn(ctx, d, s, int64(n), given, func() error {
+		if _, err := s.engine.SetNamespacePaused(ctx, keyedNamespace, false); err != nil {
+			return err
+		}
+		return d.waitNone(ctx, time.Minute, 2*time.Millisecond, "SELECT EXISTS (SELECT 1 FROM schedule WHERE waits_for = 'constraint')::int")
+	})
 }
 
 // inTurn does something to claimRound jobs of the one namespace, then of the other, until it has been done to n of each.

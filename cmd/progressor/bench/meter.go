@@ -114,3 +114,22 @@ func flushesOf(gatherer prometheus.Gatherer) func() (items, flushes float64, err
 		return items, flushes, nil
 	}
 }
+
+// spentOn measures some work, from a database that is at rest.
+func (r *runner) spentOn(ctx context.Context, d *scratch, s *site, operations int64, row *Row, work func() error) error {
+	if err := r.settle(ctx, d.analyze); err != nil {
+		return err
+	}
+	m := r.meterOf(s)
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := work(); err != nil {
+		return err
+	}
+	elapsed := time.Since(begin)
+	spent, err := m.end(ctx)
+	row.fill(operations, elapsed, nil, spent)
+	return err
+}

@@ -109,6 +109,9 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 			return storage.Prepared{}, &process.OverloadError{Bound: fmt.Sprintf("max_running tasks of the namespace run on the node, and none ended within %s", placeWait)}
 		}
 	}
+	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minPatience && !ns.places.contended() {
+		r.call.Patient = func() bool { return ctx.Err() == nil && !e.draining.Load() && !ns.places.contended() }
+	}
 	began := time.Now()
 	p, err := store()
 	ns.metrics.prepared(taskType, began)
@@ -187,13 +190,20 @@ func refusal(r *request, p storage.Prepared) error {
 	return fmt.Errorf("%s: unknown outcome %q", key, p.Outcome)
 }
 
+// minPatience is the shortest wait of which a part may go by before a call is stored: lines take 100 ms at the most.
+const minPatience = time.Second
+
+// wait is how long a request is to be waited for.
+func (r *request) wait() time.Duration {
+	if r.timeout > 0 {
+		return r.timeout
+	}
+	return r.ns.stepTimeout
+}
+
 // await waits for the answer of a task, at most as long as the request says, and as its caller does.
 func (e *Engine) await(ctx context.Context, r *request, ans Answer, wt *waiter) (Answer, error) {
-	timeout := r.timeout
-	if timeout <= 0 {
-		timeout = r.ns.stepTimeout
-	}
-	a, err := e.waitFor(ctx, wt, timeout)
+	a, err := e.waitFor(ctx, wt, r.wait())
 	if err != nil {
 		return ans, err
 	}

@@ -1,6 +1,12 @@
 package storage
 
-import "github.com/jackc/pgx/v5"
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+)
 
 // HotConfig is how lanes and scans connect, for tests that look at their plans.
 func HotConfig(dsn string) (*pgx.ConnConfig, error) {
@@ -15,6 +21,22 @@ func (s *Store) Whole() *Store {
 
 // EncodeArrays has a connection encode arrays as those of lanes do.
 var EncodeArrays = encodeArrays
+
+// LineWait sets how long calls stand in line, in a store where none stands now.
+func (s *Store) LineWait(wait time.Duration) *Store {
+	s.lines.wait = wait
+	return s
+}
+
+// Line is how many calls of a process wait in memory, and how many processes are known to run here.
+func (s *Store) Line(key process.Key) (waiting, visits int) {
+	s.lines.mu.Lock()
+	defer s.lines.mu.Unlock()
+	if v, runs := s.lines.visits[key]; runs {
+		waiting = len(v.line)
+	}
+	return waiting, len(s.lines.visits)
+}
 
 // Pending is how many operations are under way in the lanes.
 func (s *Store) Pending() int64 { return s.pending.Load() }

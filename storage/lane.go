@@ -111,7 +111,8 @@ func (l *lane) collect() ([]operation, bool) {
 	bytes := 0
 	initKeys := map[process.Key]struct{}{}
 	requests := map[uuid.UUID]struct{}{}
-	take := func(op operation) {
+	var take func(op operation)
+	take = func(op operation) {
 		i := op.base()
 		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes) {
 			l.held = append(l.held, op)
@@ -131,6 +132,9 @@ func (l *lane) collect() ([]operation, bool) {
 		requests[i.requestID] = struct{}{}
 		bytes += i.bytes
 		ops = append(ops, op)
+		if next := nextOf(op); next != nil {
+			take(next)
+		}
 	}
 	held := l.held
 	l.held = nil
@@ -158,6 +162,25 @@ func (l *lane) collect() ([]operation, bool) {
 	return ops, true
 }
 
+// nextOf takes from a result the call that goes with it.
+func nextOf(op operation) *callItem {
+	save, ok := op.(*saveItem)
+	if !ok {
+		return nil
+	}
+	next := save.next
+	save.next = nil
+	return next
+}
+
+// refuseOne answers an item of which nothing was sent, and the call that was to go with it.
+func refuseOne(op operation, err error) {
+	if next := nextOf(op); next != nil {
+		finish(next, err)
+	}
+	finish(op, err)
+}
+
 // creates tells whether an item makes a process.
 func creates(op operation) bool {
 	switch op.(type) {
@@ -170,12 +193,12 @@ func creates(op operation) bool {
 // refuse answers what is left when the store closes.
 func (l *lane) refuse() {
 	for _, op := range l.held {
-		finish(op, unavailable("submit", errStopped))
+		refuseOne(op, unavailable("submit", errStopped))
 	}
 	for {
 		select {
 		case op := <-l.in:
-			finish(op, unavailable("submit", errStopped))
+			refuseOne(op, unavailable("submit", errStopped))
 		default:
 			return
 		}

@@ -11,6 +11,8 @@ type callItem struct {
 	item
 	call     *Call
 	prepared Prepared
+	turn     chan struct{} // closed when it is to try, see lines
+	joint    *joint        // with the result with which it goes
 }
 
 // PrepareCall accepts a call. It returns when the task is durable, or when nothing was stored because the process refuses it.
@@ -20,7 +22,12 @@ func (s *Store) PrepareCall(c *Call) (Prepared, error) {
 	}
 	it := &callItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
 	it.requestID, it.whole = c.RequestID, !c.Capture
-	err := s.submit(it)
+	var err error
+	if c.Patient != nil && !it.whole && !s.wholes {
+		err = s.inLine(it)
+	} else {
+		err = s.submit(it)
+	}
 	return it.prepared, err
 }
 

@@ -50,6 +50,9 @@ func refuseRequests(ops []operation, cause error) []operation {
 	var saves []operation
 	for _, op := range ops {
 		if completionOf(op) != nil {
+			if next := nextOf(op); next != nil {
+				finish(next, unavailable("store process "+next.key.String(), cause))
+			}
 			saves = append(saves, op)
 			continue
 		}

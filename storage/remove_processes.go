@@ -20,7 +20,9 @@ type removeItem struct {
 // saveRemoval stores a result with which the process goes.
 func (s *Store) saveRemoval(c *Completion) (Saved, error) {
 	it := &removeItem{item: newItem(c.Key, c.bytes(), true), completion: c}
-	if err := s.submit(it); err != nil {
+	err := s.submit(it)
+	s.lines.lost(c.Key)
+	if err != nil {
 		return Saved{}, err
 	}
 	return Saved{TimerDelay: -1}, nil

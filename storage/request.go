@@ -46,7 +46,8 @@ type Call struct {
 	Fingerprint    []byte
 	HistoryRange   string // JSON; "": the namespace's mode
 	Priority       int32
-	Capture        bool // the caller has a place for it
+	Capture        bool        // the caller has a place for it
+	Patient        func() bool // while its process runs here, and as long as this is true, it waits in memory, not stored yet: see lines; nil: never
 	StepTimeout    time.Duration
 	MaxWaiting     int32
 }

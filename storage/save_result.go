@@ -16,7 +16,9 @@ type saveItem struct {
 	item
 	completion *Completion
 	saved      Saved
-	behind     bool // its run is busy, and has another task waiting now
+	behind     bool      // its run is busy, and has another task waiting now
+	next       *callItem // the first that waits in memory for its process, to go with it; nil: none
+	joint      *joint
 }
 
 // SaveResult stores what an attempt leaves, under its fencing token. process.ErrFenced: another attempt has taken its place, and
@@ -31,7 +33,12 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if c.tellsRun() {
 		it.also = c.Run // in the lane of the run no other one waits for its lock
 	}
+	s.lines.join(it)
 	err := s.submit(it)
+	if next := nextOf(it); next != nil { // no lane has taken them
+		finish(next, err)
+	}
+	s.lines.answered(c.Key, it.joint, false, err == nil && it.saved.Next != nil && it.saved.Next.ProcessID == c.Key.ProcessID)
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return it.saved, err

@@ -67,6 +67,7 @@ type Store struct {
 	kept      *pgxpool.Pool // heartbeats, answers, what is watched, and recovery: never starved by the others
 	metrics   *metrics
 	histories histories
+	lines     lines
 	nodeID    atomic.Int64
 	wholes    bool // for tests: no item takes a quick statement
 	listen    *pgx.ConnConfig
@@ -111,6 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.Logger = slog.Default()
 	}
 	s := &Store{log: cfg.Logger, q: dbsqlc.New(), metrics: newMetrics(cfg.Registerer)}
+	s.lines.wait, s.lines.visits = lineWait, map[process.Key]*visit{}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	pools := []struct {
 		into     **pgxpool.Pool

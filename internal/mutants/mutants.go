@@ -58,6 +58,31 @@ var mutants = []mutant{
 		packages: "./storage ./engine", run: "Order|Place|Stored|Quick",
 	},
 	{
+		name: "line-jumped", breaks: "calls that wait in memory go in the order in which they came",
+		file: "storage/lines.go", old: "first := v.line[0]", planted: "first := v.line[len(v.line)-1]",
+		packages: "./storage", run: "GoWith",
+	},
+	{
+		name: "line-before-stored", breaks: "a call that waits in memory is not stored behind one that was",
+		file: "storage/lines.go", old: "runs && v.stored == 0 && ", planted: "runs && ",
+		packages: "./storage", run: "LineIs",
+	},
+	{
+		name: "line-forgotten", breaks: "who waits in memory learns at once that nothing runs any more",
+		file: "storage/lines.go", old: "close(v.take().turn)", planted: "v.take()",
+		packages: "./storage", run: "LineIs|LineOf",
+	},
+	{
+		name: "line-lost", breaks: "a line goes where who led it was not captured",
+		file: "storage/lines.go", old: "\t\ts.lines.lost(it.key)\n", planted: "",
+		packages: "./storage", run: "LineOf",
+	},
+	{
+		name: "line-unbounded", breaks: "max_waiting bounds a line, too",
+		file: "storage/lines.go", old: "v.stored+len(v.line) >= int(it.call.MaxWaiting)", planted: "false",
+		packages: "./storage", run: "LineIs",
+	},
+	{
 		name: "latest-call-first", breaks: "calls of one process run in the order in which they were stored",
 		file: saveResult, old: "ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c", planted: "ORDER BY s.task_id DESC LIMIT 1) c",
 		packages: "./storage", run: "Order|Call",

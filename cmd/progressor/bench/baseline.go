@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The baseline is the SQL that the reference documents (valitydev/progressor, pg_backend.md), statement by statement in
+// The baseline is the SQL that the reference documents (valitydev/progressor, pg_backend.md) and runs, statement by statement in
 // BEGIN … COMMIT, from Go over pgx with prepared statements: what a good implementation without a group commit reaches on the
 // same server. Nothing of the engine is in it.
 
@@ -64,6 +64,20 @@ WITH postponed AS (
 INSERT INTO running (task_id, process_id, task_type, status, scheduled_time, running_time, args, metadata,
                      last_retry_interval, attempts_count, context)
 SELECT * FROM postponed RETURNING task_id`
+	// The document shows a result that sets a timer. After any other one the reference gives back the timers that PrepareCall has blocked
+	// (do_unlock_timer of prg_pg_backend.erl), and runs the one that has become due.
+	baselineUnlockTimers = `
+WITH unblocked AS (
+  UPDATE schedule SET status = 'waiting' WHERE process_id = $1 AND status = 'blocked' AND scheduled_time > $2 RETURNING *),
+delayed AS (
+  DELETE FROM schedule WHERE process_id = $1 AND status = 'blocked' AND scheduled_time <= $2
+  RETURNING task_id, process_id, task_type, 'running'::task_status, scheduled_time, $2::timestamptz, args, metadata,
+            last_retry_interval, attempts_count, context),
+due AS (
+  INSERT INTO running (task_id, process_id, task_type, status, scheduled_time, running_time, args, metadata,
+                       last_retry_interval, attempts_count, context)
+  SELECT * FROM delayed RETURNING *)
+SELECT coalesce(due.task_id, 0) FROM unblocked FULL OUTER JOIN due ON unblocked.task_id = due.task_id`
 )
 
 // baseline is one run of it, in a schema of its own.
@@ -269,7 +283,11 @@ func (b *baseline) saveIn(ctx context.Context, tx pgx.Tx, id string, task int64,
 		return next, err
 	}
 	if !zeroTimer {
-		return 0, nil
+		err = tx.QueryRow(ctx, baselineUnlockTimers, id, now).Scan(&next)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return 0, nil
+		}
+		return next, err
 	}
 	_, err = b.insertRunning(ctx, tx, id, "timeout", timer)
 	return timer, err

@@ -1,0 +1,214 @@
+package storage_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func patient(c *storage.Call) { c.Patient = func() bool { return true } }
+
+// lined is a bench whose calls stand in line for so long, and its registry.
+func lined(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
+	t.Helper()
+	dsn, registry := storagetest.DSN(t), prometheus.NewRegistry()
+	s := open(t, dsn, storage.Config{Registerer: registry}).LineWait(wait)
+	return &bench{Store: s, t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}, registry
+}
+
+// stands has a patient call made, and waits until n stand in the line of its process.
+func (b *bench) stands(id string, n int, change ...func(*storage.Call)) func() (storage.Prepared, error) {
+	b.t.Helper()
+	answer := later(func() (storage.Prepared, error) { return b.PrepareCall(call(id, append(change, patient)...)) })
+	for deadline := time.Now().Add(stuck); ; {
+		waiting, _ := b.Line(key(id))
+		if waiting == n {
+			return answer
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%d calls of %s stand in line, want %d", waiting, id, n)
+		}
+	}
+}
+
+// unused waits until nothing is known to run here.
+func (b *bench) unused() {
+	b.t.Helper()
+	for deadline := time.Now().Add(stuck); ; {
+		_, visits := b.Line(process.Key{})
+		if visits == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%d processes are thought to run here", visits)
+		}
+	}
+}
+
+// Calls of a process that runs here go with its results, in their order, one with each: nothing of them is stored before, and no large statement is
+// needed.
+func TestCallsGoWithResults(t *testing.T) {
+	t.Parallel()
+	b, registry := lined(t, stuck)
+	b.process("p")
+	running := b.claim("p", patient)
+	var answers []func() (storage.Prepared, error)
+	for n := range 3 {
+		answers = append(answers, b.stands("p", n+1, func(c *storage.Call) { c.Args = fmt.Append(nil, n) }))
+	}
+	for n, answer := range answers {
+		equal(t, "calls that are stored", ask[int](b, "SELECT count(*) FROM schedule"), 0)
+		equal(t, "the next task of the process", b.save(end(running, storage.Finished)).Next, (*storage.Claim)(nil))
+		prepared, err := answer()
+		equal(t, "the outcome of a call in line", must(t, prepared, err).Outcome, storage.Captured)
+		running = prepared.Claim
+		equal(t, "whose turn it is", string(running.Args), fmt.Sprint(n))
+	}
+	b.save(end(running, storage.Finished))
+	equal(t, "misses", quickMisses(t, registry), 0)
+	b.is("p", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED, CALL FINISHED")
+	b.unused()
+}
+
+// A call that waits in vain is stored. It goes before those that still stand in line, and they go on when nothing is stored any more.
+func TestLineIsLeft(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, 50*time.Millisecond)
+	b.process("p")
+	running := b.claim("p", patient)
+	prepared, err := b.PrepareCall(call("p", patient))
+	equal(t, "a call that has waited in vain", must(t, prepared, err).Outcome, storage.Postponed)
+	b.LineWait(stuck)
+	second := b.stands("p", 1)
+	next := b.save(end(running, storage.Finished)).Next
+	if next == nil || next.TaskID != prepared.TaskID {
+		t.Fatalf("next runs %+v, want task %d, which was stored first", next, prepared.TaskID)
+	}
+	b.save(end(next, storage.Finished))
+	prepared, err = second()
+	equal(t, "the call behind it", must(t, prepared, err).Outcome, storage.Captured)
+	b.save(end(prepared.Claim, storage.Finished))
+	b.unused()
+}
+
+// As many calls stand in line as may wait for a process. One more is for the database to take or to refuse.
+func TestLineIsFull(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, stuck)
+	b.process("p")
+	running := b.claim("p", patient)
+	one := func(c *storage.Call) { c.MaxWaiting = 1 }
+	first := b.stands("p", 1, one)
+	equal(t, "a call that finds the line full", b.call("p", patient, one).Outcome, storage.Postponed)
+	next := b.save(end(running, storage.Finished)).Next
+	prepared, err := first()
+	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Postponed)
+	equal(t, "who is behind whom", next.TaskID < prepared.TaskID, true)
+	next = b.save(end(next, storage.Finished)).Next
+	equal(t, "the one in line", next.TaskID, prepared.TaskID)
+	b.save(end(next, storage.Finished))
+	b.unused()
+}
+
+// Calls in line learn at once what becomes of their process.
+func TestLineOfAProcessThatBreaks(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, stuck)
+	b.process("p")
+	running := b.claim("p", patient)
+	answers := []func() (storage.Prepared, error){b.stands("p", 1), b.stands("p", 2), b.stands("p", 3)}
+	began := time.Now()
+	b.save(end(running, storage.Failed, broken("no")))
+	for _, answer := range answers {
+		prepared, err := answer()
+		equal(t, "a call of a broken process", must(t, prepared, err).Outcome, storage.Refused)
+	}
+	b.unused()
+
+	b.process("q")
+	running = b.claim("q", patient)
+	answer := b.stands("q", 1)
+	_, err := b.SaveResult(end(running, storage.Removed))
+	must(t, 0, err)
+	prepared, err := answer()
+	equal(t, "a call of a removed process", must(t, prepared, err).Outcome, storage.NotFound)
+	b.unused()
+	if took := time.Since(began); took >= stuck {
+		t.Errorf("calls in line learned it after %s", took)
+	}
+}
+
+// An attempt that was fenced off holds nobody up.
+func TestLineOfAnAttemptThatIsOver(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, stuck)
+	b.process("p")
+	running := b.claim("p", patient)
+	first, second := b.stands("p", 1), b.stands("p", 2)
+	b.exec("UPDATE running SET fencing_token = nextval('fencing_tokens')")
+	if _, err := b.SaveResult(end(running, storage.Finished)); !errors.Is(err, process.ErrFenced) {
+		t.Fatalf("a late result: %v", err)
+	}
+	for n, answer := range []func() (storage.Prepared, error){first, second} {
+		prepared, err := answer()
+		equal(t, fmt.Sprintf("call %d of a process that runs elsewhere", n), must(t, prepared, err).Outcome, storage.Postponed)
+	}
+	b.unused()
+}
+
+// A store that closes answers those who stand in line.
+func TestStoreClosesUnderALine(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, 50*time.Millisecond)
+	b.process("p")
+	b.claim("p", patient)
+	first, second := b.stands("p", 1), b.stands("p", 2)
+	b.Close()
+	for _, answer := range []func() (storage.Prepared, error){first, second} {
+		if _, err := answer(); !errors.Is(err, process.ErrUnavailable) {
+			t.Errorf("a call in line as the store closes: %v", err)
+		}
+	}
+}
+
+// Who may not wait any longer, because others want its place, is stored before its time.
+func TestLineIsLeftForOthers(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, time.Hour)
+	b.process("p")
+	b.claim("p", patient)
+	prepared, err := b.PrepareCall(call("p", func(c *storage.Call) { c.Patient = func() bool { return false } }))
+	equal(t, "a call that is wanted elsewhere", must(t, prepared, err).Outcome, storage.Postponed)
+}
+
+// A call that was to go with a result is answered when its part is over, though the result is tried again and again; and the line goes on when that
+// is stored.
+func TestLineOfAProcessThatIsHeld(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, stuck)
+	b.process("p")
+	running := b.claim("p", patient)
+	first, second := b.stands("p", 1), b.stands("p", 2)
+	tx, err := b.db.Begin(t.Context())
+	must(t, tx, err)
+	_, err = tx.Exec(t.Context(), "SELECT 1 FROM processes WHERE process_id = 'p' FOR UPDATE")
+	must(t, tx, err)
+	saved := later(func() (storage.Saved, error) { return b.SaveResult(end(running, storage.Finished)) })
+	if _, err := first(); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("a call of a process that is held: %v", err)
+	}
+	must(t, tx, tx.Rollback(t.Context()))
+	result, err := saved()
+	must(t, result, err)
+	prepared, err := second()
+	equal(t, "the call behind it", must(t, prepared, err).Outcome, storage.Captured)
+	b.save(end(prepared.Claim, storage.Finished))
+	b.unused()
+}

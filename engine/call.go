@@ -28,13 +28,25 @@ type CallParams struct {
 
 // Call runs a CALL task on a process and answers with its response.
 func (e *Engine) Call(ctx context.Context, p CallParams) (Answer, error) {
-	ns, err := e.namespace(ctx, p.Key.Namespace)
+	r, err := e.callRequest(ctx, &p)
 	if err != nil {
 		return Answer{}, err
 	}
+	return e.accept(ctx, r, r.call.TaskType, true, func() (storage.Prepared, error) { return e.store.PrepareCall(&r.call) })
+}
+
+// callRequest is apart from Call so that its stack is free again while the answer is waited for: the goroutines of 10,000 waiting clients
+// have stacks of 8 KiB instead of 16.
+//
+//go:noinline
+func (e *Engine) callRequest(ctx context.Context, p *CallParams) (*request, error) {
+	ns, err := e.namespace(ctx, p.Key.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	rng, err := wire.RangeJSON(p.Range)
 	if err != nil {
-		return Answer{}, &process.InvalidError{Field: "range", Message: err.Error()}
+		return nil, &process.InvalidError{Field: "range", Message: err.Error()}
 	}
 	r := &request{ns: ns, method: methodCall, accepted: p.Accepted, timeout: p.Timeout, own: p.Own}
 	taskType := process.TaskCall
@@ -49,5 +61,5 @@ func (e *Engine) Call(ctx context.Context, p CallParams) (Answer, error) {
 	if p.IdempotencyKey != "" {
 		r.call.Fingerprint = process.Fingerprint(r.method, []byte(p.Key.ProcessID), p.Args)
 	}
-	return e.accept(ctx, r, taskType, true, func() (storage.Prepared, error) { return e.store.PrepareCall(&r.call) })
+	return r, nil
 }

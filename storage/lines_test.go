@@ -106,7 +106,11 @@ func TestLineIsFull(t *testing.T) {
 	running := b.claim("p", patient)
 	one := func(c *storage.Call) { c.MaxWaiting = 1 }
 	first := b.stands("p", 1, one)
+	began := time.Now()
 	equal(t, "a call that finds the line full", b.call("p", patient, one).Outcome, storage.Postponed)
+	if took := time.Since(began); took >= stuck {
+		t.Errorf("it learned it after %s", took)
+	}
 	next := b.save(end(running, storage.Finished)).Next
 	prepared, err := first()
 	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Postponed)

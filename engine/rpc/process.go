@@ -57,11 +57,26 @@ func (s *processes) Start(ctx context.Context, r *progressorv1.StartRequest) (*p
 
 // Call runs a CALL task; with WAIT_ACCEPTED a NOTIFY task.
 func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
+	p, err := callParams(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.engine.Call(ctx, *p)
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CallResponse{TaskId: a.TaskID, Response: a.Response}, nil
+}
+
+// callParams is apart from Call for the sake of the stack of those who wait: see Engine.callRequest.
+//
+//go:noinline
+func callParams(ctx context.Context, r *progressorv1.CallRequest) (*engine.CallParams, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.engine.Call(ctx, engine.CallParams{
+	return &engine.CallParams{
 		Key:            key,
 		Args:           r.GetArgs(),
 		Context:        r.GetContext(),
@@ -71,11 +86,7 @@ func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*pro
 		Timeout:        durationOf(r.GetTimeout()),
 		Priority:       r.GetPriority(),
 		Actor:          actorOf(ctx),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.CallResponse{TaskId: a.TaskID, Response: a.Response}, nil
+	}, nil
 }
 
 // Repair takes a process out of ERROR, with the processor's help or without.

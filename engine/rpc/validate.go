@@ -18,6 +18,7 @@ import (
 type validation struct {
 	rules  protovalidate.Validator
 	checks contentChecks
+	deep   *elsewhere // the rules' language needs 5 KiB of stack
 }
 
 func newValidation(services ...string) (*validation, error) {
@@ -47,7 +48,7 @@ func validationOf(requests ...protoreflect.MessageDescriptor) (*validation, erro
 	if err != nil {
 		return nil, fmt.Errorf("validation: %w", err)
 	}
-	return &validation{rules, checks}, nil
+	return &validation{rules, checks, newElsewhere()}, nil
 }
 
 // check returns a *process.InvalidError where the request breaks a rule.
@@ -62,7 +63,7 @@ func (v *validation) check(request any) error {
 			return fault
 		}
 	}
-	return broken(m, v.rules.Validate(m))
+	return broken(m, v.deep.run(func() error { return v.rules.Validate(m) }))
 }
 
 // CheckRules holds a request to the rules of the contract, outside of a server; what breaks one is a *process.InvalidError.

@@ -21,6 +21,8 @@ const (
 // call 10,000 processes at random meet a busy one in 5 of 100 calls, which made nearly every flush one of that kind. Nothing is promised
 // to a client that waits in a line: what it asks for is not stored yet.
 //
+// (The lines of constraints are others: rows of schedule that wait for a key.)
+//
 // A line goes by a guess at what the database knows. Where that is wrong, a call is stored after lineWait at the most.
 type lines struct {
 	wait   time.Duration // lineWait, or what a test wants

@@ -23,6 +23,13 @@ func lined(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
 	return &bench{Store: s, t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}, registry
 }
 
+// occupied makes a process that a call runs on.
+func (b *bench) occupied(id string) *storage.Claim {
+	b.t.Helper()
+	b.process(id)
+	return b.claim(id, patient)
+}
+
 // stands has a patient call made, and waits until n stand in the line of its process.
 func (b *bench) stands(id string, n int, change ...func(*storage.Call)) func() (storage.Prepared, error) {
 	b.t.Helper()
@@ -57,8 +64,7 @@ func (b *bench) unused() {
 func TestCallsGoWithResults(t *testing.T) {
 	t.Parallel()
 	b, registry := lined(t, stuck)
-	b.process("p")
-	running := b.claim("p", patient)
+	running := b.occupied("p")
 	var answers []func() (storage.Prepared, error)
 	for n := range 3 {
 		answers = append(answers, b.stands("p", n+1, func(c *storage.Call) { c.Args = fmt.Append(nil, n) }))
@@ -81,8 +87,7 @@ func TestCallsGoWithResults(t *testing.T) {
 func TestLineIsLeft(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, 50*time.Millisecond)
-	b.process("p")
-	running := b.claim("p", patient)
+	running := b.occupied("p")
 	prepared, err := b.PrepareCall(call("p", patient))
 	equal(t, "a call that has waited in vain", must(t, prepared, err).Outcome, storage.Postponed)
 	b.LineWait(stuck)
@@ -102,8 +107,7 @@ func TestLineIsLeft(t *testing.T) {
 func TestLineIsFull(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
-	b.process("p")
-	running := b.claim("p", patient)
+	running := b.occupied("p")
 	one := func(c *storage.Call) { c.MaxWaiting = 1 }
 	first := b.stands("p", 1, one)
 	began := time.Now()
@@ -125,8 +129,7 @@ func TestLineIsFull(t *testing.T) {
 func TestLineOfAProcessThatBreaks(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
-	b.process("p")
-	running := b.claim("p", patient)
+	running := b.occupied("p")
 	answers := []func() (storage.Prepared, error){b.stands("p", 1), b.stands("p", 2), b.stands("p", 3)}
 	began := time.Now()
 	b.save(end(running, storage.Failed, broken("no")))
@@ -136,8 +139,7 @@ func TestLineOfAProcessThatBreaks(t *testing.T) {
 	}
 	b.unused()
 
-	b.process("q")
-	running = b.claim("q", patient)
+	running = b.occupied("q")
 	answer := b.stands("q", 1)
 	_, err := b.SaveResult(end(running, storage.Removed))
 	must(t, 0, err)
@@ -153,8 +155,7 @@ func TestLineOfAProcessThatBreaks(t *testing.T) {
 func TestLineOfAnAttemptThatIsOver(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
-	b.process("p")
-	running := b.claim("p", patient)
+	running := b.occupied("p")
 	first, second := b.stands("p", 1), b.stands("p", 2)
 	b.exec("UPDATE running SET fencing_token = nextval('fencing_tokens')")
 	if _, err := b.SaveResult(end(running, storage.Finished)); !errors.Is(err, process.ErrFenced) {
@@ -171,8 +172,7 @@ func TestLineOfAnAttemptThatIsOver(t *testing.T) {
 func TestStoreClosesUnderALine(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, 50*time.Millisecond)
-	b.process("p")
-	b.claim("p", patient)
+	b.occupied("p")
 	first, second := b.stands("p", 1), b.stands("p", 2)
 	b.Close()
 	for _, answer := range []func() (storage.Prepared, error){first, second} {
@@ -186,8 +186,7 @@ func TestStoreClosesUnderALine(t *testing.T) {
 func TestLineIsLeftForOthers(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, time.Hour)
-	b.process("p")
-	b.claim("p", patient)
+	b.occupied("p")
 	prepared, err := b.PrepareCall(call("p", func(c *storage.Call) { c.Patient = func() bool { return false } }))
 	equal(t, "a call that is wanted elsewhere", must(t, prepared, err).Outcome, storage.Postponed)
 }
@@ -197,8 +196,7 @@ func TestLineIsLeftForOthers(t *testing.T) {
 func TestLineOfAProcessThatIsHeld(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
-	b.process("p")
-	running := b.claim("p", patient)
+	running := b.occupied("p")
 	first, second := b.stands("p", 1), b.stands("p", 2)
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)

@@ -285,6 +285,6 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		ns.places.force()
 		ns.metrics.adopted.Inc()
 		e.log.InfoContext(e.traces.of(c), "task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		e.runners.run(func() { e.run(ns, c, nil, ns.places.release) })
+		e.runners.Go(func() { e.run(ns, c, nil, ns.places.release) })
 	}
 }

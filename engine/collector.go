@@ -61,15 +61,16 @@ func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	errs := []error{c.collect(limit), c.engine.reloadNamespaces(limit)}
+	overdue, err := c.engine.reloadNamespaces(limit)
+	errs := []error{c.collect(limit), err}
+	if overdue {
+		errs = append(errs, c.engine.endOverdueCancels(limit))
+	}
 	switch {
 	case c.engine.doubts():
 		errs = append(errs, c.adopt(limit, adoptDoubt))
-	case c.passes%5 == 0 || len(c.unknown) > 0:
+	case c.passes%10 == 0 || len(c.unknown) > 0:
 		errs = append(errs, c.adopt(limit, adoptAge))
-	}
-	if c.passes%3 == 0 {
-		errs = append(errs, c.engine.endOverdueCancels(limit))
 	}
 	if c.passes%30 == 0 || c.engine.removals.Swap(false) {
 		errs = append(errs, c.purge(limit))

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/progressor-engine/progressor/internal/warm"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -36,7 +37,7 @@ type Engine struct {
 	polling   chan struct{} // holds an entry for each poll that is in the database
 	workers   *workers
 	messages  *deliverer
-	runners   *runners
+	runners   *warm.Goroutines
 	traces    *traces // nil: tracing is off
 
 	inFlight atomic.Int64
@@ -61,7 +62,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{},
 		leased: leased{byToken: map[int64]*storage.Lease{}}, polling: make(chan struct{}, pollsAtOnce)}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
-	e.runners, e.traces = newRunners(e.doing.Done()), newTraces(cfg.Traces)
+	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	e.trend = newTrend(e)
@@ -75,7 +76,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.beaten()
-	if err := e.reloadNamespaces(ctx); err != nil {
+	if _, err := e.reloadNamespaces(ctx); err != nil {
 		return nil, err
 	}
 	return e, nil

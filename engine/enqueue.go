@@ -135,12 +135,5 @@ func (e *Engine) Moved(ended, told []process.Key) {
 	e.messages.deliver(told)
 }
 
-// SeeGroups has polls look for places of groups where such wait.
-func (e *Engine) SeeGroups(ctx context.Context) error {
-	namespaces, err := e.store.GroupedNamespaces(ctx)
-	e.pulls.believe(namespaces...)
-	return err
-}
-
 // Retried wakes whoever may take a job that waits again.
 func (e *Engine) Retried() { e.wakeAll() }

@@ -39,6 +39,8 @@ type Kind struct {
 	// Noted is told when something came to a process of the kind that it looks at by itself: the end of a member, a time that has come. It must not
 	// wait, and may be told in vain. nil: nobody.
 	Noted func()
+	// Standing is told once a second how all namespaces stand. It must not wait. nil: nobody.
+	Standing func([]storage.Standing)
 }
 
 // admits tells whether a claim may run.

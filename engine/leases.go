@@ -296,7 +296,7 @@ func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
 	for n, end := range ends {
 		room <- struct{}{}
 		stored.Add(1)
-		e.runners.run(func() {
+		e.runners.Go(func() {
 			defer func() { <-room; stored.Done() }()
 			failed[n] = e.CompleteLease(ctx, end.Token, end.Answer)
 		})

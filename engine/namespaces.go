@@ -88,20 +88,33 @@ func (e *Engine) namesOf(ctx context.Context, namespace string) ([]string, error
 
 // reloadNamespaces reads what other nodes have put. What was read before this node put a namespace is older than that, and left
 // to the next pass.
-func (e *Engine) reloadNamespaces(ctx context.Context) error {
+func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error) {
 	e.registry.mu.Lock()
 	before := e.registry.puts
 	e.registry.mu.Unlock()
-	rows, err := e.store.ListNamespaces(ctx)
+	all, err := e.store.Standing(ctx)
 	if err != nil {
-		return err
+		return false, err
+	}
+	rows := make([]storage.Namespace, len(all))
+	for n, s := range all {
+		rows[n] = storage.Namespace{Namespace: s.Namespace, Config: s.Config, Paused: s.Paused}
+		if s.Grouped {
+			e.pulls.believe(s.Namespace)
+		}
+		overdue = s.Overdue
+	}
+	for _, k := range e.kinds {
+		if k.Standing != nil {
+			k.Standing(all)
+		}
 	}
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	if e.registry.puts == before {
 		e.applyNamespaces(rows)
 	}
-	return nil
+	return overdue, nil
 }
 
 // takeOver takes over a row that this node has just written or read.

@@ -165,7 +165,7 @@ func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) m
 		}
 		got[claims[n].Namespace]++
 		ns := byName[claims[n].Namespace]
-		r.engine.runners.run(func() { r.engine.run(ns, &claims[n], nil, release(ns)) })
+		r.engine.runners.Go(func() { r.engine.run(ns, &claims[n], nil, release(ns)) })
 	}
 	return got
 }

@@ -137,7 +137,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 			wt = e.waiters.register(ref, false)
 		}
 		asked := e.traces.asked(ctx, key.ProcessID, r.call.Context)
-		e.runners.run(func() { e.run(r.ns, p.Claim, asked, r.ns.places.release) })
+		e.runners.Go(func() { e.run(r.ns, p.Claim, asked, r.ns.places.release) })
 		if r.accepted {
 			return ans, nil
 		}

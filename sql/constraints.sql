@@ -13,9 +13,6 @@ SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp():
 -- name: ReadConstraints :many
 SELECT name, match, key, max_running, rate_count, rate_per, rate_burst FROM constraints WHERE namespace = @namespace ORDER BY name;
 
--- name: ConstraintVersions :many
-SELECT namespace, version FROM constraint_sets;
-
 -- ChangeConstraints makes a new version, and has the jobs that wait looked through from the beginning.
 -- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)

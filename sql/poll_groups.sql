@@ -99,12 +99,3 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.lease_us::bigint AS lease_us, coalesce(r.beat_us, r.lease_us / 3)::bigint AS beat_us,
        (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
-
--- GroupedNamespaces gives the namespaces in which groups wait for their members.
--- name: GroupedNamespaces :many
-WITH RECURSIVE n AS (
-  (SELECT s.namespace FROM schedule s WHERE s.waits_for = 'members' ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
-  UNION ALL
-  SELECT (SELECT s.namespace FROM schedule s WHERE s.waits_for = 'members' AND s.namespace COLLATE "POSIX" > n.namespace ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
-    FROM n WHERE n.namespace IS NOT NULL)
-SELECT n.namespace::text AS namespace FROM n WHERE n.namespace IS NOT NULL;

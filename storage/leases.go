@@ -156,12 +156,6 @@ func (s *Store) poll(ctx context.Context, a dbsqlc.PollParams, grouped bool) ([]
 	return rows, err
 }
 
-// GroupedNamespaces gives the namespaces in which groups wait for their members.
-func (s *Store) GroupedNamespaces(ctx context.Context) ([]string, error) {
-	namespaces, err := s.q.GroupedNamespaces(ctx, s.hot)
-	return namespaces, mapped("look for groups", err)
-}
-
 // CountPollable tells for each line how many tasks a Poll would find there, at most limit.
 func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]int, error) {
 	a := dbsqlc.CountPollableParams{Lim: int32(limit)} //nolint:gosec // bounded

@@ -33,6 +33,15 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]Namespace, error) {
 	return rows, mapped("list namespaces", err)
 }
 
+// Standing is a namespace as every node has to know it, with what other nodes may have left in it or changed.
+type Standing = dbsqlc.StandingRow
+
+// Standing reads all namespaces.
+func (s *Store) Standing(ctx context.Context) ([]Standing, error) {
+	rows, err := s.q.Standing(ctx, s.hot)
+	return rows, mapped("read namespaces", err)
+}
+
 // SetNamespacePaused pauses or resumes a namespace.
 func (s *Store) SetNamespacePaused(ctx context.Context, namespace string, paused bool, by ...process.Actor) (Namespace, error) {
 	var row Namespace

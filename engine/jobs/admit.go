@@ -22,7 +22,8 @@ type admission struct {
 	woken chan struct{}
 
 	mu      sync.Mutex
-	rules   map[string]*rules // of namespaces that have, or had, constraints, as this node knows them
+	bound   []string          // the namespaces that have, or had, constraints
+	rules   map[string]*rules // of these, as this node knows them
 	pending map[string]*look
 	next    map[string]time.Time // when something is due by itself
 	from    map[string]string    // where the next look at all lines begins
@@ -57,14 +58,13 @@ func (a *admission) Run(ctx context.Context) error {
 	defer tick.Stop()
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
-	a.refresh(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.woken:
 		case <-tick.C:
-			a.refresh(ctx)
+			a.refresh()
 		case <-sleep.C:
 			a.due(time.Now())
 		}
@@ -75,13 +75,32 @@ func (a *admission) Run(ctx context.Context) error {
 	}
 }
 
-// refresh has every namespace looked at that has constraints.
-func (a *admission) refresh(ctx context.Context) {
-	versions, err := jobs.ConstraintVersions(ctx, a.jobs.store)
-	if err != nil {
-		return // the collector says that the database is away
+// learnOf takes which namespaces have constraints. Those of which nothing was known are looked at at once.
+func (a *admission) learnOf(all []storage.Standing) {
+	var bound, fresh []string
+	a.mu.Lock()
+	for _, s := range all {
+		if s.ConstraintsVersion == 0 {
+			continue
+		}
+		bound = append(bound, s.Namespace)
+		if !slices.Contains(a.bound, s.Namespace) {
+			fresh = append(fresh, s.Namespace)
+		}
 	}
-	for namespace := range versions {
+	a.bound = bound
+	a.mu.Unlock()
+	for _, namespace := range fresh {
+		a.tell(namespace, true)
+	}
+}
+
+// refresh has every namespace looked at that has constraints.
+func (a *admission) refresh() {
+	a.mu.Lock()
+	bound := a.bound
+	a.mu.Unlock()
+	for _, namespace := range bound {
 		a.tell(namespace, true)
 	}
 }

@@ -38,18 +38,14 @@ func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 }
 
 // groups looks at the jobs that several workers run, on every node: each of them is a task that waits for the engine whenever something has come to
-// it. What this node brings about has it look at once; once a second it looks for what others left.
+// it. What this node brings about has it look at once; what others left it is told within a second (see Jobs.standing).
 type groups struct {
 	jobs  *Jobs
 	woken chan struct{}
 }
 
-const (
-	// groupsTick is the time between two looks for groups of nobody's telling.
-	groupsTick = time.Second
-	// groupsBatch is how many groups one look takes.
-	groupsBatch = 32
-)
+// groupsBatch is how many groups one look takes.
+const groupsBatch = 32
 
 func newGroups(q *Jobs) *groups { return &groups{jobs: q, woken: make(chan struct{}, 1)} }
 
@@ -63,17 +59,11 @@ func (g *groups) wake() {
 
 // Run looks until ctx ends.
 func (g *groups) Run(ctx context.Context) error {
-	tick := time.NewTicker(groupsTick)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-g.woken:
-		case <-tick.C:
-			if err := g.jobs.engine.SeeGroups(ctx); err != nil {
-				g.jobs.engine.ScanFailed(ctx, "groups", err)
-			}
 		}
 		for more := true; more && ctx.Err() == nil; {
 			var err error

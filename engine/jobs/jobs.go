@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,7 +44,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: storage.JobKind, Decide: decide, Forget: q.forget,
-		Run: q.run, Noted: q.groups.wake, Admit: q.admit, Stored: q.stored, Explain: q.explain,
+		Run: q.run, Noted: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 	}
 }
 
@@ -54,6 +55,14 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 	}
 	q.metrics.claims.WithLabelValues(c.Namespace).Inc()
 	return true
+}
+
+// standing takes what other nodes have left, and which constraints they have changed.
+func (q *Jobs) standing(all []storage.Standing) {
+	q.admission.learnOf(all)
+	if slices.ContainsFunc(all, func(s storage.Standing) bool { return s.GroupsDue }) {
+		q.groups.wake()
+	}
 }
 
 // stored counts the end of an attempt, and has those looked at who waited for its keys.

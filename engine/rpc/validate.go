@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/progressor-engine/progressor/internal/warm"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -18,7 +19,9 @@ import (
 type validation struct {
 	rules  protovalidate.Validator
 	checks contentChecks
-	deep   *elsewhere // the rules' language needs 5 KiB of stack
+	// deep does what needs a deep stack, 5 KiB for the rules' language. Were rules checked in the goroutine of a request's connection, 10,000 clients that
+	// wait for an answer would hold 16 KiB each instead of 8.
+	deep *warm.Goroutines
 }
 
 func newValidation(services ...string) (*validation, error) {
@@ -48,7 +51,7 @@ func validationOf(requests ...protoreflect.MessageDescriptor) (*validation, erro
 	if err != nil {
 		return nil, fmt.Errorf("validation: %w", err)
 	}
-	return &validation{rules, checks, newElsewhere()}, nil
+	return &validation{rules, checks, warm.New()}, nil
 }
 
 // check returns a *process.InvalidError where the request breaks a rule.
@@ -63,7 +66,7 @@ func (v *validation) check(request any) error {
 			return fault
 		}
 	}
-	return broken(m, v.deep.run(func() error { return v.rules.Validate(m) }))
+	return broken(m, v.deep.Wait(func() error { return v.rules.Validate(m) }))
 }
 
 // CheckRules holds a request to the rules of the contract, outside of a server; what breaks one is a *process.InvalidError.

@@ -33,19 +33,6 @@ type Subject struct {
 	Priority int32
 }
 
-// ConstraintVersions gives the version of the constraints of each namespace that has, or had, some.
-func ConstraintVersions(ctx context.Context, s *storage.Store) (map[string]int64, error) {
-	versions := map[string]int64{}
-	err := s.Read(ctx, "read versions of constraints", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := dbsqlc.New().ConstraintVersions(ctx, tx)
-		for _, r := range rows {
-			versions[r.Namespace] = r.Version
-		}
-		return err
-	})
-	return versions, err
-}
-
 func readConstraints(ctx context.Context, db storage.DB, namespace string) ([]Constraint, error) {
 	rows, err := dbsqlc.New().ReadConstraints(ctx, db, namespace)
 	all := make([]Constraint, len(rows))

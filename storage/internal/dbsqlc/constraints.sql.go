@@ -69,35 +69,6 @@ func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace stri
 	return err
 }
 
-const constraintVersions = `-- name: ConstraintVersions :many
-SELECT namespace, version FROM constraint_sets
-`
-
-type ConstraintVersionsRow struct {
-	Namespace string
-	Version   int64
-}
-
-func (q *Queries) ConstraintVersions(ctx context.Context, db DBTX) ([]ConstraintVersionsRow, error) {
-	rows, err := db.Query(ctx, constraintVersions)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ConstraintVersionsRow
-	for rows.Next() {
-		var i ConstraintVersionsRow
-		if err := rows.Scan(&i.Namespace, &i.Version); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const countConstraints = `-- name: CountConstraints :many
 SELECT (SELECT count(*) FROM constraint_holds h
          CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r

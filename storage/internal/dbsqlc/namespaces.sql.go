@@ -102,3 +102,53 @@ func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamesp
 	)
 	return i, err
 }
+
+const standing = `-- name: Standing :many
+SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
+       coalesce((SELECT true FROM schedule s WHERE s.taker = '~' AND (s.waits_for = 'place')::int = 1 AND s.namespace COLLATE "POSIX" = n.namespace LIMIT 1), false)::bool AS groups_due,
+       coalesce((SELECT true FROM schedule s WHERE s.waits_for = 'members' AND s.namespace COLLATE "POSIX" = n.namespace LIMIT 1), false)::bool AS grouped,
+       coalesce((SELECT true FROM processes p WHERE p.cancel_deadline <= statement_timestamp() AND p.removed_time IS NULL LIMIT 1), false)::bool AS overdue
+  FROM namespaces n LEFT JOIN constraint_sets c ON c.namespace = n.namespace
+`
+
+type StandingRow struct {
+	Namespace          string
+	Config             json.RawMessage
+	Paused             bool
+	ConstraintsVersion int64
+	GroupsDue          bool
+	Grouped            bool
+	Overdue            bool
+}
+
+// Standing is what every node reads once a second: the settings of all namespaces, and whether other nodes have left something in them or
+// changed it. One statement, because an engine at rest is to ask little.
+// constraints_version: 0 where there have never been constraints. groups_due: something has to be decided of jobs that several workers run (what
+// TakeGroups takes). grouped: some of these wait for their members. overdue, the same in each row: a cancel is past its grace. (EXISTS could be planned as a hash of all such rows.)
+func (q *Queries) Standing(ctx context.Context, db DBTX) ([]StandingRow, error) {
+	rows, err := db.Query(ctx, standing)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StandingRow
+	for rows.Next() {
+		var i StandingRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.Config,
+			&i.Paused,
+			&i.ConstraintsVersion,
+			&i.GroupsDue,
+			&i.Grouped,
+			&i.Overdue,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -13,36 +13,6 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-const groupedNamespaces = `-- name: GroupedNamespaces :many
-WITH RECURSIVE n AS (
-  (SELECT s.namespace FROM schedule s WHERE s.waits_for = 'members' ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
-  UNION ALL
-  SELECT (SELECT s.namespace FROM schedule s WHERE s.waits_for = 'members' AND s.namespace COLLATE "POSIX" > n.namespace ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
-    FROM n WHERE n.namespace IS NOT NULL)
-SELECT n.namespace::text AS namespace FROM n WHERE n.namespace IS NOT NULL
-`
-
-// GroupedNamespaces gives the namespaces in which groups wait for their members.
-func (q *Queries) GroupedNamespaces(ctx context.Context, db DBTX) ([]string, error) {
-	rows, err := db.Query(ctx, groupedNamespaces)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var namespace string
-		if err := rows.Scan(&namespace); err != nil {
-			return nil, err
-		}
-		items = append(items, namespace)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const pollGroups = `-- name: PollGroups :many
 WITH ready AS MATERIALIZED (
   SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, d.job_id, d.taker, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,

@@ -1,0 +1,76 @@
+package warm
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who waits gets the answer of what was done for him, and its panic.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	g := New()
+	var callers sync.WaitGroup
+	for range 50 {
+		callers.Go(func() {
+			for range 100 {
+				want := errors.New("mine")
+				if err := g.Wait(func() error { return want }); !errors.Is(err, want) {
+					t.Errorf("error %v, want one's own", err)
+				}
+				if err := g.Wait(func() error { return nil }); err != nil {
+					t.Errorf("error %v, want none", err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	defer func() {
+		if v := recover(); v != "no" {
+			t.Errorf("recovered %v, want the panic of what was done", v)
+		}
+		if err := g.Wait(func() error { return nil }); err != nil {
+			t.Errorf("after a panic: %v", err)
+		}
+	}()
+	_ = g.Wait(func() error { panic("no") })
+}
+
+// A goroutine that is done takes what comes next; where none is, there is a new one, so that nothing waits for another.
+func TestGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := New()
+		var begun atomic.Int32
+		release := make(chan struct{})
+		for range maxParked + 50 {
+			g.Go(func() {
+				begun.Add(1)
+				<-release
+			})
+		}
+		synctest.Wait()
+		if n := begun.Load(); n != maxParked+50 {
+			t.Errorf("%d of %d have begun, which wait for none of the others", n, maxParked+50)
+		}
+		close(release)
+		synctest.Wait()
+		if n := g.parked.Load(); n != maxParked {
+			t.Errorf("%d goroutines are parked, want %d", n, maxParked)
+		}
+		var done atomic.Bool
+		g.Go(func() { done.Store(true) })
+		synctest.Wait()
+		if n := g.parked.Load(); n != maxParked || !done.Load() {
+			t.Errorf("%d goroutines are parked after one more, want %d; done: %t", n, maxParked, done.Load())
+		}
+		time.Sleep(restFor)
+		synctest.Wait()
+		if n := g.parked.Load(); n != 0 {
+			t.Errorf("%d goroutines are parked when they have rested, want none", n)
+		}
+	})
+}

@@ -57,8 +57,8 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, aske
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled()
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
 	sendAlong(span, d.completion.Messages)
-	saved, err := e.save(ns, c, &d)
-	endSpan(span, &d, time.Time{}, err)
+	saved, err := e.save(ns, c, d)
+	endSpan(span, d, time.Time{}, err)
 	if err != nil || saved.Next == nil {
 		return nil, nil, false
 	}
@@ -70,13 +70,15 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, aske
 
 // decided makes the attempt and decides what follows from it. given: it was not made, and its task is given back. A panic, which only
 // a fault of the engine or an odd row can cause here, ends this one task.
-func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (d decision, history *knownHistory, given bool) {
+//
+// While a processor works, nothing large stands in the frames above it: what decides is in functions of its own. A thousand attempts that wait for
+// processors had stacks of 16 KiB, and have ones of 8.
+func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (d *decision, history *knownHistory, given bool) {
 	ns = e.governing(ns, c.Kind)
 	defer func() {
 		if v := recover(); v != nil {
 			e.log.ErrorContext(ctx, "attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
-			failure := processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)
-			d, history, given = decide(attemptEnd{claim: c, err: failure, retry: ns.retry, kind: e.kinds[c.Kind]}), nil, false
+			d, history, given = e.conclude(ns, c, nil, nil, processor.Fail(process.ReasonPanic, "the engine panicked: %v", v)), nil, false
 		}
 	}()
 	began := time.Now()
@@ -90,14 +92,27 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	if interrupted || errors.Is(err, errGivenBack) {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
-		d = decision{completion: giveBack(c, e.kinds[c.Kind])}
-		d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
-		return d, history, true
+		return e.givenBack(c, err), history, true
 	}
-	ns = e.governing(e.current(ns), c.Kind)
-	d = decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind]}) //nolint:gosec // jitter
-	own.goWith(&d)
-	return d, history, false
+	return e.conclude(e.governing(e.current(ns), c.Kind), c, own, response, err), history, false
+}
+
+// conclude decides about an attempt that was made.
+//
+//go:noinline
+func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, response *progressorv1.ProcessResponse, err error) *decision {
+	d := decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind]}) //nolint:gosec // jitter
+	own.goWith(d)
+	return d
+}
+
+// givenBack gives the task of an attempt back that was not made.
+//
+//go:noinline
+func (e *Engine) givenBack(c *storage.Claim, err error) *decision {
+	d := &decision{completion: giveBack(c, e.kinds[c.Kind])}
+	d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
+	return d
 }
 
 // save stores a decision and tells everybody whom it concerns. Where PostgreSQL takes it from nobody, d becomes what was stored instead. An error
@@ -111,7 +126,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 		e.log.ErrorContext(e.traces.of(c), "result cannot be stored", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
 		failed := decide(attemptEnd{claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)}, kind: e.kinds[c.Kind], workerID: d.workerID})
 		failed.completion.StepTimeout, failed.completion.Leased = d.completion.StepTimeout, d.completion.Leased
-		*d = failed
+		*d = *failed
 		saved, err = e.store.SaveResult(&d.completion)
 	}
 	switch {
@@ -135,12 +150,12 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 		stored(c, &d.completion, saved.Now)
 	}
 	e.minute.stored(time.Now())
-	e.announce(c, *d, saved)
+	e.announce(c, d, &saved)
 	return saved, nil
 }
 
 // announce wakes who waits for what was stored.
-func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
+func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	if d.completion.Outcome != storage.Retry && !saved.Lost { // of a lost answer only the database knows what became of the process
 		e.waiters.deliver(c.TaskID, answerOf(d, saved))
 	}
@@ -178,7 +193,7 @@ func (e *Engine) announce(c *storage.Claim, d decision, saved storage.Saved) {
 }
 
 // tellWatchers hands out the events of what was stored; of a change of status the database tells.
-func (e *Engine) tellWatchers(c *storage.Claim, d decision, saved storage.Saved) {
+func (e *Engine) tellWatchers(c *storage.Claim, d *decision, saved *storage.Saved) {
 	switch outcome := d.completion.Outcome; {
 	case saved.Now.IsZero() || saved.Status != c.Status || outcome == storage.Removed:
 		e.watchers.recheck(d.completion.Key)

@@ -145,7 +145,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 		return
 	}
 	ns.metrics.zombies.Inc()
-	e.traces.lost(&z, &d, saved.Now)
+	e.traces.lost(&z, d, saved.Now)
 	if stored := e.kinds[z.Kind].Stored; stored != nil && d.claim != nil {
 		stored(d.claim, &d.completion, saved.Now)
 	}

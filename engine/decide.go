@@ -38,8 +38,8 @@ type decision struct {
 }
 
 // decide turns the end of an attempt into what is stored. It is pure: no clock, no database, no status of the process.
-func decide(end attemptEnd) decision {
-	d := decideAny(end)
+func decide(end attemptEnd) *decision {
+	d := decideAny(&end)
 	if end.kind.Decide != nil {
 		end.kind.Decide(End{
 			Claim: end.claim, WorkerID: end.workerID, Response: end.response, Failure: d.failure, Acknowledged: end.acknowledged, Random: end.random,
@@ -49,13 +49,10 @@ func decide(end attemptEnd) decision {
 }
 
 // decideAny is what holds whatever the kind of the process is.
-func decideAny(end attemptEnd) decision {
+func decideAny(end *attemptEnd) *decision {
 	c := end.claim
-	d := decision{completion: storage.Completion{
-		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
-		FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
-		Fired: c.TaskType == process.TaskTimeout && c.TimerName == "",
-	}}
+	d := &decision{}
+	d.begin(c)
 	if c.TaskType == process.TaskRemove {
 		d.completion.Outcome = storage.Removed
 		return d
@@ -79,10 +76,20 @@ func decideAny(end attemptEnd) decision {
 	return d
 }
 
-func (d *decision) finish(end attemptEnd, result *progressorv1.Result) {
-	finished := d.completion
-	if err := wire.Apply(&finished, wire.CleanResult(result)); err != nil {
+// begin makes the Completion that leaves nothing yet.
+func (d *decision) begin(c *storage.Claim) {
+	d.completion = storage.Completion{
+		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
+		FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
+		Fired: c.TaskType == process.TaskTimeout && c.TimerName == "",
+	}
+}
+
+func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
+	finished := &d.completion
+	if err := wire.Apply(finished, wire.CleanResult(result)); err != nil {
 		// Nothing of a result that cannot be written may stay: a failed attempt stores neither state nor response.
+		d.begin(end.claim)
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
 		return
 	}
@@ -90,10 +97,9 @@ func (d *decision) finish(end attemptEnd, result *progressorv1.Result) {
 		// Its process ends, whatever the result would have become of it and of its timers.
 		finished.Outcome, finished.Timer, finished.UnsetTimers, finished.NamedTimers, finished.UnsetNames = storage.Cancelled, nil, false, nil, nil
 	}
-	d.completion = finished
 }
 
-func (d *decision) reject(end attemptEnd, rejection *progressorv1.Rejection) {
+func (d *decision) reject(end *attemptEnd, rejection *progressorv1.Rejection) {
 	rejection = wire.CleanRejection(rejection) // the caller is told what a replay will tell
 	text, err := wire.RejectionJSON(rejection)
 	if err != nil {
@@ -104,7 +110,7 @@ func (d *decision) reject(end attemptEnd, rejection *progressorv1.Rejection) {
 }
 
 // fail decides between another attempt and the end of the task in error.
-func (d *decision) fail(end attemptEnd, failure *progressorv1.Failure) {
+func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 	failure = wire.CleanFailure(failure) // the caller is told what a replay will tell
 	text, err := wire.FailureJSON(failure)
 	if err != nil {
@@ -138,8 +144,7 @@ func cut(s string) string {
 
 // giveBack is the Completion of an attempt that ends without having been made: its task waits for another node.
 func giveBack(c *storage.Claim, kind Kind) storage.Completion {
-	d := decideAny(attemptEnd{claim: c, err: errGivenBack})
-	completion := d.completion
+	completion := decideAny(&attemptEnd{claim: c, err: errGivenBack}).completion
 	completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true
 	completion.Failure, completion.Detail, completion.Events = nil, "", nil
 	if kind.Decide != nil {
@@ -154,9 +159,9 @@ var (
 )
 
 // decideZombie ends the attempt of a node that is dead or has held it for too long, by the namespace's zombie policy.
-func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) decision {
+func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) *decision {
 	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
-	d := decision{failure: failure, completion: storage.Completion{
+	d := &decision{failure: failure, completion: storage.Completion{
 		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
 		FencingToken: z.FencingToken, Outcome: storage.Failed, Detail: process.ZombieDetail,
 	}}

@@ -209,7 +209,7 @@ func checkDecision(t tester, end attemptEnd) {
 	}
 }
 
-func checkFailure(t tester, end attemptEnd, d decision) {
+func checkFailure(t tester, end attemptEnd, d *decision) {
 	c := d.completion
 	if c.Outcome == storage.Retry {
 		if !end.claim.TaskType.RetriedOnFailure() {

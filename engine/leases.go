@@ -216,7 +216,7 @@ func (e *Engine) release(l *storage.Lease) {
 	if !ok {
 		return
 	}
-	d := decision{completion: giveBack(&l.Claim, e.kinds[l.Claim.Kind])}
+	d := &decision{completion: giveBack(&l.Claim, e.kinds[l.Claim.Kind])}
 	if d.completion.Job != nil {
 		d.completion.Job.WorkerID = l.WorkerID
 	}
@@ -224,13 +224,13 @@ func (e *Engine) release(l *storage.Lease) {
 }
 
 // endLease stores the end of an attempt that a worker held, and its lease goes.
-func (e *Engine) endLease(ns *namespace, l *storage.Lease, d decision) error {
+func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 	d.workerID, d.completion.StepTimeout, d.completion.Leased = l.WorkerID, ns.stepTimeout, true
 	span := e.traces.leased(l)
 	sendAlong(span, d.completion.Messages)
-	saved, err := e.save(ns, &l.Claim, &d)
+	saved, err := e.save(ns, &l.Claim, d)
 	if err == nil { // of one that is over already its end was told, and an answer that could not be stored comes again
-		endSpan(span, &d, saved.Now, nil)
+		endSpan(span, d, saved.Now, nil)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ type answer struct {
 	processStatus process.Status // of a task that failed; "": the process is gone
 }
 
-func answerOf(d decision, saved storage.Saved) answer {
+func answerOf(d *decision, saved *storage.Saved) answer {
 	a := answer{status: process.TaskStatusFinished, response: d.completion.Response, rejection: d.rejection}
 	if d.completion.Outcome == storage.Failed {
 		a.status, a.failure, a.processStatus = process.TaskStatusError, d.failure, saved.Status

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -104,6 +105,7 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: s.engine, Jobs: s.jobs, Logger: log, Registerer: s.registry, Gatherer: s.registry, Version: env.Version,
 	})
+	debug.FreeOSMemory() // as `progressor serve` does when it is ready
 	if err = announce(env.Stdout, listener); err == nil {
 		err = rpc.Serve(ctx, listener, handler, log, time.Second)
 	}

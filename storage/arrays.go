@@ -2,6 +2,8 @@ package storage
 
 import (
 	"encoding/binary"
+	"reflect"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -12,19 +14,22 @@ import (
 // interface for each element, and through the text form for a uuid: that was a sixth of all that the engine does for a call.
 func encodeArrays(conn *pgx.Conn) {
 	m := conn.TypeMap()
-	useArrayCodec(m, pgtype.TextArrayOID, pgtype.TextOID, func(buf []byte, s string) ([]byte, bool) { return append(buf, s...), true })
-	useArrayCodec(m, pgtype.ByteaArrayOID, pgtype.ByteaOID, func(buf, b []byte) ([]byte, bool) { return append(buf, b...), b != nil })
-	useArrayCodec(m, pgtype.UUIDArrayOID, pgtype.UUIDOID, func(buf []byte, id uuid.UUID) ([]byte, bool) { return append(buf, id[:]...), true })
-	useArrayCodec(m, pgtype.BoolArrayOID, pgtype.BoolOID, func(buf []byte, b bool) ([]byte, bool) {
+	useArrayCodec(m, pgtype.TextArrayOID, pgtype.TextOID, func(s string) int { return len(s) },
+		func(buf []byte, s string) ([]byte, bool) { return append(buf, s...), true })
+	useArrayCodec(m, pgtype.ByteaArrayOID, pgtype.ByteaOID, func(b []byte) int { return len(b) },
+		func(buf, b []byte) ([]byte, bool) { return append(buf, b...), b != nil })
+	useArrayCodec(m, pgtype.UUIDArrayOID, pgtype.UUIDOID, func(uuid.UUID) int { return 16 },
+		func(buf []byte, id uuid.UUID) ([]byte, bool) { return append(buf, id[:]...), true })
+	useArrayCodec(m, pgtype.BoolArrayOID, pgtype.BoolOID, func(bool) int { return 1 }, func(buf []byte, b bool) ([]byte, bool) {
 		if b {
 			return append(buf, 1), true
 		}
 		return append(buf, 0), true
 	})
-	useArrayCodec(m, pgtype.Int4ArrayOID, pgtype.Int4OID, func(buf []byte, n int32) ([]byte, bool) {
+	useArrayCodec(m, pgtype.Int4ArrayOID, pgtype.Int4OID, func(int32) int { return 4 }, func(buf []byte, n int32) ([]byte, bool) {
 		return binary.BigEndian.AppendUint32(buf, uint32(n)), true //nolint:gosec // its bits
 	})
-	useArrayCodec(m, pgtype.Int8ArrayOID, pgtype.Int8OID, func(buf []byte, n int64) ([]byte, bool) {
+	useArrayCodec(m, pgtype.Int8ArrayOID, pgtype.Int8OID, func(int64) int { return 8 }, func(buf []byte, n int64) ([]byte, bool) {
 		return binary.BigEndian.AppendUint64(buf, uint64(n)), true //nolint:gosec // its bits
 	})
 }
@@ -33,12 +38,13 @@ func encodeArrays(conn *pgx.Conn) {
 type arrayCodec[T any] struct {
 	pgtype.Codec // for everything else
 	element      uint32
+	size         func(value T) int // in bytes
 	add          func(buf []byte, value T) (grown []byte, notNull bool)
 }
 
-func useArrayCodec[T any](m *pgtype.Map, array, element uint32, add func([]byte, T) ([]byte, bool)) {
+func useArrayCodec[T any](m *pgtype.Map, array, element uint32, size func(T) int, add func([]byte, T) ([]byte, bool)) {
 	if t, ok := m.TypeForOID(array); ok {
-		m.RegisterType(&pgtype.Type{Name: t.Name, OID: array, Codec: &arrayCodec[T]{t.Codec, element, add}})
+		m.RegisterType(&pgtype.Type{Name: t.Name, OID: array, Codec: &arrayCodec[T]{t.Codec, element, size, add}})
 	}
 }
 
@@ -55,6 +61,11 @@ type arrayPlan[T any] struct{ codec *arrayCodec[T] }
 // Encode implements pgtype.EncodePlan. pgx has seen to it that the slice is not nil.
 func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	values := value.([]T)
+	room := 20
+	for _, v := range values {
+		room += 4 + p.codec.size(v)
+	}
+	buf = slices.Grow(buf, room)
 	head := len(buf)
 	big := binary.BigEndian
 	buf = big.AppendUint32(buf, uint32(min(len(values), 1))) //nolint:gosec // dimensions
@@ -78,3 +89,26 @@ func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	}
 	return buf, nil
 }
+
+// reserve gives the arrays of a statement's parameters room for n items each: a struct of twenty that grow by appending was allocated six times
+// for a flush of forty.
+func reserve(params any, n int) {
+	v := reflect.ValueOf(params).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Slice {
+			f.Grow(n)
+		}
+	}
+}
+
+// roomToSend is a message of no bytes, which makes room for those that follow: pgx begins each pipeline with 1 KiB and doubles it.
+type roomToSend int
+
+// Frontend implements pgproto3.FrontendMessage.
+func (roomToSend) Frontend() {}
+
+// Decode implements pgproto3.Message.
+func (roomToSend) Decode([]byte) error { return nil }
+
+// Encode implements pgproto3.Message.
+func (r roomToSend) Encode(buf []byte) ([]byte, error) { return slices.Grow(buf, int(r)), nil }

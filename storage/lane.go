@@ -303,13 +303,16 @@ func (l *lane) try(ops []operation) error {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
 	defer cancel()
 	var b batch
+	room := 0
 	for _, op := range ops {
 		i := op.base()
 		i.err, i.missed = nil, false
+		room += 2 * i.bytes
 		i.whole = i.whole || l.store.wholes || l.busy.has(i.key)
 		b.add(op)
 	}
 	start := time.Now()
+	l.conn.PgConn().Frontend().Send(roomToSend(room))
 	err := pipeline(ctx, l.conn, b.stages(l.store, keysOfItems(ops)))
 	l.store.metrics.flushed(len(ops), time.Since(start))
 	if err == nil {

@@ -36,6 +36,7 @@ func callStages(s *Store, items []*callItem) []stage {
 		return nil
 	}
 	arg := dbsqlc.PrepareCallParams{NodeID: s.nodeID.Load()}
+	reserve(&arg, len(items))
 	for n, it := range items {
 		c := it.call
 		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems

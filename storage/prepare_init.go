@@ -28,6 +28,7 @@ func initStages(s *Store, items []*initItem) []stage {
 	}
 	slices.SortFunc(items, func(a, b *initItem) int { return a.key.Compare(b.key) }) // see the statement
 	arg := dbsqlc.PrepareInitParams{NodeID: s.nodeID.Load()}
+	reserve(&arg, len(items))
 	for n, it := range items {
 		in := it.init
 		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems

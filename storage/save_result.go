@@ -88,6 +88,7 @@ func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 
 func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
 	b := &saveBatch{store: s, items: items}
+	reserve(&b.arg, len(items))
 	for n, it := range items {
 		b.add(int32(n), it.completion) //nolint:gosec // at most maxFlushItems
 	}

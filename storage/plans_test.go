@@ -162,12 +162,12 @@ func hotStatements() map[string]string {
 
 // Indexes whose conditions need not name a process: the scans', and the keys of requests.
 var scanIndexes = map[string][]string{
-	"messages_created": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts"},
+	"messages_created": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
 	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls"}, "schedule_jobs": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
 	"schedule_place": {"SearchCalls", "Poll", "PollGroups", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimes", "ReleaseTimers"},
 	"job_keys_pkey":             {"LockJobKeys", "EnqueueJobs", "DeliverStarts"},
-	"processes_cancel_deadline": {"ListOverdueCancels"},
-	"constraint_sets_pkey":      {"EnqueueJobs", "StartSteps", "DeliverStarts", "Poll", "PollGroups", "SearchCalls", "SearchTimers"},
+	"processes_cancel_deadline": {"ListOverdueCancels", "Standing"},
+	"constraint_sets_pkey":      {"EnqueueJobs", "StartSteps", "DeliverStarts", "Poll", "PollGroups", "SearchCalls", "SearchTimers", "Standing"},
 	"job_events_pkey":           {"WatchJobEvents"},
 	"schedule_lines":            {"TakeLines", "ListLines", "OldestAvailable"}, "schedule_line_times": {"DueInLine", "NextInLine"},
 	"constraint_holds_line": {"ReadLines"}, "constraint_buckets_pkey": {"ReadLines"}, "constraint_buckets_next": {"DueBuckets", "NextInLine"},

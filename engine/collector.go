@@ -13,8 +13,9 @@ import (
 // collector looks once a second for what dead nodes have left: tasks in running (zombies), and this node's own rows that nobody
 // in memory knows. It also reads the namespaces anew, ends cancels that are past their grace, and goes on with removals.
 type collector struct {
-	engine *Engine
-	passes int
+	engine  *Engine
+	passes  int
+	endNext int // the pass from which on cancels past their grace are ended again
 	// unknown are tokens of this node that the last pass saw and nobody ran: seen twice, they are adopted.
 	unknown map[int64]struct{}
 	// expiring: the last pass had no time for all processes whose retention is over. expiry is how long a pass has for them.
@@ -45,14 +46,14 @@ const (
 func (c *collector) Run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for {
+	for { // the first pass is at once: the kinds of this node are told how the namespaces stand
+		if err := c.runOnce(ctx); err != nil && ctx.Err() == nil {
+			c.engine.log.Warn("collector", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-		}
-		if err := c.runOnce(ctx); err != nil && ctx.Err() == nil {
-			c.engine.log.Warn("collector", "error", err)
 		}
 	}
 }
@@ -61,10 +62,13 @@ func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	errs := []error{c.collect(limit)}
 	overdue, err := c.engine.reloadNamespaces(limit)
-	errs := []error{c.collect(limit), err}
-	if overdue {
-		errs = append(errs, c.engine.endOverdueCancels(limit))
+	if errs = append(errs, err); (overdue || err != nil) && c.passes >= c.endNext {
+		if err := c.engine.endOverdueCancels(limit); err != nil {
+			errs = append(errs, err)
+			c.endNext = c.passes + 3 // somebody holds a process: each try costs its lane the lock timeout
+		}
 	}
 	switch {
 	case c.engine.doubts():

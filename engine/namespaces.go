@@ -104,15 +104,15 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 		}
 		overdue = s.Overdue
 	}
+	e.registry.mu.Lock()
+	if e.registry.puts == before {
+		e.applyNamespaces(rows)
+	}
+	e.registry.mu.Unlock()
 	for _, k := range e.kinds {
 		if k.Standing != nil {
 			k.Standing(all)
 		}
-	}
-	e.registry.mu.Lock()
-	defer e.registry.mu.Unlock()
-	if e.registry.puts == before {
-		e.applyNamespaces(rows)
 	}
 	return overdue, nil
 }

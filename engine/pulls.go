@@ -34,9 +34,9 @@ func newPulls(e *Engine) *pulls {
 	return &pulls{engine: e, woken: make(chan struct{}, 1), waiting: map[*pull]struct{}{}, groups: map[string]time.Time{}}
 }
 
-// groupsBelieved is how long a namespace counts as one that has places of groups, once they were seen: longer than the time between two looks of the
-// kind that knows.
-const groupsBelieved = 3 * time.Second
+// groupsBelieved is how long a namespace counts as one that has places of groups, once they were seen: longer than the time between two passes of the
+// collector, which sees them: a second, and what the passes take that have much to remove.
+const groupsBelieved = 5 * time.Second
 
 // believe notes that namespaces have places of groups.
 func (p *pulls) believe(namespaces ...string) {

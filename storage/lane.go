@@ -307,7 +307,7 @@ func (l *lane) try(ops []operation) error {
 	for _, op := range ops {
 		i := op.base()
 		i.err, i.missed = nil, false
-		room += 2 * i.bytes
+		room += i.bytes + 500 // the columns of fixed size, the heads of arrays
 		i.whole = i.whole || l.store.wholes || l.busy.has(i.key)
 		b.add(op)
 	}

@@ -38,7 +38,7 @@ type Standing = dbsqlc.StandingRow
 
 // Standing reads all namespaces.
 func (s *Store) Standing(ctx context.Context) ([]Standing, error) {
-	rows, err := s.q.Standing(ctx, s.hot)
+	rows, err := s.q.Standing(ctx, s.kept)
 	return rows, mapped("read namespaces", err)
 }
 

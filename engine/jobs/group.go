@@ -38,7 +38,7 @@ func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 }
 
 // groups looks at the jobs that several workers run, on every node: each of them is a task that waits for the engine whenever something has come to
-// it. What this node brings about has it look at once; what others left it is told within a second (see Jobs.standing).
+// it. What this node brings about has it look at once; what others left it is told with each pass of the collector (see Jobs.standing).
 type groups struct {
 	jobs  *Jobs
 	woken chan struct{}

@@ -359,3 +359,18 @@ func TestGroupsByTwoEngines(t *testing.T) {
 		}
 	}
 }
+
+// A node died before it looked at a group to which something had come: another one is told by the collector's pass that it waits.
+func TestGroupThatWasLeft(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "left", workers(2, 2))
+	rests := func() bool {
+		return n.count(t, "SELECT count(*) FROM schedule WHERE process_id = 'left' AND waits_for = 'members'") == 1
+	}
+	enginetest.Eventually(t, patience, "the group waits for its members", rests)
+	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET waits_for = 'place' WHERE process_id = 'left'"); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Eventually(t, patience, "it was looked at, and waits for its members again", rests)
+}

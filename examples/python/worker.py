@@ -30,6 +30,13 @@ class Over(Exception):
     """The lease is over: cancelled, or lost. A handler lets it pass."""
 
 
+class Refused(Exception):
+    """The engine refused a request: to ask again would not help."""
+
+    def __init__(self, code, message):
+        super().__init__(f"{code}: {message}")
+
+
 class Lease:
     def __init__(self, message):
         self.token = message["leaseToken"]
@@ -50,6 +57,7 @@ class Worker:
         self.url, self.namespace, self.handlers = url, namespace, handlers
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.held, self.lock, self.stopping = {}, threading.Lock(), threading.Event()
+        self.refused = None  # why the engine gives it no jobs
 
     def ask(self, method, request, timeout=90):
         """One request. It is repeated until the engine has answered it; all that a worker asks may be asked twice."""
@@ -67,7 +75,7 @@ class Worker:
                         refused = json.loads(text)
                     except ValueError:
                         refused = {"code": "unknown", "message": repr(text[:200])}
-                    raise RuntimeError(refused.get("code"), refused.get("message")) from error
+                    raise Refused(refused.get("code"), refused.get("message")) from error
             except OSError:
                 pass  # the engine is away
             if self.stopping.wait(wait):
@@ -82,6 +90,10 @@ class Worker:
                     "namespaces": [self.namespace], "workerId": self.id, "jobNames": list(self.handlers), "maxLeases": 1, "wait": "5s",
                 })
             except Over:
+                return
+            except Refused as error:  # no such namespace, or one that no workers poll
+                self.refused = f"poll: {error}"
+                self.stopping.set()
                 return
             if polled.get("worker") == "WORKER_DIRECTIVE_STOP":  # progressor worker stop
                 self.stopping.set()
@@ -112,7 +124,7 @@ class Worker:
         try:
             self.ask("Complete", request)
             print(f"{name} {lease.job['jobId']}: {'done' if 'jobResult' in request else request}", flush=True)
-        except (RuntimeError, Over) as error:  # failed_precondition: the lease was lost in this moment
+        except (Refused, Over) as error:  # failed_precondition: the lease was lost in this moment
             print(f"{name} {lease.job['jobId']}: not answered: {error}", flush=True)
 
     def beat(self):
@@ -131,7 +143,7 @@ class Worker:
                             lease.interval = float(d["heartbeatInterval"].rstrip("s"))
                     if answer.get("worker") == "WORKER_DIRECTIVE_STOP":
                         self.stopping.set()
-                except (RuntimeError, Over) as error:
+                except (Refused, Over) as error:
                     print(f"heartbeat: {error}", flush=True)
             time.sleep(min([l.interval for l in held], default=0.5))
 
@@ -153,6 +165,8 @@ class Worker:
             body = json.dumps({"workerId": self.id, "leaseTokens": left}).encode()
             urllib.request.urlopen(urllib.request.Request(
                 f"{self.url}/progressor.v1.WorkerService/Release", body, {"Content-Type": "application/json"}), timeout=5).close()
+        if self.refused:
+            sys.exit(self.refused)
 
 
 # What the jobs do is yours.

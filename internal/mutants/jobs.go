@@ -15,6 +15,21 @@ const (
 // jobMutants are those of jobs, workers, constraints and groups.
 var jobMutants = []mutant{
 	{
+		name: "group-left-behind", breaks: "what came to a group whose node died is looked at by another",
+		file: "engine/jobs/jobs.go", old: "func(s storage.Standing) bool { return s.GroupsDue }", planted: "func(storage.Standing) bool { return false }",
+		packages: "./engine/jobs", run: "TestGroupThatWasLeft",
+	},
+	{
+		name: "constraints-unheard", breaks: "a node learns of constraints that another one has put",
+		file: "engine/jobs/admit.go", old: "	a.bound = bound\n", planted: "	a.bound = nil\n",
+		packages: "./engine/jobs", run: "TestNodeThatIsBehind|TestLimitHoldsOnTwoNodes|TestRate",
+	},
+	{
+		name: "overdue-unheard", breaks: "a cancel ends when its grace is over",
+		file: "engine/namespaces.go", old: "		overdue = s.Overdue\n", planted: "		overdue = false\n",
+		packages: "./engine", run: "TestCancel",
+	},
+	{
 		name: "job-one-retry-more", breaks: "a job is tried again max_retry times",
 		file: jobDecide, old: "used <= options.GetMaxRetry()", planted: "used <= options.GetMaxRetry()+1",
 		packages: "./engine/jobs", run: "Fail|Retr|Backoff|Quorum",

@@ -21,7 +21,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraints-unheard", breaks: "a node learns of constraints that another one has put",
-		file: "engine/jobs/admit.go", old: "	a.bound = bound\n", planted: "	a.bound = nil\n",
+		file: "engine/jobs/admit.go", old: "if s.ConstraintsVersion == 0 {", planted: "if s.ConstraintsVersion >= 0 {",
 		packages: "./engine/jobs", run: "TestNodeThatIsBehind|TestLimitHoldsOnTwoNodes|TestRate",
 	},
 	{

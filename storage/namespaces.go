@@ -29,7 +29,7 @@ func (s *Store) GetNamespace(ctx context.Context, namespace string) (Namespace, 
 
 // ListNamespaces lists all namespaces by name.
 func (s *Store) ListNamespaces(ctx context.Context) ([]Namespace, error) {
-	rows, err := s.q.ListNamespaces(ctx, s.kept)
+	rows, err := s.q.ListNamespaces(ctx, s.general)
 	return rows, mapped("list namespaces", err)
 }
 

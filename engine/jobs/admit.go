@@ -16,14 +16,13 @@ import (
 )
 
 // admission gives keys to the jobs that wait for them, on every node. What frees a key on this node, or enqueues a job, has its line looked at;
-// once a second all lines are: for what nodes left that died.
+// with each pass of the collector all lines are: for what nodes left that died.
 type admission struct {
 	jobs  *Jobs
 	woken chan struct{}
 
 	mu      sync.Mutex
-	bound   []string          // the namespaces that have, or had, constraints
-	rules   map[string]*rules // of these, as this node knows them
+	rules   map[string]*rules // of namespaces that have, or had, constraints, as this node knows them
 	pending map[string]*look
 	next    map[string]time.Time // when something is due by itself
 	from    map[string]string    // where the next look at all lines begins
@@ -44,8 +43,8 @@ func newAdmission(q *Jobs) *admission {
 }
 
 const (
-	// admissionTick is the time between two looks at all lines.
-	admissionTick = time.Second
+	// admissionRest is the longest time between two looks at what is due by itself.
+	admissionRest = time.Second
 	// sweepTime is how long one look goes on with evaluating what waits.
 	sweepTime = 500 * time.Millisecond
 	// turnTimeout bounds a turn on a connection that does not answer; statement_timeout ends a slow one before.
@@ -54,8 +53,6 @@ const (
 
 // Run gives keys until ctx ends.
 func (a *admission) Run(ctx context.Context) error {
-	tick := time.NewTicker(admissionTick)
-	defer tick.Stop()
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
 	for {
@@ -63,8 +60,6 @@ func (a *admission) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.woken:
-		case <-tick.C:
-			a.refresh()
 		case <-sleep.C:
 			a.due(time.Now())
 		}
@@ -75,33 +70,12 @@ func (a *admission) Run(ctx context.Context) error {
 	}
 }
 
-// learnOf takes which namespaces have constraints. Those of which nothing was known are looked at at once.
-func (a *admission) learnOf(all []storage.Standing) {
-	var bound, fresh []string
-	a.mu.Lock()
+// refresh has every namespace looked at that has, or had, constraints.
+func (a *admission) refresh(all []storage.Standing) {
 	for _, s := range all {
-		if s.ConstraintsVersion == 0 {
-			continue
+		if s.ConstraintsVersion > 0 {
+			a.tell(s.Namespace, true)
 		}
-		bound = append(bound, s.Namespace)
-		if !slices.Contains(a.bound, s.Namespace) {
-			fresh = append(fresh, s.Namespace)
-		}
-	}
-	a.bound = bound
-	a.mu.Unlock()
-	for _, namespace := range fresh {
-		a.tell(namespace, true)
-	}
-}
-
-// refresh has every namespace looked at that has constraints.
-func (a *admission) refresh() {
-	a.mu.Lock()
-	bound := a.bound
-	a.mu.Unlock()
-	for _, namespace := range bound {
-		a.tell(namespace, true)
 	}
 }
 
@@ -150,7 +124,7 @@ func (a *admission) due(now time.Time) {
 func (a *admission) rest(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	rest := admissionTick
+	rest := admissionRest
 	for _, at := range a.next {
 		rest = min(rest, at.Sub(now))
 	}

@@ -21,13 +21,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraints-unheard", breaks: "a node learns of constraints that another one has put",
-		file: "engine/jobs/admit.go", old: "if s.ConstraintsVersion == 0 {", planted: "if s.ConstraintsVersion >= 0 {",
+		file: "engine/jobs/admit.go", old: "if s.ConstraintsVersion > 0 {", planted: "if s.ConstraintsVersion < 0 {",
 		packages: "./engine/jobs", run: "TestNodeThatIsBehind|TestLimitHoldsOnTwoNodes|TestRate",
-	},
-	{
-		name: "overdue-unheard", breaks: "a cancel ends when its grace is over",
-		file: "engine/namespaces.go", old: "		overdue = s.Overdue\n", planted: "		overdue = false\n",
-		packages: "./engine", run: "TestCancel",
 	},
 	{
 		name: "job-one-retry-more", breaks: "a job is tried again max_retry times",

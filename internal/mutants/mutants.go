@@ -38,6 +38,11 @@ var mutants = []mutant{
 		packages: "./storage", run: "QuickStatementsLeave",
 	},
 	{
+		name: "overdue-unheard", breaks: "a cancel ends when its grace is over",
+		file: "engine/namespaces.go", old: "		overdue = s.Overdue\n", planted: "		overdue = false\n",
+		packages: "./engine", run: "TestCancel",
+	},
+	{
 		name: "lost-wake-up", breaks: "a result takes up the call that waits for its process",
 		file: saveResult, old: "AND s.waits_for IN ('process', 'place')", planted: "AND s.waits_for IN ('place')",
 		packages: "./storage", run: "Call|Order",

@@ -111,6 +111,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	}
 	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minPatience && !ns.places.contended() {
 		r.call.Patient = func() bool { return ctx.Err() == nil && !e.draining.Load() && !ns.places.contended() }
+		r.call.Here = func() bool { return e.attempts.runs(r.call.Key) }
 	}
 	began := time.Now()
 	p, err := store()

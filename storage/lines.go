@@ -32,16 +32,21 @@ type lines struct {
 
 // visit is the time in which a process runs here: from a call that is about to be captured to a result after which nothing runs.
 type visit struct {
-	line    []*callItem // in the order in which they came
-	stored  int         // calls of the line that were stored: they go first
-	foreign bool        // others wait in schedule, that came another way: what comes now is stored behind them
+	line      []*callItem // in the order in which they came
+	stored    int         // calls of this node that were stored, and wait in schedule: they go first
+	strangers int         // tasks that ran since, and came another way
 }
+
+// maxStrangers is how many tasks in a row that came another way a line lets go first. Then others call the process as well: what comes is
+// stored behind theirs, or it would wait for lineWait each time.
+const maxStrangers = 64
 
 // joint is a result and the call that goes with it, if any. The last of both to be answered says what becomes of the line.
 type joint struct {
-	open int  // how many of them are not answered
-	next bool // the call was captured
-	on   bool // a task that was stored runs next here
+	open   int  // how many of them are not answered
+	next   bool // the call was captured
+	stored bool // the call waits in schedule
+	on     bool // a task that was stored runs next here
 }
 
 // The ways of a call.
@@ -62,7 +67,7 @@ func (l *lines) enter(it *callItem) way {
 		l.visits[it.key] = &visit{}
 		return leads
 	}
-	if v.foreign || v.stored+len(v.line) >= int(it.call.MaxWaiting) {
+	if v.strangers > maxStrangers || v.stored+len(v.line) >= int(it.call.MaxWaiting) {
 		return passes
 	}
 	it.turn = make(chan struct{})
@@ -75,7 +80,7 @@ func (l *lines) join(save *saveItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	save.joint = &joint{open: 1}
-	if v, runs := l.visits[save.key]; runs && v.stored == 0 && !v.foreign && len(v.line) > 0 {
+	if v, runs := l.visits[save.key]; runs && v.stored == 0 && v.strangers == 0 && len(v.line) > 0 {
 		save.next = v.take()
 		save.next.joint = save.joint
 		save.joint.open = 2
@@ -105,28 +110,33 @@ func (l *lines) leave(it *callItem) bool {
 	return true
 }
 
-// answered notes an answer of a joint, and what it says: a call that was captured runs now, or a task that was stored. When all are there,
-// the line knows what becomes of its process.
-func (l *lines) answered(key process.Key, j *joint, captured, on bool) {
+// answered notes an answer of a joint, and what it says. When all are there, the line knows what becomes of its process.
+func (l *lines) answered(key process.Key, j *joint, says joint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j.open--
-	j.next, j.on = j.next || captured, j.on || on
+	j.next, j.stored, j.on = j.next || says.next, j.stored || says.stored, j.on || says.on
 	v, runs := l.visits[key]
-	switch {
-	case j.open > 0 || j.next || !runs:
-	case !j.on:
+	if j.open > 0 || j.next || !runs {
+		return
+	}
+	if !j.on {
 		l.over(key, v)
-	case v.stored > 0:
+		return
+	}
+	if v.stored > 0 {
 		v.stored--
-	default:
-		v.foreign = true
+	} else {
+		v.strangers++
+	}
+	if j.stored {
+		v.stored++
 	}
 }
 
 // over passes the turn on where nothing of a process is known to run here.
 func (l *lines) over(key process.Key, v *visit) {
-	v.stored, v.foreign = 0, false
+	v.stored, v.strangers = 0, 0
 	if len(v.line) == 0 {
 		delete(l.visits, key)
 		return
@@ -134,7 +144,16 @@ func (l *lines) over(key process.Key, v *visit) {
 	close(v.take().turn)
 }
 
-// lost lets a whole line go: who led was not captured, so it is busy elsewhere, or takes no calls.
+// kept notes a call that waits in schedule, for a process that runs here.
+func (l *lines) kept(key process.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v, runs := l.visits[key]; runs {
+		v.stored++
+	}
+}
+
+// lost lets a whole line go: its process runs elsewhere, or takes no calls.
 func (l *lines) lost(key process.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,14 +174,14 @@ func (s *Store) inLine(it *callItem) error {
 		return s.lead(it)
 	case passes:
 		it.whole = true
-		return s.submit(it)
+		return s.follow(it, true)
 	}
 	look := time.NewTicker(min(lineLook, s.lines.wait))
 	defer look.Stop()
 	for until := time.Now().Add(s.lines.wait); ; {
 		select {
 		case <-it.done: // it has gone with a result
-			s.lines.answered(it.key, it.joint, it.err == nil && it.prepared.Outcome == Captured, false)
+			s.lines.answered(it.key, it.joint, joint{next: it.stands(Captured), stored: it.stands(Postponed)})
 			return it.err
 		case <-it.turn:
 			return s.lead(it)
@@ -171,16 +190,38 @@ func (s *Store) inLine(it *callItem) error {
 				continue
 			}
 			it.whole = true
-			return s.submit(it)
+			return s.follow(it, false)
 		}
 	}
 }
 
-// lead has a call captured whose process is thought to be free.
+// stands tells whether that is what became of a call.
+func (it *callItem) stands(outcome PrepareOutcome) bool {
+	return it.err == nil && it.prepared.Outcome == outcome
+}
+
+// lead has a call captured whose process is thought to be free. Where it is not, but runs here, the line goes on behind what is stored.
 func (s *Store) lead(it *callItem) error {
 	err := s.submit(it)
-	if err != nil || it.prepared.Outcome != Captured {
+	switch {
+	case it.stands(Captured):
+	case it.stands(Postponed) && it.call.runsHere():
+		s.lines.kept(it.key)
+	default:
 		s.lines.lost(it.key)
+	}
+	return err
+}
+
+// follow has a call stored whose process is thought to run here. counts: it is not yet among those that are stored.
+func (s *Store) follow(it *callItem, counts bool) error {
+	err := s.submit(it)
+	switch {
+	case !it.stands(Postponed):
+	case !it.call.runsHere():
+		s.lines.lost(it.key)
+	case counts:
+		s.lines.kept(it.key)
 	}
 	return err
 }

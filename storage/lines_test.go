@@ -88,7 +88,7 @@ func TestLineIsLeft(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, 50*time.Millisecond)
 	running := b.occupied("p")
-	prepared, err := b.PrepareCall(call("p", patient))
+	prepared, err := b.PrepareCall(call("p", patient, runsHere))
 	equal(t, "a call that has waited in vain", must(t, prepared, err).Outcome, storage.Postponed)
 	b.LineWait(stuck)
 	second := b.stands("p", 1)
@@ -122,6 +122,56 @@ func TestLineIsFull(t *testing.T) {
 	next = b.save(end(next, storage.Finished)).Next
 	equal(t, "the one in line", next.TaskID, prepared.TaskID)
 	b.save(end(next, storage.Finished))
+	b.unused()
+}
+
+// runsHere has a call made by a node that runs its process.
+func runsHere(c *storage.Call) { c.Here = func() bool { return true } }
+
+// Where a call of a process that runs here is stored and no line knew of it, those that come later stand in line behind it, and go with results when
+// it has run. (They were stored too, and those behind them: a hot process never got out of that.)
+func TestLineFormsBehindWhatIsStored(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, stuck)
+	b.process("p")
+	running := b.claim("p") // of which no line knows
+	equal(t, "a call that finds the process busy", b.call("p", patient, runsHere).Outcome, storage.Postponed)
+	first, second := b.stands("p", 1), b.stands("p", 2)
+	running = b.save(end(running, storage.Finished)).Next
+	b.save(end(running, storage.Finished))
+	for n, answer := range []func() (storage.Prepared, error){first, second} {
+		prepared, err := answer()
+		equal(t, fmt.Sprintf("call %d in line", n), must(t, prepared, err).Outcome, storage.Captured)
+		equal(t, "the next task of the process", b.save(end(prepared.Claim, storage.Finished)).Next, (*storage.Claim)(nil))
+	}
+	b.unused()
+}
+
+// Where others keep a process busy, calls are stored behind theirs, and wait in memory for nobody.
+func TestLineGivesWayToOthers(t *testing.T) {
+	t.Parallel()
+	b, _ := lined(t, stuck)
+	running := b.occupied("p")
+	const others = 70
+	for range others {
+		equal(t, "a call of others", b.call("p").Outcome, storage.Postponed)
+	}
+	running = b.save(end(running, storage.Finished)).Next
+	first := b.stands("p", 1)
+	for range others - 2 {
+		running = b.save(end(running, storage.Finished)).Next
+	}
+	began := time.Now()
+	equal(t, "a call behind many of others", b.call("p", patient, runsHere).Outcome, storage.Postponed)
+	if took := time.Since(began); took >= stuck {
+		t.Errorf("it waited in memory for %s", took)
+	}
+	for running != nil {
+		running = b.save(end(running, storage.Finished)).Next
+	}
+	prepared, err := first()
+	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Captured)
+	b.save(end(prepared.Claim, storage.Finished))
 	b.unused()
 }
 

@@ -48,6 +48,7 @@ type Call struct {
 	Priority       int32
 	Capture        bool        // the caller has a place for it
 	Patient        func() bool // while its process runs here, and as long as this is true, it waits in memory, not stored yet: see lines; nil: never
+	Here           func() bool // whether the caller runs a task of its process now; nil: it never does
 	StepTimeout    time.Duration
 	MaxWaiting     int32
 }
@@ -62,6 +63,8 @@ type Init struct {
 }
 
 func (c *Call) bytes() int { return 300 + len(c.Args) + len(c.Context) }
+
+func (c *Call) runsHere() bool { return c.Here != nil && c.Here() }
 
 func (c *Call) keyed() bool { return c.RequestID != uuid.Nil }
 

@@ -38,7 +38,7 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if next := nextOf(it); next != nil { // no lane has taken them
 		finish(next, err)
 	}
-	s.lines.answered(c.Key, it.joint, false, err == nil && it.saved.Next != nil && it.saved.Next.ProcessID == c.Key.ProcessID)
+	s.lines.answered(c.Key, it.joint, joint{on: err == nil && it.saved.Next != nil && it.saved.Next.ProcessID == c.Key.ProcessID})
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return it.saved, err

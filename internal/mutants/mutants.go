@@ -79,8 +79,18 @@ var mutants = []mutant{
 	},
 	{
 		name: "line-lost", breaks: "a line goes where who led it was not captured",
-		file: "storage/lines.go", old: "\t\ts.lines.lost(it.key)\n", planted: "",
+		file: "storage/lines.go", old: "\tdefault:\n\t\ts.lines.lost(it.key)\n", planted: "",
 		packages: "./storage", run: "LineOf",
+	},
+	{
+		name: "line-given-up", breaks: "a line forms behind what is stored, where the process runs here",
+		file: "storage/lines.go", old: "it.stands(Postponed) && it.call.runsHere()", planted: "false",
+		packages: "./storage", run: "LineForms",
+	},
+	{
+		name: "line-behind-others", breaks: "calls do not wait in memory for those of others",
+		file: "storage/lines.go", old: "v.strangers > maxStrangers || ", planted: "",
+		packages: "./storage", run: "LineGivesWay",
 	},
 	{
 		name: "line-unbounded", breaks: "max_waiting bounds a line, too",

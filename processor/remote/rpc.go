@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/progressor-engine/progressor/internal/onewrite"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -79,6 +80,13 @@ type rpcTransport struct {
 func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
 	setHeaders(req.Header, t.headers)
 	tracing.Inject(req.Context(), req.Header)
+	if !t.grpc {
+		whole, err := onewrite.Request(req)
+		if err != nil {
+			return nil, err
+		}
+		req = whole
+	}
 	resp, err := send(t.next, req)
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return resp, err

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	sdk "github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/internal/onewrite"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -87,7 +88,7 @@ func asOverload(err error) error {
 
 // newHTTPClient keeps every connection that it has opened: there are never more than there are clients.
 func newHTTPClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{MaxIdleConns: 100_000, MaxIdleConnsPerHost: 100_000, DisableCompression: true}}
+	return &http.Client{Transport: onewrite.Transport{Next: &http.Transport{MaxIdleConns: 100_000, MaxIdleConnsPerHost: 100_000, DisableCompression: true}}}
 }
 
 // rpc measures calls over Connect to an engine that calls its processor over Connect.

@@ -1,0 +1,162 @@
+package onewrite_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/progressor-engine/progressor/internal/onewrite"
+)
+
+// opaque is a body that net/http does not know, as Connect's is not. It counts how often it is closed.
+type opaque struct {
+	io.Reader
+	closed int
+}
+
+func (o *opaque) Close() error { o.closed++; return nil }
+
+type counted struct {
+	net.Conn
+	writes *atomic.Int32
+}
+
+func (c counted) Write(b []byte) (int, error) { c.writes.Add(1); return c.Conn.Write(b) }
+
+// echoing is a server that answers with what it is sent, and a transport to it that counts its writes.
+func echoing(t *testing.T) (url string, transport *http.Transport, writes *atomic.Int32) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(text)
+	}))
+	t.Cleanup(server.Close)
+	writes = new(atomic.Int32)
+	transport = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return counted{conn, writes}, err
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return server.URL, transport, writes
+}
+
+func post(t *testing.T, url string, rt http.RoundTripper, body io.ReadCloser, length int64) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = length
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
+}
+
+// A small request is one write. That net/http alone makes two of it is why this package is there: where it does not any more, it can go.
+func TestSmallRequests(t *testing.T) {
+	t.Parallel()
+	url, transport, writes := echoing(t)
+	post(t, url, transport, &opaque{Reader: strings.NewReader("hello")}, 5)
+	if n := writes.Swap(0); n != 2 {
+		t.Errorf("net/http alone makes %d writes of a request, want 2", n)
+	}
+	body := &opaque{Reader: strings.NewReader("hello")}
+	if answer := post(t, url, onewrite.Transport{Next: transport}, body, 5); answer != "hello" {
+		t.Errorf("the answer is %q", answer)
+	}
+	if n := writes.Load(); n != 1 {
+		t.Errorf("%d writes, want 1", n)
+	}
+	if body.closed != 1 {
+		t.Errorf("the body was closed %d times, want 1", body.closed)
+	}
+}
+
+// What is large, empty or of unknown length goes as it is.
+func TestOtherRequests(t *testing.T) {
+	t.Parallel()
+	url, transport, _ := echoing(t)
+	large := strings.Repeat("x", 1<<16)
+	for name, c := range map[string]struct {
+		text   string
+		length int64
+	}{"large": {large, int64(len(large))}, "unknown": {"hello", -1}} {
+		body := &opaque{Reader: strings.NewReader(c.text)}
+		if answer := post(t, url, onewrite.Transport{Next: transport}, body, c.length); answer != c.text {
+			t.Errorf("%s: %d bytes came back, want %d", name, len(answer), len(c.text))
+		}
+	}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if same, err := onewrite.Request(req); err != nil || same != req {
+		t.Errorf("a request without a body was changed (%v)", err)
+	}
+}
+
+// A body can be read again, for a connection that breaks before anything of it was read; the request that was given stays as it is.
+func TestBodyIsReadAgain(t *testing.T) {
+	t.Parallel()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", &opaque{Reader: strings.NewReader("hello")})
+	req.ContentLength = 5
+	given := req.Body
+	whole, err := onewrite.Request(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if req.Body != given || req.GetBody != nil {
+		t.Error("the request that was given has changed")
+	}
+	for range 2 {
+		text, err := io.ReadAll(whole.Body)
+		if err != nil || string(text) != "hello" {
+			t.Fatalf("%q, %v", text, err)
+		}
+		if whole.Body, err = whole.GetBody(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A body that is shorter than it says, or cannot be read, is an error, and nothing is sent.
+func TestBodyThatBreaks(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		body io.Reader
+		want error
+	}{{strings.NewReader("hel"), io.ErrUnexpectedEOF}, {io.MultiReader(bytes.NewReader([]byte("he")), readError{broken}), broken}} {
+		url, transport, writes := echoing(t)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, &opaque{Reader: c.body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = 5
+		resp, err := onewrite.Transport{Next: transport}.RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if !errors.Is(err, c.want) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
+		if n := writes.Load(); n != 0 {
+			t.Errorf("%d writes of a request whose body breaks", n)
+		}
+	}
+}
+
+type readError struct{ err error }
+
+func (r readError) Read([]byte) (int, error) { return 0, r.err }

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/progressor-engine/progressor/internal/onewrite"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
@@ -46,7 +45,7 @@ func New(baseURL string, opts ...Option) *Client {
 	}
 	httpClient := o.httpClient
 	if httpClient == nil {
-		httpClient = &http.Client{Transport: onewrite.Transport{Next: newTransport(o.protocol)}}
+		httpClient = &http.Client{Transport: newTransport(o.protocol)}
 	}
 	connectOptions := o.connectOptions
 	connectOptions = append(connectOptions, connect.WithInterceptors(tracer{}))

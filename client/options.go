@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/progressor-engine/progressor/internal/onewrite"
 )
 
 // Protocol is how requests travel. The engine speaks both on one port.
@@ -48,7 +50,7 @@ func WithoutKeys() Option { return func(o *options) { o.autoKeys = false } }
 
 // newTransport keeps one idle connection for each request in flight: Go's default of two makes a busy client open a
 // connection for nearly every request.
-func newTransport(p Protocol) *http.Transport {
+func newTransport(p Protocol) http.RoundTripper {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
@@ -61,8 +63,8 @@ func newTransport(p Protocol) *http.Transport {
 	t.Protocols.SetHTTP2(true)
 	if p == ProtocolGRPC {
 		t.Protocols.SetUnencryptedHTTP2(true)
-	} else {
-		t.Protocols.SetHTTP1(true)
+		return t
 	}
-	return t
+	t.Protocols.SetHTTP1(true)
+	return onewrite.Transport{Next: t}
 }

@@ -32,21 +32,23 @@ type lines struct {
 
 // visit is the time in which a process runs here: from a call that is about to be captured to a result after which nothing runs.
 type visit struct {
-	line      []*callItem // in the order in which they came
-	stored    int         // calls of this node that were stored, and wait in schedule: they go first
-	strangers int         // tasks that ran since, and came another way
+	line    []*callItem // in the order in which they came
+	leaving int         // calls that have left the line to be stored
+	stored  []int64     // the tasks of this node's calls that wait in schedule: they go first
+	ran     int64       // the newest task that ran behind a result
+	others  int         // how many tasks ran that came another way, less those that came from here
 }
 
-// maxStrangers is how many tasks in a row that came another way a line lets go first. Then others call the process as well: what comes is
-// stored behind theirs, or it would wait for lineWait each time.
-const maxStrangers = 64
+// maxOthers is how many more tasks that came another way than from here a line lets go first. Then others call the process as well: what comes
+// is stored behind theirs, or it would wait for lineWait each time.
+const maxOthers = 64
 
 // joint is a result and the call that goes with it, if any. The last of both to be answered says what becomes of the line.
 type joint struct {
-	open   int  // how many of them are not answered
-	next   bool // the call was captured
-	stored bool // the call waits in schedule
-	on     bool // a task that was stored runs next here
+	open int   // how many of them are not answered
+	next bool  // the call was captured
+	kept int64 // the task of the call, where it waits in schedule
+	on   int64 // the task that was stored and runs next here; 0: none
 }
 
 // The ways of a call.
@@ -67,7 +69,7 @@ func (l *lines) enter(it *callItem) way {
 		l.visits[it.key] = &visit{}
 		return leads
 	}
-	if v.strangers > maxStrangers || v.stored+len(v.line) >= int(it.call.MaxWaiting) {
+	if v.others > maxOthers || v.leaving+len(v.stored)+len(v.line) >= int(it.call.MaxWaiting) {
 		return passes
 	}
 	it.turn = make(chan struct{})
@@ -80,7 +82,7 @@ func (l *lines) join(save *saveItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	save.joint = &joint{open: 1}
-	if v, runs := l.visits[save.key]; runs && v.stored == 0 && v.strangers == 0 && len(v.line) > 0 {
+	if v, runs := l.visits[save.key]; runs && v.leaving+len(v.stored) == 0 && v.others == 0 && len(v.line) > 0 {
 		save.next = v.take()
 		save.next.joint = save.joint
 		save.joint.open = 2
@@ -106,7 +108,7 @@ func (l *lines) leave(it *callItem) bool {
 		return false
 	}
 	v.line = slices.Delete(v.line, n, n+1)
-	v.stored++
+	v.leaving++
 	return true
 }
 
@@ -115,28 +117,39 @@ func (l *lines) answered(key process.Key, j *joint, says joint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j.open--
-	j.next, j.stored, j.on = j.next || says.next, j.stored || says.stored, j.on || says.on
+	j.next, j.kept, j.on = j.next || says.next, max(j.kept, says.kept), max(j.on, says.on)
 	v, runs := l.visits[key]
-	if j.open > 0 || j.next || !runs {
-		return
-	}
-	if !j.on {
+	switch {
+	case j.open > 0 || j.next || !runs:
+	case j.on == 0:
 		l.over(key, v)
-		return
+	default:
+		v.runs(j.on)
+		v.keep(j.kept)
 	}
-	if v.stored > 0 {
-		v.stored--
+}
+
+// runs notes a task that was stored and runs now. They run in the order of their ids.
+func (v *visit) runs(id int64) {
+	if slices.Contains(v.stored, id) {
+		v.others = max(0, v.others-1)
 	} else {
-		v.strangers++
+		v.others++
 	}
-	if j.stored {
-		v.stored++
+	v.ran = max(v.ran, id)
+	v.stored = slices.DeleteFunc(v.stored, func(of int64) bool { return of <= id })
+}
+
+// keep notes a call of this node that waits in schedule, if it does still. 0: none.
+func (v *visit) keep(id int64) {
+	if id > v.ran {
+		v.stored = append(v.stored, id)
 	}
 }
 
 // over passes the turn on where nothing of a process is known to run here.
 func (l *lines) over(key process.Key, v *visit) {
-	v.stored, v.strangers = 0, 0
+	v.stored, v.others = nil, 0
 	if len(v.line) == 0 {
 		delete(l.visits, key)
 		return
@@ -144,19 +157,8 @@ func (l *lines) over(key process.Key, v *visit) {
 	close(v.take().turn)
 }
 
-// kept notes a call that waits in schedule, for a process that runs here.
-func (l *lines) kept(key process.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if v, runs := l.visits[key]; runs {
-		v.stored++
-	}
-}
-
-// lost lets a whole line go: its process runs elsewhere, or takes no calls.
+// lost lets a whole line go: its process runs elsewhere, or takes no calls. The caller holds the lock.
 func (l *lines) lost(key process.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	v, runs := l.visits[key]
 	if !runs {
 		return
@@ -167,61 +169,73 @@ func (l *lines) lost(key process.Key) {
 	}
 }
 
+// gone lets a line go whose process is removed.
+func (l *lines) gone(key process.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost(key)
+}
+
+// settled notes what became of a call that went by itself. here: its process runs here.
+func (l *lines) settled(it *callItem, err error, how way, here bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v, runs := l.visits[it.key]
+	if !runs {
+		return
+	}
+	if how == waits {
+		v.leaving = max(0, v.leaving-1) // the visit may be another one
+	}
+	outcome := it.prepared.Outcome
+	switch {
+	case err == nil && outcome == Captured:
+	case err == nil && outcome == Postponed && here:
+		v.keep(it.prepared.TaskID)
+	case err == nil && (outcome == Replayed || outcome == Mismatched):
+		if how == leads { // its process may be free all the same
+			l.over(it.key, v)
+		}
+	case err == nil && outcome == Overloaded && how != leads: // as is said to each that comes
+	default:
+		l.lost(it.key)
+	}
+}
+
 // inLine captures a call, or stores it, where it may wait in memory for its turn.
 func (s *Store) inLine(it *callItem) error {
-	switch s.lines.enter(it) {
-	case leads:
-		return s.lead(it)
-	case passes:
-		it.whole = true
-		return s.follow(it, true)
+	how := s.lines.enter(it)
+	if how != waits {
+		return s.goes(it, how)
 	}
 	look := time.NewTicker(min(lineLook, s.lines.wait))
 	defer look.Stop()
 	for until := time.Now().Add(s.lines.wait); ; {
 		select {
 		case <-it.done: // it has gone with a result
-			s.lines.answered(it.key, it.joint, joint{next: it.stands(Captured), stored: it.stands(Postponed)})
+			says := joint{next: it.err == nil && it.prepared.Outcome == Captured}
+			if it.err == nil && it.prepared.Outcome == Postponed {
+				says.kept = it.prepared.TaskID
+			}
+			s.lines.answered(it.key, it.joint, says)
 			return it.err
 		case <-it.turn:
-			return s.lead(it)
+			return s.goes(it, leads)
 		case now := <-look.C:
 			if (now.Before(until) && it.call.Patient()) || !s.lines.leave(it) {
 				continue
 			}
-			it.whole = true
-			return s.follow(it, false)
+			return s.goes(it, waits)
 		}
 	}
 }
 
-// stands tells whether that is what became of a call.
-func (it *callItem) stands(outcome PrepareOutcome) bool {
-	return it.err == nil && it.prepared.Outcome == outcome
-}
-
-// lead has a call captured whose process is thought to be free. Where it is not, but runs here, the line goes on behind what is stored.
-func (s *Store) lead(it *callItem) error {
+// goes stores a call by itself: it leads, and its process is thought to be free, or it has waited, or passes its line, and goes behind what is stored.
+func (s *Store) goes(it *callItem, how way) error {
+	it.whole = it.whole || how != leads
+	here := it.call.runsHere()
 	err := s.submit(it)
-	switch {
-	case it.stands(Captured):
-	case it.stands(Postponed) && it.call.runsHere():
-		s.lines.kept(it.key)
-	default:
-		s.lines.lost(it.key)
-	}
-	return err
-}
-
-// follow has a call stored whose process is thought to run here. counts: it is not yet among those that are stored.
-func (s *Store) follow(it *callItem, counts bool) error {
-	err := s.submit(it)
-	switch {
-	case !it.stands(Postponed):
-	case !it.call.runsHere():
-		s.lines.lost(it.key)
-	case counts:
-		s.lines.kept(it.key)
-	}
+	// (Between two tasks of a process there is a moment in which none is known to run.)
+	s.lines.settled(it, err, how, here || it.call.runsHere())
 	return err
 }

@@ -109,19 +109,18 @@ func TestLineIsFull(t *testing.T) {
 	b, _ := lined(t, stuck)
 	running := b.occupied("p")
 	one := func(c *storage.Call) { c.MaxWaiting = 1 }
-	first := b.stands("p", 1, one)
+	first := b.stands("p", 1, one, runsHere)
 	began := time.Now()
-	equal(t, "a call that finds the line full", b.call("p", patient, one).Outcome, storage.Postponed)
+	equal(t, "a call that finds the line full", b.call("p", patient, one, runsHere).Outcome, storage.Postponed)
 	if took := time.Since(began); took >= stuck {
 		t.Errorf("it learned it after %s", took)
 	}
 	next := b.save(end(running, storage.Finished)).Next
+	equal(t, "the next task of the process", b.save(end(next, storage.Finished)).Next, (*storage.Claim)(nil))
 	prepared, err := first()
-	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Postponed)
+	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Captured)
 	equal(t, "who is behind whom", next.TaskID < prepared.TaskID, true)
-	next = b.save(end(next, storage.Finished)).Next
-	equal(t, "the one in line", next.TaskID, prepared.TaskID)
-	b.save(end(next, storage.Finished))
+	b.save(end(prepared.Claim, storage.Finished))
 	b.unused()
 }
 

@@ -58,7 +58,8 @@ func (l *load) run(meddle func()) {
 // call makes a call, and tells whether its client is through with it.
 func (l *load) call(w *worker, id, op string, withKey bool) bool {
 	c := call(id, func(c *storage.Call) {
-		c.Args, c.MaxWaiting, c.Patient = []byte(op), 100000, func() bool { return true }
+		yes := func() bool { return true }
+		c.Args, c.MaxWaiting, c.Patient, c.Here = []byte(op), 100000, yes, yes
 		if withKey {
 			keyed(op, op)(c)
 		}

@@ -38,7 +38,11 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if next := nextOf(it); next != nil { // no lane has taken them
 		finish(next, err)
 	}
-	s.lines.answered(c.Key, it.joint, joint{on: err == nil && it.saved.Next != nil && it.saved.Next.ProcessID == c.Key.ProcessID})
+	var says joint
+	if err == nil && it.saved.Next != nil && it.saved.Next.ProcessID == c.Key.ProcessID {
+		says.on = it.saved.Next.TaskID
+	}
+	s.lines.answered(c.Key, it.joint, says)
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return it.saved, err

@@ -69,7 +69,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "line-before-stored", breaks: "a call that waits in memory is not stored behind one that was",
-		file: "storage/lines.go", old: "runs && v.stored == 0 && ", planted: "runs && ",
+		file: "storage/lines.go", old: "runs && v.leaving+len(v.stored) == 0 && ", planted: "runs && ",
 		packages: "./storage", run: "LineIs",
 	},
 	{
@@ -79,22 +79,22 @@ var mutants = []mutant{
 	},
 	{
 		name: "line-lost", breaks: "a line goes where who led it was not captured",
-		file: "storage/lines.go", old: "\tdefault:\n\t\ts.lines.lost(it.key)\n", planted: "",
+		file: "storage/lines.go", old: "\tdefault:\n\t\tl.lost(it.key)\n", planted: "",
 		packages: "./storage", run: "LineOf",
 	},
 	{
 		name: "line-given-up", breaks: "a line forms behind what is stored, where the process runs here",
-		file: "storage/lines.go", old: "it.stands(Postponed) && it.call.runsHere()", planted: "false",
+		file: "storage/lines.go", old: "outcome == Postponed && here:", planted: "outcome == Postponed && false:",
 		packages: "./storage", run: "LineForms",
 	},
 	{
 		name: "line-behind-others", breaks: "calls do not wait in memory for those of others",
-		file: "storage/lines.go", old: "v.strangers > maxStrangers || ", planted: "",
+		file: "storage/lines.go", old: "v.others > maxOthers || ", planted: "",
 		packages: "./storage", run: "LineGivesWay",
 	},
 	{
 		name: "line-unbounded", breaks: "max_waiting bounds a line, too",
-		file: "storage/lines.go", old: "v.stored+len(v.line) >= int(it.call.MaxWaiting)", planted: "false",
+		file: "storage/lines.go", old: "v.leaving+len(v.stored)+len(v.line) >= int(it.call.MaxWaiting)", planted: "false",
 		packages: "./storage", run: "LineIs",
 	},
 	{

@@ -18,10 +18,12 @@ func Request(req *http.Request) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody || req.ContentLength <= 0 || req.ContentLength > maxBytes {
 		return req, nil
 	}
-	body := make([]byte, req.ContentLength)
-	_, err := io.ReadFull(req.Body, body)
+	body, err := io.ReadAll(io.LimitReader(req.Body, req.ContentLength+1))
 	if closeErr := req.Body.Close(); err == nil {
 		err = closeErr
+	}
+	if err == nil && int64(len(body)) != req.ContentLength {
+		err = fmt.Errorf("its Content-Length is %d, and it has %d bytes or more", req.ContentLength, len(body))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the body of the request: %w", err)

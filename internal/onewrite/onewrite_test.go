@@ -1,7 +1,6 @@
 package onewrite_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -130,14 +129,17 @@ func TestBodyIsReadAgain(t *testing.T) {
 	}
 }
 
-// A body that is shorter than it says, or cannot be read, is an error, and nothing is sent.
+// A body that is shorter or longer than it says, or cannot be read, is an error, and nothing is sent.
 func TestBodyThatBreaks(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		body io.Reader
-		want error
-	}{{strings.NewReader("hel"), io.ErrUnexpectedEOF}, {io.MultiReader(bytes.NewReader([]byte("he")), readError{broken}), broken}} {
+		want string
+	}{
+		{strings.NewReader("hel"), "Content-Length is 5, and it has 3 bytes"}, {strings.NewReader("hello!"), "Content-Length is 5, and it has 6 bytes"},
+		{io.MultiReader(strings.NewReader("he"), readError{broken}), "broken"},
+	} {
 		url, transport, writes := echoing(t)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, &opaque{Reader: c.body})
 		if err != nil {
@@ -148,8 +150,8 @@ func TestBodyThatBreaks(t *testing.T) {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		if !errors.Is(err, c.want) {
-			t.Errorf("%v, want %v", err, c.want)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
 		}
 		if n := writes.Load(); n != 0 {
 			t.Errorf("%d writes of a request whose body breaks", n)

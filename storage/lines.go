@@ -136,7 +136,7 @@ func (v *visit) runs(id int64) {
 	} else {
 		v.others++
 	}
-	v.ran = max(v.ran, id)
+	v.ran = max(v.ran, id) // a call that was stored before it has run, though its answer may come later
 	v.stored = slices.DeleteFunc(v.stored, func(of int64) bool { return of <= id })
 }
 
@@ -232,7 +232,7 @@ func (s *Store) inLine(it *callItem) error {
 
 // goes stores a call by itself: it leads, and its process is thought to be free, or it has waited, or passes its line, and goes behind what is stored.
 func (s *Store) goes(it *callItem, how way) error {
-	it.whole = it.whole || how != leads
+	it.whole = how != leads
 	here := it.call.runsHere()
 	err := s.submit(it)
 	// (Between two tasks of a process there is a moment in which none is known to run.)

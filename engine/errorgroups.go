@@ -66,19 +66,22 @@ func (g *errorGroup) filter() string {
 	return "status = ERROR AND detail = " + search.Quote(g.common, !g.whole)
 }
 
-// groupErrors groups processes in ERROR, the newest of which comes first, by their fingerprints. The largest group comes first.
+// groupKey tells groups from each other: a filter finds those of one namespace.
+type groupKey struct{ namespace, fingerprint string }
+
+// groupErrors groups processes in ERROR, the newest of which comes first, by their namespaces and fingerprints. The largest group comes first.
 func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
-	byFingerprint := map[string]*errorGroup{}
+	byKey := map[groupKey]*errorGroup{}
 	var groups []*errorGroup
 	for n := range broken {
 		b := &broken[n]
-		mark := fingerprint(b.Reason, b.Detail)
-		g := byFingerprint[mark]
+		key := groupKey{b.Namespace, fingerprint(b.Reason, b.Detail)}
+		g := byKey[key]
 		if g == nil {
 			g = &errorGroup{common: b.Detail, whole: !b.Cut, message: &progressorv1.ErrorGroup{
-				Fingerprint: mark, Reason: b.Reason, Message: b.Detail, LastTime: timestamppb.New(b.ErrorTime),
+				Namespace: key.namespace, Fingerprint: key.fingerprint, Reason: b.Reason, Message: b.Detail, LastTime: timestamppb.New(b.ErrorTime),
 			}}
-			byFingerprint[mark] = g
+			byKey[key] = g
 			groups = append(groups, g)
 		}
 		g.add(b)
@@ -93,14 +96,14 @@ func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
 }
 
 func sortGroups(list []*progressorv1.ErrorGroup) {
-	slices.SortFunc(list, func(a, b *progressorv1.ErrorGroup) int { return compareGroups(a.GetCount(), a.GetFingerprint(), b) })
+	slices.SortFunc(list, func(a, b *progressorv1.ErrorGroup) int { return rankOf(a).compare(rankOf(b)) })
 }
 
-// groupRuns groups runs that are FAILED or EXPIRED, the newest of which comes first, by their fingerprints.
+// groupRuns groups runs that are FAILED or EXPIRED, the newest of which comes first, by their namespaces and fingerprints.
 func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
 	type kinds struct{ statuses, types []string }
-	byFingerprint := map[string]*progressorv1.ErrorGroup{}
-	all := map[string]*kinds{}
+	byKey := map[groupKey]*progressorv1.ErrorGroup{}
+	all := map[groupKey]*kinds{}
 	add := func(list *[]string, word string) {
 		if !slices.Contains(*list, word) {
 			*list = append(*list, word)
@@ -108,20 +111,22 @@ func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
 	}
 	for n := range runs {
 		r := &runs[n]
-		mark := fingerprint("run "+r.Reason, r.Detail) // another one than that of processes which say the same
-		if byFingerprint[mark] == nil {
-			byFingerprint[mark] = &progressorv1.ErrorGroup{Fingerprint: mark, Reason: r.Reason, Message: r.Detail, LastTime: timestamppb.New(r.FinishedTime), Runs: true}
-			all[mark] = &kinds{}
-			list = append(list, byFingerprint[mark])
+		key := groupKey{r.Namespace, fingerprint("run "+r.Reason, r.Detail)} // another one than that of processes which say the same
+		if byKey[key] == nil {
+			byKey[key] = &progressorv1.ErrorGroup{
+				Namespace: key.namespace, Fingerprint: key.fingerprint, Reason: r.Reason, Message: r.Detail, LastTime: timestamppb.New(r.FinishedTime), Runs: true,
+			}
+			all[key] = &kinds{}
+			list = append(list, byKey[key])
 		}
-		g := byFingerprint[mark]
+		g := byKey[key]
 		g.Count++
 		g.FirstTime = timestamppb.New(r.FinishedTime)
-		add(&all[mark].statuses, strings.ToUpper(string(r.Status)))
-		add(&all[mark].types, r.TemplateType)
+		add(&all[key].statuses, strings.ToUpper(string(r.Status)))
+		add(&all[key].types, r.TemplateType)
 	}
 	for _, g := range list {
-		k := all[g.GetFingerprint()]
+		k := all[groupKey{g.GetNamespace(), g.GetFingerprint()}]
 		slices.Sort(k.statuses)
 		g.Filter = "status = " + strings.Join(k.statuses, " OR status = ")
 		if len(k.types) == 1 {
@@ -134,15 +139,20 @@ func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
 	return list
 }
 
-// compareGroups orders groups, the largest first.
-func compareGroups(count int64, mark string, b *progressorv1.ErrorGroup) int {
-	return cmp.Or(cmp.Compare(b.GetCount(), count), strings.Compare(mark, b.GetFingerprint()))
-}
-
-// errorsToken is the last group of a page.
+// errorsToken is where a group stands in the list; a page token is that of its last one.
 type errorsToken struct {
 	Count       int64  `json:"c"`
+	Namespace   string `json:"n"`
 	Fingerprint string `json:"f"`
+}
+
+func rankOf(g *progressorv1.ErrorGroup) errorsToken {
+	return errorsToken{g.GetCount(), g.GetNamespace(), g.GetFingerprint()}
+}
+
+// compare orders groups, the largest first.
+func (t errorsToken) compare(other errorsToken) int {
+	return cmp.Or(cmp.Compare(other.Count, t.Count), strings.Compare(t.Namespace, other.Namespace), strings.Compare(t.Fingerprint, other.Fingerprint))
 }
 
 // ListErrors groups the processes in ERROR, and the runs of flows that have failed, by what broke them. Namespace "": of all. PageSize: default 100, at most 1,000 groups.
@@ -176,7 +186,7 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 		if err != nil || after.Count < 1 {
 			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is not of a list of errors"}
 		}
-		first := slices.IndexFunc(groups, func(g *progressorv1.ErrorGroup) bool { return compareGroups(after.Count, after.Fingerprint, g) < 0 })
+		first := slices.IndexFunc(groups, func(g *progressorv1.ErrorGroup) bool { return after.compare(rankOf(g)) < 0 })
 		if first < 0 {
 			first = len(groups)
 		}
@@ -189,7 +199,6 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 		return groups, "", nil
 	}
 	groups = groups[:pageSize]
-	last := groups[pageSize-1]
-	next, err := json.Marshal(errorsToken{Count: last.GetCount(), Fingerprint: last.GetFingerprint()})
+	next, err := json.Marshal(rankOf(groups[pageSize-1]))
 	return groups, base64.RawURLEncoding.EncodeToString(next), err
 }

@@ -72,6 +72,10 @@ func TestGroupErrors(t *testing.T) {
 	if g.GetMessage() != "order 1: gone" || !g.GetLastTime().AsTime().Equal(noon) || !g.GetFirstTime().AsTime().Equal(noon.Add(-6*time.Minute)) {
 		t.Errorf("the first group is %v", g)
 	}
+	split := groupErrors([]storage.Broken{{Namespace: "b", Detail: "x 1"}, {Namespace: "a", Detail: "x 2"}, {Namespace: "b", Detail: "x 3"}})
+	if len(split) != 2 || split[0].GetNamespace() != "b" || split[0].GetCount() != 2 || split[1].GetNamespace() != "a" || split[1].GetFilter() != `status = ERROR AND detail = "x 2"` {
+		t.Errorf("one failure in two namespaces: %v", split)
+	}
 	half := groupErrors([]storage.Broken{{Detail: "xä 1"}, {Detail: "xü 1"}, {Detail: "xä 2"}})
 	for _, g := range half {
 		if g.GetFilter() != `status = ERROR AND detail = "xä *"` && g.GetFilter() != `status = ERROR AND detail = "xü 1"` {

@@ -17,7 +17,7 @@ var (
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
 	ErrWaitTimeout         = errors.New("the wait is over; the task goes on")
 	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
-	ErrDraining            = errors.New("the node is draining: nothing was stored, and another node takes requests")
+	ErrDraining            = errors.New("the node is draining and has taken nothing of the request: another node will")
 	ErrJobNotFound         = errors.New("job not found")
 	ErrConstraintNotFound  = errors.New("constraint not found")
 	ErrWorkerNotFound      = errors.New("worker not found: none of this id was heard of within a day")

@@ -39,9 +39,9 @@ func (c *errorsCmd) Run(a *app) error {
 				of = "runs"
 			}
 			rows = append(rows, table.Row{
-				g.GetCount(), of, oneLine(g.GetReason()), showTime(g.GetFirstTime()), showTime(g.GetLastTime()), oneLine(g.GetMessage()), oneLine(g.GetFilter()),
+				g.GetCount(), of, g.GetNamespace(), oneLine(g.GetReason()), showTime(g.GetFirstTime()), showTime(g.GetLastTime()), oneLine(g.GetMessage()), oneLine(g.GetFilter()),
 			})
 		}
-		return printRows(a.Stdout, table.Row{"count", "of", "reason", "first", "last", "newest message", "filter"}, rows)
+		return printRows(a.Stdout, table.Row{"count", "of", "namespace", "reason", "first", "last", "newest message", "filter"}, rows)
 	})
 }

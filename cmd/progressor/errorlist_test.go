@@ -21,7 +21,7 @@ func TestErrorsOnTheEngine(t *testing.T) {
 	}
 	p.ok(t, "put", "demo", "moved", "--status", "error", "--detail", "moved")
 	out := p.ok(t, "errors")
-	wantLines(t, out, "COUNT  OF         REASON        FIRST", "2  processes  broken_goods  ", "order A-9: the goods broke while they were packed", "1  ", "moved")
+	wantLines(t, out, "COUNT  OF         NAMESPACE  REASON        FIRST", "2  processes  demo       broken_goods  ", "order A-9: the goods broke while they were packed", "1  ", "moved")
 	_, rest, _ := strings.Cut(out, "they were packed")
 	filter, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
 	if list := p.ok(t, "list", "demo", "--filter", filter); !strings.Contains(list, "A-8") || !strings.Contains(list, "A-9") || strings.Contains(list, "moved") {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,8 +13,8 @@ import (
 
 var noDuration = regexp.MustCompile(`expected duration but got ("(?:[^"\\]|\\.)*"): .*?( \(from .*\))?$`)
 
-// kindly says in other words what the parser of the command line found wrong: what a duration looks like, and what is nearest to a name that
-// nobody knows.
+// kindly says in other words what the parser of the command line found wrong: what a duration looks like, what is nearest to a name that
+// nobody knows, and how a file is named.
 func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
 	text := noDuration.ReplaceAllString(err.Error(), "want a duration with a unit, such as 30s or 1h, got $1$2")
 	if at == nil || strings.Contains(text, "did you mean") {
@@ -33,7 +34,11 @@ func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
 				known = append(known, "--"+flag.Name)
 			}
 		}
-	case isCommand && len(node.Children) > 0:
+	case isCommand && len(node.Children) == 0:
+		if _, err := os.Stat(command); err == nil && takesFile(node) {
+			return fmt.Errorf("%s; a file is named by -f %s", text, command)
+		}
+	case isCommand:
 		unknown = command
 		for _, child := range node.Children {
 			if child.Type == kong.CommandNode {
@@ -49,4 +54,8 @@ func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
 		return fmt.Errorf("%s; %s --help lists those that there are", text, strings.TrimSpace("progressor "+node.Path()))
 	}
 	return fmt.Errorf("%s; the nearest is %s", text, nearest)
+}
+
+func takesFile(command *kong.Node) bool {
+	return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Short == 'f' })
 }

@@ -120,14 +120,14 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 		})
 	}
 	for _, g := range groups {
-		broken = append(broken, table.Row{g.GetCount(), oneLine(g.GetReason()), showTime(g.GetLastTime()), oneLine(g.GetMessage())})
+		broken = append(broken, table.Row{g.GetCount(), g.GetNamespace(), oneLine(g.GetReason()), showTime(g.GetLastTime()), oneLine(g.GetMessage())})
 	}
 	for _, part := range []struct {
 		header table.Row
 		rows   []table.Row
 	}{
 		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "paused"}, namespaces},
-		{table.Row{"errors", "reason", "last", "newest message"}, broken},
+		{table.Row{"errors", "namespace", "reason", "last", "newest message"}, broken},
 	} {
 		if len(part.rows) == 0 {
 			continue

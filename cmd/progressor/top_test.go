@@ -14,8 +14,8 @@ func TestTop(t *testing.T) {
 	p.ok(t, "namespace", "put", "demo", "--builtin", "orders")
 	p.ok(t, "put", "demo", "o-2", "--status", "error", "--detail", "moved")
 	out := p.ok(t, "top", "--count", "2", "--interval", "200ms")
-	wantLines(t, out, "processes  error 1", "NAMESPACE  PROCESSES  RUNNABLE", "demo  error 1  0", "moved", "here:1")
-	if n := strings.Count(out, "NAMESPACE"); n != 2 {
+	wantLines(t, out, "processes  error 1", "NAMESPACE  PROCESSES  RUNNABLE", "demo  error 1  0", "ERRORS  NAMESPACE  REASON", "1  demo", "moved", "here:1")
+	if n := strings.Count(out, "tasks a second"); n != 2 {
 		t.Errorf("%d looks, want 2:\n%s", n, out)
 	}
 	lines := strings.Split(strings.TrimSpace(p.ok(t, "top", "demo", "--count", "2", "--interval", "200ms", "-o", "json")), "\n")

@@ -4,7 +4,7 @@ import { count, millis } from "../format";
 import type { Node } from "../gen/progressor/v1/admin_pb";
 import { Status } from "../status";
 import { Act, Card, Confirm, ErrorBox, Loading, Scroll, useNow, When } from "../ui";
-import { lookOfNode } from "./overview";
+import { lookOfNode, silent } from "./overview";
 
 export function Nodes() {
   const now = useNow();
@@ -48,7 +48,7 @@ export function Nodes() {
                       <When at={millis(n.startedTime)} />
                     </td>
                     <td className="end">
-                      {!n.draining && (
+                      {!n.draining && lookOfNode(n, now) !== silent && (
                         <Act kind="bad" onClick={() => setDraining(n)}>
                           Drain…
                         </Act>

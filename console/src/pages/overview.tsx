@@ -1,4 +1,3 @@
-import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { insight, useRead } from "../api";
 import { Chart, type Series } from "../chart";
@@ -14,7 +13,7 @@ const statuses = ["running", "error", "suspended", "completed", "cancelled"];
 const silentAfter = 10_000;
 const alive: Look = { name: "alive", tone: "good", shape: "check" };
 const draining: Look = { name: "draining", tone: "hold", shape: "bars" };
-const silent: Look = { name: "silent", tone: "bad", shape: "cross" };
+export const silent: Look = { name: "silent", tone: "bad", shape: "cross" };
 export const lookOfNode = (n: Node, now: number): Look => (now - (millis(n.beatTime) ?? 0) > silentAfter + 5000 ? silent : n.draining ? draining : alive);
 
 function Tile({ name, value, hint, bad, to }: { name: string; value: string; hint?: string; bad?: boolean; to?: string }) {
@@ -81,22 +80,14 @@ function Charts({ o }: { o: GetOverviewResponse }) {
   );
 }
 
-function Errors({ names, ns }: { names: string[]; ns: string }) {
-  const asked = names.slice(0, 12);
-  const answers = useQueries({
-    queries: asked.map((namespace) => ({
-      queryKey: ["errors", namespace],
-      queryFn: ({ signal }: { signal: AbortSignal }) => insight.listErrors({ namespace, pageSize: 20 }, { signal, headers: { "Cache-Control": "max-age=5" } }),
-      refetchInterval: 10000,
-    })),
-  });
-  const error = answers.find((a) => a.error)?.error;
-  const groups = answers.flatMap((a, n) => (a.data?.groups ?? []).map((g) => ({ ...g, ns: asked[n] ?? "" }))).sort((a, b) => Number(b.count - a.count));
+function Errors({ ns }: { ns: string }) {
+  const { data, error } = useRead(["errors", ns], (options) => insight.listErrors({ namespace: ns, pageSize: 20 }, options), { every: 10000 });
+  const groups = data?.groups ?? [];
   return (
-    <Card title="Errors" extra={names.length > asked.length && <span className="dim">of {asked.length} namespaces, those with processes in ERROR first</span>}>
+    <Card title="Errors" extra={data?.nextPageToken && <span className="dim">the 20 largest groups</span>}>
       <ErrorBox error={error} what="Errors" />
       {groups.length === 0 && !error ? (
-        answers.some((a) => a.isPending) ? (
+        !data ? (
           <Loading rows={2} />
         ) : (
           <Empty title="Nothing is broken">A process whose task failed for good, or a run that has failed, shows up here, together with all that failed alike.</Empty>
@@ -116,14 +107,14 @@ function Errors({ names, ns }: { names: string[]; ns: string }) {
             </thead>
             <tbody>
               {groups.map((g) => (
-                <tr key={g.ns + g.fingerprint}>
+                <tr key={g.namespace + g.fingerprint}>
                   <td className="number strong" data-label="how many">{count(g.count)}</td>
                   <td className="what rest" title={g.message}>
                     <span className="clamp">
                       {g.reason && <code className="tag">{g.reason}</code>} {g.message}
                     </span>
                   </td>
-                  {!ns && <td data-label="namespace">{g.ns}</td>}
+                  {!ns && <td data-label="namespace">{g.namespace}</td>}
                   <td data-label="first">
                     <When at={millis(g.firstTime)} />
                   </td>
@@ -132,11 +123,11 @@ function Errors({ names, ns }: { names: string[]; ns: string }) {
                   </td>
                   <td className="end">
                     {g.runs ? (
-                      <a className="button" href={href("flows", { ns: g.ns, filter: g.filter })}>
+                      <a className="button" href={href("flows", { ns: g.namespace, filter: g.filter })}>
                         Show {plural(g.count, "run", "runs")}
                       </a>
                     ) : (
-                      <a className="button" href={href("processes", { ns: g.ns, filter: g.filter, order: "status_changed_time desc" })}>
+                      <a className="button" href={href("processes", { ns: g.namespace, filter: g.filter, order: "status_changed_time desc" })}>
                         Show {plural(g.count, "process", "processes")}
                       </a>
                     )}
@@ -272,10 +263,6 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
 
 export function Overview({ ns }: { ns: string }) {
   const { data: o, error } = useRead(["overview", ns], (options) => insight.getOverview({ namespace: ns }, options), { every: 5000 });
-  const names = useMemo(() => {
-    const inError = (n: { countByStatus: Record<string, bigint> }) => ((n.countByStatus["error"] ?? 0n) > 0n ? 0 : 1); // others may have runs that have failed
-    return [...(o?.namespaces ?? [])].sort((a, b) => inError(a) - inError(b)).map((n) => n.namespace);
-  }, [o]);
   return (
     <>
       <h1>Overview {ns ? <span className="dim">of {ns}</span> : null}</h1>
@@ -285,7 +272,7 @@ export function Overview({ ns }: { ns: string }) {
       ) : (
         <>
           <Tiles o={o} ns={ns} />
-          <Errors names={names} ns={ns} />
+          <Errors ns={ns} />
           {ns && <p className="dim">Tasks a second, processing and the charts are those of all namespaces.</p>}
           <Charts o={o} />
           <ByNamespace o={o} />

@@ -918,8 +918,9 @@ type ErrorGroup struct {
 	Count         int64                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
 	LastTime      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	Filter        string                 `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"` // for ListProcesses and StartBulk; of runs for ListRuns
-	Runs          bool                   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`    // it is of runs of flows that are FAILED or EXPIRED: RetryRun takes up each, RepeatRun starts another one like it
+	Filter        string                 `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"`       // for ListProcesses and StartBulk; of runs for ListRuns
+	Runs          bool                   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`          // it is of runs of flows that are FAILED or EXPIRED: RetryRun takes up each, RepeatRun starts another one like it
+	Namespace     string                 `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"` // of its processes or runs: the same failure in two namespaces is two groups
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1008,6 +1009,13 @@ func (x *ErrorGroup) GetRuns() bool {
 		return x.Runs
 	}
 	return false
+}
+
+func (x *ErrorGroup) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
 }
 
 type Node struct {
@@ -2272,7 +2280,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"o\n" +
 	"\x12ListErrorsResponse\x121\n" +
 	"\x06groups\x18\x01 \x03(\v2\x19.progressor.v1.ErrorGroupR\x06groups\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x96\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb4\x02\n" +
 	"\n" +
 	"ErrorGroup\x12 \n" +
 	"\vfingerprint\x18\x01 \x01(\tR\vfingerprint\x12\x16\n" +
@@ -2283,7 +2291,8 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"first_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
 	"\tlast_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x16\n" +
 	"\x06filter\x18\a \x01(\tR\x06filter\x12\x12\n" +
-	"\x04runs\x18\b \x01(\bR\x04runs\"\x81\x02\n" +
+	"\x04runs\x18\b \x01(\bR\x04runs\x12\x1c\n" +
+	"\tnamespace\x18\t \x01(\tR\tnamespace\"\x81\x02\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +

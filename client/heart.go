@@ -12,6 +12,10 @@ const (
 	minBeat       = 10 * time.Millisecond  // between two heartbeats, whatever the engine asks for
 	progressEvery = time.Second            // between two tellings of the progress of one lease
 	beatRetry     = 250 * time.Millisecond // after a heartbeat that was not taken
+
+	// maxSummaries is how many bytes of summaries go with one heartbeat, what is left with the next: 10,000 leases with a summary of 4 KiB each
+	// would pass the 16 MiB that the engine takes, and none would be extended.
+	maxSummaries = 8 << 20
 )
 
 // beat sends heartbeats until the shift is over.
@@ -77,23 +81,7 @@ func (s *shift) due() (due time.Time) {
 
 // beatOnce beats for all leases in one request.
 func (s *shift) beatOnce() error {
-	req := &progressorv1.HeartbeatRequest{WorkerId: s.options.id}
-	var beating []*held
-	timeout := requestTimeout
-	for _, h := range s.all() {
-		h.mu.Lock()
-		if h.lost {
-			h.mu.Unlock()
-			continue
-		}
-		b := &progressorv1.LeaseBeat{LeaseToken: h.lease.GetLeaseToken()}
-		if time.Since(h.told) >= progressEvery {
-			b.Progress = h.progress
-		}
-		timeout = min(timeout, max(h.interval, time.Second))
-		h.mu.Unlock()
-		req.Beats, beating = append(req.Beats, b), append(beating, h)
-	}
+	req, beating, timeout := s.heartbeat()
 	ctx, cancel := context.WithTimeout(s.speaking, timeout)
 	defer cancel()
 	resp, err := s.client.Worker.Heartbeat(ctx, req)
@@ -109,6 +97,28 @@ func (s *shift) beatOnce() error {
 	}
 	s.told(resp.GetWorker())
 	return nil
+}
+
+// heartbeat is a beat of all leases, in the order of beating, and how long its answer may take.
+func (s *shift) heartbeat() (req *progressorv1.HeartbeatRequest, beating []*held, timeout time.Duration) {
+	req, timeout = &progressorv1.HeartbeatRequest{WorkerId: s.options.id}, requestTimeout
+	room := maxSummaries
+	for _, h := range s.all() {
+		h.mu.Lock()
+		if h.lost {
+			h.mu.Unlock()
+			continue
+		}
+		b := &progressorv1.LeaseBeat{LeaseToken: h.lease.GetLeaseToken()}
+		if time.Since(h.told) >= progressEvery && room >= len(h.progress.GetSummary()) {
+			b.Progress = h.progress
+			room -= len(h.progress.GetSummary())
+		}
+		timeout = min(timeout, max(h.interval, time.Second))
+		h.mu.Unlock()
+		req.Beats, beating = append(req.Beats, b), append(beating, h)
+	}
+	return req, beating, timeout
 }
 
 // expire stops what has run longer than its lease: somebody else may have it by now. Only who cannot reach the engine gets here.

@@ -20,7 +20,6 @@ type CallParams struct {
 	Accepted       bool          // answer when the task is durable: it becomes a NOTIFY
 	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
 	Priority       int32         // smaller first, between processes
-	Actor          process.Actor // who asks: every operation says it; the audit has orders of operators alone
 	// Own says that the process is one of the engine's own, and that the request is to run though its namespace is paused: it is carried out at
 	// once, where the process is idle.
 	Own bool

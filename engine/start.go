@@ -23,7 +23,6 @@ type StartParams struct {
 	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
 	StartTime      time.Time     // not before; zero: now
 	Priority       int32         // smaller first, between processes
-	Actor          process.Actor // who asks: every operation says it; the audit has orders of operators alone
 	Kind           string        // "": a plain process
 	Note           *storage.Note // the order of an operator by which it comes; nil: none
 	Own            bool          // as of CallParams

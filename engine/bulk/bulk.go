@@ -89,7 +89,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *order, idempotenc
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	_, err = b.engine.Start(ctx, engine.StartParams{
-		Key: key, Kind: kind, Args: o.args(), Metadata: metadata, IdempotencyKey: idempotencyKey, Accepted: true, Actor: by,
+		Key: key, Kind: kind, Args: o.args(), Metadata: metadata, IdempotencyKey: idempotencyKey, Accepted: true,
 		Priority: math.MinInt32, // somebody waits for it who wants to mend what waits for a place
 		Note: &storage.Note{Method: "StartBulk", By: by, Details: map[string]string{
 			"verb": o.verbName(), "filter": o.Filter, "reason": o.Reason,

@@ -114,7 +114,7 @@ func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, b
 		return nil, err
 	}
 	key := keyOf(def.GetNamespace(), def.GetCronId())
-	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Actor: by, Own: true})
+	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Own: true})
 	if errors.Is(err, process.ErrProcessExists) {
 		err = fmt.Errorf("%s: %w", key, process.ErrCronExists)
 	}
@@ -194,7 +194,7 @@ func (c *Crons) order(ctx context.Context, namespace, cronID string, o *order, d
 	if err != nil {
 		return a, err
 	}
-	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Actor: by, Own: true})
+	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Own: true})
 	if err != nil {
 		return a, refused(err)
 	}

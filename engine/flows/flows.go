@@ -177,7 +177,7 @@ func (f *Flows) order(ctx context.Context, namespace, runID string, o *order, by
 	if err != nil {
 		return a, err
 	}
-	answer, err := f.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, runID), Args: args, Priority: priority, Actor: by, Own: true})
+	answer, err := f.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, runID), Args: args, Priority: priority, Own: true})
 	if err != nil {
 		return a, refused(runID, err)
 	}
@@ -260,7 +260,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	key := keyOf(r.GetNamespace(), runID)
 	defer f.starting.put(key, t)()
 	answer, err := f.engine.Start(ctx, engine.StartParams{
-		Key: key, Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Actor: by, Own: true,
+		Key: key, Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Own: true,
 		Asked: asked,
 	})
 	if errors.Is(err, process.ErrProcessExists) {

@@ -43,7 +43,6 @@ func (s *processes) Start(ctx context.Context, r *progressorv1.StartRequest) (*p
 		Accepted:       accepted(r.GetWait()),
 		Timeout:        durationOf(r.GetTimeout()),
 		Priority:       r.GetPriority(),
-		Actor:          actorOf(ctx),
 	}
 	if t := r.GetStartTime(); t != nil {
 		p.StartTime = t.AsTime()
@@ -57,7 +56,7 @@ func (s *processes) Start(ctx context.Context, r *progressorv1.StartRequest) (*p
 
 // Call runs a CALL task; with WAIT_ACCEPTED a NOTIFY task.
 func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
-	p, err := callParams(ctx, r)
+	p, err := callParams(r)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +70,7 @@ func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*pro
 // callParams is apart from Call for the sake of the stack of those who wait: see Engine.callRequest.
 //
 //go:noinline
-func callParams(ctx context.Context, r *progressorv1.CallRequest) (*engine.CallParams, error) {
+func callParams(r *progressorv1.CallRequest) (*engine.CallParams, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err
@@ -85,7 +84,6 @@ func callParams(ctx context.Context, r *progressorv1.CallRequest) (*engine.CallP
 		Accepted:       accepted(r.GetWait()),
 		Timeout:        durationOf(r.GetTimeout()),
 		Priority:       r.GetPriority(),
-		Actor:          actorOf(ctx),
 	}, nil
 }
 

@@ -27,11 +27,10 @@ type ParseError struct {
 }
 
 func (e *ParseError) Error() string {
-	where := ""
-	if e.Field != "" {
-		where = e.Field + " "
+	if e.Field == "" {
+		return fmt.Sprintf("%q: %s", e.Expression, e.Message)
 	}
-	return fmt.Sprintf("%q: %s(character %d): %s", e.Expression, where, e.Character, e.Message)
+	return fmt.Sprintf("%q: %s (character %d): %s", e.Expression, e.Field, e.Character, e.Message)
 }
 
 // What the names stand for (crontab(5), "extensions").
@@ -158,9 +157,9 @@ func (p parser) fields(e *Expression, list []word) error {
 	case 6:
 		e.explicit = true
 	case 7:
-		return p.fail("", list[6].at, "seven fields: there is no year; use start_time and end_time")
+		return p.fail("", list[6].at, "it has seven fields: there is no year; use start_time and end_time")
 	default:
-		return p.fail("", len(p.text)+1, "%d fields: write five (minute hour day month weekday), or six with seconds first", n)
+		return p.fail("", len(p.text)+1, "it has %d fields: write five (minute hour day month weekday), or six with seconds first", n)
 	}
 	hour := list[2].text
 	e.realTime = strings.ContainsAny(hour, "*/")

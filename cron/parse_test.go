@@ -45,9 +45,9 @@ func TestParseErrors(t *testing.T) {
 	}{
 		{"", "", 1, "the fields are missing: write five, as in 30 9 * * MON-FRI"},
 		{"  ", "", 3, "the fields are missing: write five, as in 30 9 * * MON-FRI"},
-		{"* * * *", "", 8, "4 fields: write five (minute hour day month weekday), or six with seconds first"},
-		{"* * * * * * 2024", "", 13, "seven fields: there is no year; use start_time and end_time"},
-		{"* * * * * * * *", "", 16, "8 fields: write five (minute hour day month weekday), or six with seconds first"},
+		{"* * * *", "", 8, "it has 4 fields: write five (minute hour day month weekday), or six with seconds first"},
+		{"* * * * * * 2024", "", 13, "it has seven fields: there is no year; use start_time and end_time"},
+		{"* * * * * * * *", "", 16, "it has 8 fields: write five (minute hour day month weekday), or six with seconds first"},
 		{"60 * * * *", "minute", 1, `"60" is not 0 to 59`},
 		{"0 24 * * *", "hour", 3, `"24" is not 0 to 23`},
 		{"0 1,2,99 * * *", "hour", 7, `"99" is not 0 to 23`},
@@ -98,9 +98,13 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("%q:\ngot  %+v\nwant %+v", test.text, *wrong, want)
 		}
 	}
-	_, err := Parse("0 24 * * *")
-	if want := `"0 24 * * *": hour (character 3): "24" is not 0 to 23`; err.Error() != want {
-		t.Errorf("got %s, want %s", err, want)
+	for text, want := range map[string]string{
+		"0 24 * * *": `"0 24 * * *": hour (character 3): "24" is not 0 to 23`,
+		"0 24":       `"0 24": it has 2 fields: write five (minute hour day month weekday), or six with seconds first`,
+	} {
+		if _, err := Parse(text); err.Error() != want {
+			t.Errorf("got %s, want %s", err, want)
+		}
 	}
 }
 

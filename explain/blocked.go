@@ -40,7 +40,7 @@ func (s State) blocked(e *Explanation) {
 	e.Detail = fmt.Sprintf("Job %q waits for constraint %s%s", s.Job.Name, b.Constraint, b.key())
 	full := b.MaxRunning > 0 && b.Held >= int(b.MaxRunning)
 	if full {
-		e.Detail += fmt.Sprintf(": %d of %d running (%s)", b.Held, b.MaxRunning, b.holders())
+		e.Detail += fmt.Sprintf(": %d of %d places taken (%s)", b.Held, b.MaxRunning, b.holders())
 	}
 	if b.Unstarted > 0 {
 		e.Detail += fmt.Sprintf(": what the rate gives is given (%s), and nobody has taken it", b.holders())

@@ -75,7 +75,7 @@ func TestWaits(t *testing.T) {
 		{"a timer, and its namespace", state(waiting(timer(2, 130)), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForTime, at(130),
 			[]string{"Namespace shop is paused, too: nothing begins before it is resumed (progressor namespace resume shop)."}},
 		{"a key", state(job(nil), blockedOn(explain.Blocked{Constraint: "one", Match: `job.name == "a"`, Expression: "job.args.shop", Key: "x", MaxRunning: 2, Held: 5, Holders: []string{"a", "b", "c"}, Before: 1000, More: true})),
-			process.WaitsForConstraint, time.Time{}, []string{`Job "mail" waits for constraint one, key x: 5 of 2 running (a, b, c and 2 more). At least 1000 jobs stand before it.`,
+			process.WaitsForConstraint, time.Time{}, []string{`Job "mail" waits for constraint one, key x: 5 of 2 places taken (a, b, c and 2 more). At least 1000 jobs stand before it.`,
 				"progressor job get shop a. Or a higher limit: progressor constraint put shop one --match 'job.name == \"a\"' --key job.args.shop --max-running 4 doubles it."}},
 		{"a rate that nobody uses", state(job(nil), blockedOn(explain.Blocked{Constraint: "slow", RateCount: 1, RatePer: time.Minute, RateBurst: 1, Held: 1, Holders: []string{"x1"}, Unstarted: 1})), process.WaitsForConstraint, time.Time{},
 			[]string{"constraint slow: what the rate gives is given (x1), and nobody has taken it. No job stands before it.", "--rate 2/1m doubles it."}},

@@ -230,16 +230,19 @@ SELECT r.process_id, r.priority, j.name, r.args, p.metadata, j.tags
  CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
  WHERE r.namespace = @namespace::text AND p.kind = 'job' AND coalesce(j.constraints_version, 0) <> @version::bigint;
 
--- CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many wait for one, and when
--- the next of these may start.
+-- CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many hold one and nobody has
+-- claimed them yet, how many wait for one, and when the next of these may start.
 -- name: CountConstraints :many
-SELECT (SELECT count(*) FROM constraint_holds h
-         CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r
-         WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>')::bigint AS running,
+SELECT x.running::bigint AS running, x.held::bigint AS held,
        (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,
        coalesce((SELECT min(b.next_time) FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.line >= c.name || '=' AND b.line < c.name || '>'
           AND b.next_time IS NOT NULL), 'epoch')::timestamptz AS next_free_time
-  FROM constraints c WHERE c.namespace = @namespace ORDER BY c.name;
+  FROM constraints c
+ CROSS JOIN LATERAL (
+   SELECT count(r.claimed) AS running, count(*) - count(r.claimed) AS held FROM constraint_holds h
+     LEFT JOIN LATERAL (SELECT true AS claimed FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r ON true
+    WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>') x
+ WHERE c.namespace = @namespace ORDER BY c.name;
 
 -- PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), how many of these nobody has
 -- claimed yet, and when the next may start.

@@ -159,7 +159,8 @@ type constraintListCmd struct {
 }
 
 func (constraintListCmd) Help() string {
-	return `List shows the limits of a namespace: how many jobs of each run, how many wait for it, and when a rate lets the next one start.
+	return `List shows the limits of a namespace: how many jobs of each run, how many hold a place and have no worker yet, how many wait
+for one, and when a rate lets the next one start.
 
     progressor constraint list demo
     progressor constraint list demo -o json`
@@ -179,11 +180,11 @@ func (c *constraintListCmd) Run(a *app) error {
 	for _, s := range resp.GetConstraints() {
 		m := s.GetConstraint()
 		rows = append(rows, table.Row{
-			oneLine(m.GetName()), oneLine(m.GetMatch()), oneLine(m.GetKey()), showLimit(m.GetMaxRunning()), showRate(m.GetRate()), s.GetRunning(), s.GetWaiting(),
+			oneLine(m.GetName()), oneLine(m.GetMatch()), oneLine(m.GetKey()), showLimit(m.GetMaxRunning()), showRate(m.GetRate()), s.GetRunning(), s.GetHeld(), s.GetWaiting(),
 			showTime(s.GetNextFreeTime()),
 		})
 	}
-	return printRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "waiting", "next_free_time"}, rows)
+	return printRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows)
 }
 
 type constraintDeleteCmd struct {

@@ -101,7 +101,7 @@ var jobReasons = []reason{
 	{"its cancel", []string{"job cancel busy first --reason 'no need'"}, "busy first", []string{"It was asked to end (no need): its worker is told by its next heartbeat.", "past its grace, at"}},
 	{"a key", []string{"namespace put keyed --pull", "constraint put keyed one --key job.args.shop --max-running 1", "job enqueue keyed mail --id first --timeout 1h --args '{\"shop\":\"a\"}'",
 		"job enqueue keyed mail --id second --args '{\"shop\":\"a\"}'", "job enqueue keyed mail --id third --args '{\"shop\":\"a\"}'", "poll keyed mail"}, "keyed third",
-		[]string{"waits for constraint", `now Job "mail" waits for constraint one, key a: 1 of 1 running (first). 1 job stands before it.`,
+		[]string{"waits for constraint", `now Job "mail" waits for constraint one, key a: 1 of 1 places taken (first). 1 job stands before it.`,
 			"unblock The end of a job that has the key: progressor job get keyed first. Or a higher limit: progressor constraint put keyed one --key job.args.shop --max-running 2 doubles it."}},
 	{"a start", []string{"namespace put rated --pull", "constraint put rated slow --match 'job.name == \"mail\"' --rate 1/1h", "job enqueue rated mail --id first --timeout 1h", "job enqueue rated mail --id second", "job enqueue rated mail --id third", "poll rated mail"}, "rated third", []string{"waits for constraint slow: the rate of 1 in 1h0m is used up, and gives the next start at", "1 job stands before it.", "not before 20", "(in 1h59m",
 		`progressor constraint put rated slow --match 'job.name == "mail"' --rate 2/1h doubles it.`}},

@@ -30,7 +30,7 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 		"unknown flag --zzzzzzzzz; progressor job list --help lists those that there are":                     {"job", "list", "mail", "--zzzzzzzzz"},
 		"unexpected argument namespcaes; the nearest is namespace":                                            {"namespcaes"},
 		"unexpected argument fly; progressor --help lists":                                                    {"fly"},
-		"unexpected argument " + two + "; a file is named by -f " + two:                                        {"template", "check", two},
+		"unexpected argument " + two + "; a file is named by -f " + two:                                       {"template", "check", two},
 		"line 4: target.http: start_process is chosen already: want one of the two":                           {"cron", "create", "demo", "c", "-f", two},
 		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to Z, digits": {"config", "check", "-c", config},
 		"run retry: --wait-timeout goes with --wait":                                                          {"run", "retry", "demo", "r-1", "--wait-timeout", "5s"},

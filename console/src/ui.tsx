@@ -36,9 +36,6 @@ export function When({ at, none = "never", next }: { at?: number; none?: string;
 
 const utc = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
 
-/** Of a constraint the engine says "2 of 2 running" and counts those too that may start and have no worker yet: they hold a place as well. */
-export const placesTaken = (text: string): string => text.replace(/(\bconstraint .*?: \d+ of \d+) running(?=[; (])/, "$1 places taken");
-
 /** What the engine says, with its times of UTC as the page has all others. */
 export function Told({ text }: { text: string }) {
   const parts = text.replace(new RegExp(` until (?=${utc})`, "g"), ", due ").split(new RegExp(String.raw`(?:\bat )?(${utc})(?: \((?:in [^()]*|[^()]* ago)\))?`));

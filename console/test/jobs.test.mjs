@@ -148,7 +148,7 @@ spec("Constraints are made, seen at work, changed and deleted", async (page, go)
 spec("A place that is held by a job which no worker has taken is not called running", async (page, go) => {
   await engine.post("JobService/PutConstraint", { constraint: { namespace: "mail", name: "one-fax", match: 'job.name == "fax"', maxRunning: 1 } });
   for (const jobId of ["fax-1", "fax-2"]) await engine.post("JobService/Enqueue", { namespace: "mail", jobId, name: "fax" });
-  await eventually("fax-2 waits for its place", async () => /1 of 1 running/.test((await jobOf("fax-2")).blockedOn ?? ""));
+  await eventually("fax-2 waits for its place", async () => /1 of 1 places taken/.test((await jobOf("fax-2")).blockedOn ?? ""));
   await go("#/job?ns=mail&id=fax-2");
   const told = page.locator(".notice").filter({ hasText: "waits for constraint one-fax: 1 of 1 places taken (fax-1)" });
   await told.getByText("progressor job get mail fax-1", { exact: true }).and(page.locator("code")).waitFor();

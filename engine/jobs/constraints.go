@@ -63,7 +63,7 @@ func (q *Jobs) ListConstraints(ctx context.Context, namespace string) ([]*progre
 	all, err := jobs.ListConstraints(ctx, q.store, namespace)
 	states := make([]*progressorv1.ConstraintState, len(all))
 	for n, c := range all {
-		states[n] = &progressorv1.ConstraintState{Constraint: constraintMessage(namespace, c.Constraint), Running: c.Running, Waiting: c.Waiting}
+		states[n] = &progressorv1.ConstraintState{Constraint: constraintMessage(namespace, c.Constraint), Running: c.Running, Held: c.Held, Waiting: c.Waiting}
 		if !c.NextFreeTime.IsZero() {
 			states[n].NextFreeTime = timestamppb.New(c.NextFreeTime)
 		}
@@ -129,7 +129,7 @@ func blockedText(b *explain.Blocked) string {
 	}
 	text.WriteString(": ")
 	if b.MaxRunning > 0 && b.Held >= int(b.MaxRunning) {
-		fmt.Fprintf(&text, "%d of %d running; ", b.Held, b.MaxRunning)
+		fmt.Fprintf(&text, "%d of %d places taken; ", b.Held, b.MaxRunning)
 	}
 	before := fmt.Sprint(b.Before)
 	if b.More {

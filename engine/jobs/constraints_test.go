@@ -77,6 +77,10 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	}
 	n.limited(t, "pull", "us0", "us", nil)
 	n.placed(t, "pull", 3)
+	states, err := n.ListConstraints(context.Background(), "pull")
+	if err != nil || len(states) != 1 || states[0].GetRunning() != 0 || states[0].GetHeld() != 3 || states[0].GetWaiting() != 3 {
+		t.Errorf("constraints before a worker comes: %v, %v", states, err)
+	}
 	leases := n.poll(t, "w", 10)
 	if got := ids(leases); got != "eu0 eu1 us0" {
 		t.Fatalf("leased %s", got)
@@ -85,11 +89,11 @@ func TestMaxRunningOfAKey(t *testing.T) {
 		t.Errorf("leased %s beside", got)
 	}
 	job := n.job(t, "pull", "eu3", available)
-	if got, want := job.GetBlockedOn(), "constraint region key eu: 2 of 2 running; 1 before it"; got != want {
+	if got, want := job.GetBlockedOn(), "constraint region key eu: 2 of 2 places taken; 1 before it"; got != want {
 		t.Errorf("blocked on %q, want %q", got, want)
 	}
-	states, err := n.ListConstraints(context.Background(), "pull")
-	if err != nil || len(states) != 1 || states[0].GetRunning() != 3 || states[0].GetWaiting() != 3 || states[0].GetNextFreeTime() != nil {
+	states, err = n.ListConstraints(context.Background(), "pull")
+	if err != nil || len(states) != 1 || states[0].GetRunning() != 3 || states[0].GetHeld() != 0 || states[0].GetWaiting() != 3 || states[0].GetNextFreeTime() != nil {
 		t.Errorf("constraints %v, %v", states, err)
 	}
 	if err := n.succeed(leases[0], nil); err != nil {
@@ -238,7 +242,7 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 			n.limited(t, namespace, "later", "", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
 			n.job(t, namespace, "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
 			enginetest.Eventually(t, patience, "it waits in line", func() bool { return n.waits(t, namespace, "constraint") == 1 })
-			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(), "constraint one: 1 of 1 running") {
+			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(), "constraint one: 1 of 1 places taken") {
 				t.Errorf("blocked on %q", job.GetBlockedOn())
 			}
 			close(free)
@@ -296,7 +300,7 @@ func TestChangedMatchAndKey(t *testing.T) {
 	if got := ids(n.poll(t, "w", 10)); got != "us0" {
 		t.Errorf("leased %s", got)
 	}
-	if job := n.job(t, "pull", "eu1", available); job.GetBlockedOn() != "constraint c key eu: 1 of 1 running; 0 before it" {
+	if job := n.job(t, "pull", "eu1", available); job.GetBlockedOn() != "constraint c key eu: 1 of 1 places taken; 0 before it" {
 		t.Errorf("blocked on %q", job.GetBlockedOn())
 	}
 	n.limit(t, &progressorv1.Constraint{Name: "c", Match: `"vip" in job.tags`, MaxRunning: 1})

@@ -48,8 +48,8 @@ func readConstraints(ctx context.Context, db storage.DB, namespace string) ([]Co
 // Standing is a constraint with how much of it is in use.
 type Standing struct {
 	Constraint
-	Running, Waiting int64
-	NextFreeTime     time.Time // zero: no rate has to be waited for
+	Running, Held, Waiting int64     // jobs: those that hold a key and run, those that hold one and nobody has claimed yet, those that wait for one
+	NextFreeTime           time.Time // zero: no rate has to be waited for
 }
 
 // ListConstraints gives the constraints of a namespace, by name.
@@ -61,7 +61,7 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 		}
 		counts, err := dbsqlc.New().CountConstraints(ctx, tx, namespace)
 		for n, c := range counts { // of one moment, in the same order
-			all = append(all, Standing{Constraint: constraints[n], Running: c.Running, Waiting: c.Waiting})
+			all = append(all, Standing{Constraint: constraints[n], Running: c.Running, Held: c.Held, Waiting: c.Waiting})
 			if c.NextFreeTime.Unix() > 0 {
 				all[n].NextFreeTime = c.NextFreeTime
 			}

@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { jobs, readOnly, refresh, useRead } from "../api";
 import { count, duration, durationMillis, millis, parseSpan, plural, span, typedSpan, wrongCount } from "../format";
-import { ConstraintSchema, type Constraint, type ConstraintState } from "../gen/progressor/v1/job_pb";
+import { ConstraintSchema, type Constraint } from "../gen/progressor/v1/job_pb";
 import { useCommands } from "../palette";
 import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Loading, Scroll, useToast, When } from "../ui";
 
@@ -79,12 +79,6 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
   );
 }
 
-/** Places that a job holds which may start and has no worker yet. They are counted nowhere: but where one waits for a place, and for no rate, all are taken. */
-function heldOf(s: ConstraintState): number {
-  const c = s.constraint;
-  return c && c.maxRunning > 0 && !c.key && !c.rate && s.waiting > 0n ? Math.max(0, c.maxRunning - Number(s.running)) : 0;
-}
-
 export function Constraints({ ns }: { ns: string }) {
   const [editing, setEditing] = useState<Constraint | "new">();
   const [deleting, setDeleting] = useState<Constraint>();
@@ -122,7 +116,7 @@ export function Constraints({ ns }: { ns: string }) {
                 {data?.constraints.map((s) => {
                   const c = s.constraint;
                   if (!c) return null;
-                  const held = heldOf(s);
+                  const held = Number(s.held);
                   return (
                     <tr key={c.name}>
                       <td className="strong">{c.name}</td>
@@ -151,7 +145,7 @@ export function Constraints({ ns }: { ns: string }) {
               </tbody>
             </table>
           </Scroll>
-          {data?.constraints.some((s) => heldOf(s) > 0) && <p className="dim">Held: by a job that may start, and that no worker has taken yet. It has its place from then on, and others of its constraint wait for it.</p>}
+          {data?.constraints.some((s) => s.held > 0n) && <p className="dim">Held: by a job that may start, and that no worker has taken yet. It has its place from then on, and others of its constraint wait for it.</p>}
         </Card>
       )}
       {editing && <Edit ns={ns} before={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}

@@ -12,7 +12,7 @@ import { bytesOf, Payload, PayloadInput } from "../payload";
 import { homeOf, stepOf } from "../home";
 import { change, go, href, useParam } from "../router";
 import { jobLook, lookOfJob, Mark, Status } from "../status";
-import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, placesTaken, Scroll, Told, useToast, When } from "../ui";
+import { Act, Bar, Button, Card, Commanded, Dialog, Empty, ErrorBox, Field, Fields, Line, Loading, Missing, Scroll, Told, useToast, When } from "../ui";
 import { exactJSON, plainValue, valueOf } from "../value";
 import { CancelJob, RetryJob } from "./actions";
 import { Events } from "./events";
@@ -76,7 +76,7 @@ function why(j: Job): string {
     const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `again ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
     if (f) return `${again}${f.reason}: ${f.message}`;
   }
-  return j.cancelReason || placesTaken(j.blockedOn).replace(/^time: /, "starts ") || j.progress?.summary || "";
+  return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || j.progress?.summary || "";
 }
 
 function Row({ j }: { j: Job }) {
@@ -312,7 +312,7 @@ export function JobPage({ ns }: { ns: string }) {
       {(blocked || !why(j)) && said.data && (
         <div className={"notice explain" + (blocked ? " hold" : "")}>
           <p>
-            <Told text={placesTaken(said.data.waitsForDetail)} /> {blocked && <a href={href("constraints", { ns })}>To the constraints</a>}
+            <Told text={said.data.waitsForDetail} /> {blocked && <a href={href("constraints", { ns })}>To the constraints</a>}
           </p>
           {said.data.next && (
             <p>

@@ -12,7 +12,7 @@ import { change, href, useParam } from "../router";
 import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
-import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, placesTaken, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
+import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
 import { ActionDialog, mends, offered, type Action } from "./actions";
 
 const page = 100;
@@ -72,7 +72,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       {bad && <strong className="detail">{p.detail}</strong>}
       {e.waitsForDetail && (
         <p>
-          <Told text={placesTaken(e.waitsForDetail)} />
+          <Told text={e.waitsForDetail} />
         </p>
       )}
       {e.next && (

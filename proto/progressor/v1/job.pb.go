@@ -1426,9 +1426,10 @@ func (x *ListConstraintsResponse) GetConstraints() []*ConstraintState {
 type ConstraintState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Constraint    *Constraint            `protobuf:"bytes,1,opt,name=constraint,proto3" json:"constraint,omitempty"`
-	Running       int64                  `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
+	Running       int64                  `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // jobs that hold a place and run
 	Waiting       int64                  `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	NextFreeTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_free_time,json=nextFreeTime,proto3" json:"next_free_time,omitempty"`
+	NextFreeTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_free_time,json=nextFreeTime,proto3" json:"next_free_time,omitempty"` // when a rate lets the next job start; absent: none has to be waited for
+	Held          int64                  `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`                                      // jobs that hold a place and that nobody has taken yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1489,6 +1490,13 @@ func (x *ConstraintState) GetNextFreeTime() *timestamppb.Timestamp {
 		return x.NextFreeTime
 	}
 	return nil
+}
+
+func (x *ConstraintState) GetHeld() int64 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
 }
 
 type DeleteConstraintRequest struct {
@@ -1694,14 +1702,15 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\x16ListConstraintsRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"[\n" +
 	"\x17ListConstraintsResponse\x12@\n" +
-	"\vconstraints\x18\x01 \x03(\v2\x1e.progressor.v1.ConstraintStateR\vconstraints\"\xc2\x01\n" +
+	"\vconstraints\x18\x01 \x03(\v2\x1e.progressor.v1.ConstraintStateR\vconstraints\"\xd6\x01\n" +
 	"\x0fConstraintState\x129\n" +
 	"\n" +
 	"constraint\x18\x01 \x01(\v2\x19.progressor.v1.ConstraintR\n" +
 	"constraint\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\x03R\arunning\x12\x18\n" +
 	"\awaiting\x18\x03 \x01(\x03R\awaiting\x12@\n" +
-	"\x0enext_free_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextFreeTime\"u\n" +
+	"\x0enext_free_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextFreeTime\x12\x12\n" +
+	"\x04held\x18\x05 \x01(\x03R\x04held\"u\n" +
 	"\x17DeleteConstraintRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +

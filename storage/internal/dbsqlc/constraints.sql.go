@@ -70,23 +70,27 @@ func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace stri
 }
 
 const countConstraints = `-- name: CountConstraints :many
-SELECT (SELECT count(*) FROM constraint_holds h
-         CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r
-         WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>')::bigint AS running,
+SELECT x.running::bigint AS running, x.held::bigint AS held,
        (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,
        coalesce((SELECT min(b.next_time) FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.line >= c.name || '=' AND b.line < c.name || '>'
           AND b.next_time IS NOT NULL), 'epoch')::timestamptz AS next_free_time
-  FROM constraints c WHERE c.namespace = $1 ORDER BY c.name
+  FROM constraints c
+ CROSS JOIN LATERAL (
+   SELECT count(r.claimed) AS running, count(*) - count(r.claimed) AS held FROM constraint_holds h
+     LEFT JOIN LATERAL (SELECT true AS claimed FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r ON true
+    WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>') x
+ WHERE c.namespace = $1 ORDER BY c.name
 `
 
 type CountConstraintsRow struct {
 	Running      int64
+	Held         int64
 	Waiting      int64
 	NextFreeTime time.Time
 }
 
-// CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many wait for one, and when
-// the next of these may start.
+// CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many hold one and nobody has
+// claimed them yet, how many wait for one, and when the next of these may start.
 func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace string) ([]CountConstraintsRow, error) {
 	rows, err := db.Query(ctx, countConstraints, namespace)
 	if err != nil {
@@ -96,7 +100,12 @@ func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace strin
 	var items []CountConstraintsRow
 	for rows.Next() {
 		var i CountConstraintsRow
-		if err := rows.Scan(&i.Running, &i.Waiting, &i.NextFreeTime); err != nil {
+		if err := rows.Scan(
+			&i.Running,
+			&i.Held,
+			&i.Waiting,
+			&i.NextFreeTime,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -121,19 +121,21 @@ INSERT INTO constraint_holds (namespace, process_id, line)
 SELECT @namespace::text, x.process_id, x.line FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS x(process_id, line)
 ON CONFLICT DO NOTHING;
 
--- WriteBuckets stores where buckets stand. full_us: until they are full, next_us: until they have a start to give; -1: they have.
+-- WriteBuckets stores where buckets stand. full_us: until they are full, next_us: until they have a start to give; 0: they have.
 -- name: WriteBuckets :exec
 INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time, next_time)
 SELECT @namespace::text, x.line, x.tokens, x.unstarted, x.refilled_time, x.refilled_time + x.full_us * interval '1 microsecond',
-       CASE WHEN x.next_us >= 0 THEN x.refilled_time + x.next_us * interval '1 microsecond' END
+       CASE WHEN x.next_us > 0 THEN x.refilled_time + x.next_us * interval '1 microsecond' END
   FROM ROWS FROM (unnest(@lines::text[]), unnest(@tokens::float8[]), unnest(@unstarteds::int[]), unnest(@refilled_times::timestamptz[]), unnest(@fulls_us::bigint[]),
                   unnest(@nexts_us::bigint[])) AS x(line, tokens, unstarted, refilled_time, full_us, next_us)
 ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted = excluded.unstarted, refilled_time = excluded.refilled_time,
    full_time = excluded.full_time, next_time = excluded.next_time;
 
--- ForgetBuckets drops full ones.
+-- ForgetBuckets drops full ones, and those whose constraint has no rate any more: a start that nobody gives would be due for ever.
 -- name: ForgetBuckets :exec
-DELETE FROM constraint_buckets b WHERE b.namespace = @namespace AND b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL;
+DELETE FROM constraint_buckets b WHERE b.namespace = @namespace
+   AND (b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL
+     OR NOT EXISTS (SELECT 1 FROM constraints c WHERE c.namespace = b.namespace AND c.name = split_part(b.line, '=', 1) AND c.rate_count IS NOT NULL));
 
 -- FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does. (SaveCompleted does it
 -- itself.)

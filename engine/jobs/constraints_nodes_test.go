@@ -205,3 +205,23 @@ func TestBlockedOnRate(t *testing.T) {
 		t.Errorf("blocked on %q", job.GetBlockedOn())
 	}
 }
+
+// A bucket that has a start to give is not looked at for that, and goes once it is full; that of a rate which is no more goes with it. A bucket
+// that stayed due was looked at without an end, a hundred times a second.
+func TestBucketsRest(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	buckets := func() int { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_buckets") }
+	n.limit(t, &progressorv1.Constraint{Namespace: "ns", Name: "quick", Rate: &progressorv1.RateLimit{Count: 100, Per: durationpb.New(time.Second)}})
+	n.limited(t, "ns", "j", "", nil)
+	n.job(t, "ns", "j", succeeded)
+	enginetest.Eventually(t, patience, "the full bucket goes", func() bool { return buckets() == 0 })
+
+	n.limit(t, &progressorv1.Constraint{Name: "slow", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)}})
+	n.limited(t, "pull", "first", "", nil)
+	n.one(t, "w")
+	enginetest.Eventually(t, patience, "the next start is known", func() bool { return buckets() == 1 })
+	if err := n.DeleteConstraint(context.Background(), "pull", "slow"); err != nil || buckets() != 0 {
+		t.Errorf("%v; %d buckets of no constraint", err, buckets())
+	}
+}

@@ -69,7 +69,7 @@ func (l *line) take() {
 // bucket is where the line's bucket stands after the turn.
 func (l *line) bucket() jobs.Bucket {
 	c, left := l.rule.Constraint, l.tokens-float64(l.taken)
-	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now, Next: -1}
+	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now}
 	b.Full = seconds((float64(c.RateBurst) - left) / perSecond(c))
 	switch {
 	case left >= 1:

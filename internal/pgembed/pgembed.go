@@ -226,6 +226,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	err := s.halt(ctx, mode)
 	s.stopped = true
+	s.settle() // the one that watches may not have come to it yet
 	err = errors.Join(err, s.place.removeSocketDir())
 	if s.config.Ephemeral {
 		err = errors.Join(err, os.RemoveAll(s.place.dir))

@@ -196,7 +196,7 @@ func change(ctx context.Context, s *storage.Store, namespace string, after func(
 		if err := write(ctx, db, t.q); err != nil {
 			return err
 		}
-		if err := errors.Join(t.begin(), t.Load()); err != nil {
+		if err := errors.Join(t.begin(), t.Load(), t.q.ForgetBuckets(ctx, db, namespace)); err != nil {
 			return err
 		}
 		return after(t)
@@ -318,7 +318,7 @@ type Bucket struct {
 	Unstarted int32
 	Time      time.Time
 	Full      time.Duration // until it is full
-	Next      time.Duration // until it has a start to give; negative: it has
+	Next      time.Duration // until it has a start to give; 0: it has
 }
 
 // SetBuckets stores buckets.
@@ -333,7 +333,7 @@ func (t *Turn) SetBuckets(buckets []Bucket) error {
 		a.Unstarteds = append(a.Unstarteds, b.Unstarted)
 		a.RefilledTimes = append(a.RefilledTimes, b.Time)
 		a.FullsUs = append(a.FullsUs, b.Full.Microseconds())
-		a.NextsUs = append(a.NextsUs, max(b.Next.Microseconds(), -1))
+		a.NextsUs = append(a.NextsUs, b.Next.Microseconds())
 	}
 	return t.q.WriteBuckets(t.ctx, t.db, a)
 }

@@ -227,10 +227,12 @@ func (q *Queries) DueInLine(ctx context.Context, db DBTX, arg DueInLineParams) (
 }
 
 const forgetBuckets = `-- name: ForgetBuckets :exec
-DELETE FROM constraint_buckets b WHERE b.namespace = $1 AND b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL
+DELETE FROM constraint_buckets b WHERE b.namespace = $1
+   AND (b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL
+     OR NOT EXISTS (SELECT 1 FROM constraints c WHERE c.namespace = b.namespace AND c.name = split_part(b.line, '=', 1) AND c.rate_count IS NOT NULL))
 `
 
-// ForgetBuckets drops full ones.
+// ForgetBuckets drops full ones, and those whose constraint has no rate any more: a start that nobody gives would be due for ever.
 func (q *Queries) ForgetBuckets(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, forgetBuckets, namespace)
 	return err
@@ -920,7 +922,7 @@ func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) (
 const writeBuckets = `-- name: WriteBuckets :exec
 INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time, next_time)
 SELECT $1::text, x.line, x.tokens, x.unstarted, x.refilled_time, x.refilled_time + x.full_us * interval '1 microsecond',
-       CASE WHEN x.next_us >= 0 THEN x.refilled_time + x.next_us * interval '1 microsecond' END
+       CASE WHEN x.next_us > 0 THEN x.refilled_time + x.next_us * interval '1 microsecond' END
   FROM ROWS FROM (unnest($2::text[]), unnest($3::float8[]), unnest($4::int[]), unnest($5::timestamptz[]), unnest($6::bigint[]),
                   unnest($7::bigint[])) AS x(line, tokens, unstarted, refilled_time, full_us, next_us)
 ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted = excluded.unstarted, refilled_time = excluded.refilled_time,
@@ -937,7 +939,7 @@ type WriteBucketsParams struct {
 	NextsUs       []int64
 }
 
-// WriteBuckets stores where buckets stand. full_us: until they are full, next_us: until they have a start to give; -1: they have.
+// WriteBuckets stores where buckets stand. full_us: until they are full, next_us: until they have a start to give; 0: they have.
 func (q *Queries) WriteBuckets(ctx context.Context, db DBTX, arg WriteBucketsParams) error {
 	_, err := db.Exec(ctx, writeBuckets,
 		arg.Namespace,

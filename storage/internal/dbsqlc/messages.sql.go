@@ -638,13 +638,14 @@ INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_proc
 SELECT c.parent_namespace, c.parent_process_id, 'child_end', c.namespace, c.process_id, c.task_id, statement_timestamp(), c.args,
        jsonb_strip_nulls(jsonb_build_object('namespace', c.namespace, 'processId', c.process_id,
          'status', 'PROCESS_STATUS_' || CASE WHEN p.removed_time IS NULL THEN p.status::text ELSE 'UNSPECIFIED' END,
-         'response', translate(encode(o.response, 'base64'), E'\n', ''), 'detail', CASE WHEN p.removed_time IS NULL THEN p.detail END))
+         'response', translate(encode(o.response, 'base64'), E'\n', ''),
+         'detail', CASE WHEN p.removed_time IS NULL THEN p.detail ELSE 'rejected: ' || NULLIF(concat_ws(': ', o.rejection->>'reason', NULLIF(o.rejection->>'message', '')), '') END))
   FROM c
  CROSS JOIN LATERAL (SELECT p.status, p.detail, p.removed_time FROM processes p WHERE p.namespace = c.namespace AND p.process_id = c.process_id LIMIT 1) p
   LEFT JOIN LATERAL (
-    SELECT t.response FROM tasks t WHERE t.namespace = c.namespace AND t.process_id = c.process_id AND t.task_id = c.task_id
+    SELECT t.response, t.rejection FROM tasks t WHERE t.namespace = c.namespace AND t.process_id = c.process_id AND t.task_id = c.task_id
     UNION ALL
-    SELECT a.response FROM answers a WHERE a.namespace = c.namespace AND a.process_id = c.process_id AND a.task_id = c.task_id
+    SELECT a.response, a.rejection FROM answers a WHERE a.namespace = c.namespace AND a.process_id = c.process_id AND a.task_id = c.task_id
     LIMIT 1) o ON true
 RETURNING namespace, process_id
 `

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -76,6 +77,7 @@ type order struct {
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
 	Invalid  string          `json:"invalid,omitempty"` // why a cron has no payload for it
+	Request  uint64          `json:"request,omitempty"` // with a key: a number of this request alone, by which its answer is told from that to an earlier one
 
 	Reason  string `json:"reason,omitempty"`
 	Newest  bool   `json:"newest,omitempty"` // of RetryRun
@@ -109,6 +111,7 @@ type answered struct {
 	Holder    string    `json:"holder,omitempty"`  // the run that is there
 	Message   string    `json:"message,omitempty"`
 	Fresh     *freshRun `json:"fresh,omitempty"`     // of StartRun; nil: what the run is like has to be read
+	Request   uint64    `json:"request,omitempty"`   // of StartRun: which one has made it, as in order
 	Refused   string    `json:"refused,omitempty"`   // why a RetryRun does nothing
 	Directive int32     `json:"directive,omitempty"` // of ReportStep
 	Reason    string    `json:"reason,omitempty"`
@@ -238,6 +241,9 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if r.GetRunTime() != nil {
 		o.RunTime = r.GetRunTime().AsTime()
 	}
+	if r.GetIdempotencyKey() != "" {
+		o.Request = rand.Uint64() //nolint:gosec // tells two requests apart, and is no secret
+	}
 	if r.GetValidateOnly() {
 		return f.wouldStart(ctx, r, t, o)
 	}
@@ -273,10 +279,15 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err := json.Unmarshal(answer.Response, &a); err != nil {
 		return nil, fmt.Errorf("answer of run %s: %w", runID, err)
 	}
-	if a.Outcome == outcomeStarted && a.Fresh != nil && a.Fresh.Version == o.Version {
+	isFresh := a.Outcome == outcomeStarted && a.Fresh != nil && a.Fresh.Version == o.Version
+	if isFresh && a.Request == o.Request {
 		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
 	}
-	return f.started(ctx, r.GetNamespace(), runID, t, &a)
+	said, err := f.started(ctx, r.GetNamespace(), runID, t, &a)
+	if isFresh && errors.Is(err, process.ErrRunNotFound) { // it was started, and is gone: what was said of it is all that there is
+		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
+	}
+	return said, err
 }
 
 // asked is what a client that asks again says again: it comes by another connection, and the newest version may be another one by then.
@@ -286,7 +297,7 @@ func (o *order) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
 		return nil, nil
 	}
 	same := *o
-	same.Actor, same.Source, same.Version = "", "", r.GetVersion()
+	same.Actor, same.Source, same.Version, same.Request = "", "", r.GetVersion(), 0
 	return json.Marshal(&same)
 }
 

@@ -214,6 +214,12 @@ func TestStartIsAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.answer(t, n.lease(t, "a"), "", "")
+	n.ended(t, "pull", first.GetRun().GetRunId())
+	ended, err := ask("10.0.0.7:1", `{"b": 1, "a": 2}`)
+	if err != nil || ended.GetRun().GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
+		t.Fatalf("a run that has succeeded is shown as %s: %v", ended.GetRun().GetStatus(), err)
+	}
 	n.putScoped(t, "ALLOW", `"description": "another",`)
 	again, err := ask("10.0.0.8:2", `{"b": 1, "a": 2}`)
 	if err != nil {

@@ -234,7 +234,7 @@ func (t *task) create() error {
 	if started, err := t.enter(payload); err != nil || !started {
 		return err
 	}
-	t.answer = &answered{Outcome: outcomeStarted}
+	t.answer = &answered{Outcome: outcomeStarted, Request: o.Request}
 	t.decide()
 	switch {
 	case t.state.Blocked != "":

@@ -152,7 +152,7 @@ func clip(text string) string {
 }
 
 func (p *parser) expression() (node, error) {
-	if p.nesting++; p.nesting > maxNesting {
+	if p.nesting++; p.nesting > maxNesting+1 { // the whole is one
 		return nil, p.wrong(p.at, "parentheses are nested deeper than %d", maxNesting)
 	}
 	defer func() { p.nesting-- }()

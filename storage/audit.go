@@ -90,10 +90,16 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 		if err := carryOut(tx); err != nil {
 			return err
 		}
-		return s.q.InsertAudit(ctx, tx, dbsqlc.InsertAuditParams{
-			Actor: by[0].Name, Source: by[0].Source, Method: n.method, Namespace: n.namespace, Subject: n.subject,
-		})
+		return NoteOrder(ctx, tx, n.method, n.namespace, n.subject, by)
 	})
+}
+
+// NoteOrder notes an order in the transaction that carries it out, where somebody is named who gave it.
+func NoteOrder(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
+	if len(by) == 0 {
+		return nil
+	}
+	return dbsqlc.New().InsertAudit(ctx, db, dbsqlc.InsertAuditParams{Actor: by[0].Name, Source: by[0].Source, Method: method, Namespace: namespace, Subject: subject})
 }
 
 // ForgetAudit drops orders that are past their retention.

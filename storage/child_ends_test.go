@@ -67,7 +67,7 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 		"rejected": {func(c *storage.Claim) {
 			b.save(end(c, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"bad_args","message":"no order"}`) }))
 		}, `UNSPECIFIED "" "rejected: bad_args: no order"`},
-		"removed":  {func(c *storage.Claim) { b.save(end(c, storage.Removed, answer("bye"))) }, `UNSPECIFIED "bye" ""`},
+		"removed": {func(c *storage.Claim) { b.save(end(c, storage.Removed, answer("bye"))) }, `UNSPECIFIED "bye" ""`},
 		"cancelled": {func(c *storage.Claim) {
 			must(t, 0, second(b.CancelProcess(storage.Cancel{Key: key("cancelled"), Grace: time.Minute})))
 			cancel := b.save(end(c, storage.Finished)).Next

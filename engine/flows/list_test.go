@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -439,4 +440,39 @@ func TestItemsResultsReachTheNextStep(t *testing.T) {
 		t.Errorf("%v", r.GetSteps()[1].GetInput())
 	}
 	same(t, r.GetResult().GetStringValue(), "c 3")
+}
+
+// Who has changed what a template lets start is noted with it; what changes nothing is not.
+func TestTemplatesAreNoted(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	put := func(steps string) {
+		t.Helper()
+		m := &progressorv1.Template{}
+		if err := protojson.Unmarshal([]byte(`{"namespace": "ns", "type": "x", "steps": [`+steps+`]}`), m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.PutTemplate(t.Context(), &progressorv1.PutTemplateRequest{Template: m}, kim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const a, b = `{"step_id": "a", "job": {}}`, `{"step_id": "b", "job": {}}`
+	put(a)
+	put(a)
+	put(a + "," + b)
+	for _, on := range []bool{false, true} {
+		if _, err := n.EnableTemplate(t.Context(), "ns", "x", on, kim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []error{nil, process.ErrTemplateNotFound} {
+		if err := n.DeleteTemplate(t.Context(), "ns", "x", kim); !errors.Is(err, want) {
+			t.Fatalf("%v, want %v", err, want)
+		}
+	}
+	var noted string
+	if err := n.db.QueryRow(t.Context(), "SELECT string_agg(method, ' ' ORDER BY audit_id) FROM audit WHERE actor = 'kim' AND namespace = 'ns' AND subject = 'x'").Scan(&noted); err != nil {
+		t.Fatal(err)
+	}
+	same(t, noted, "PutTemplate PutTemplate DisableTemplate EnableTemplate DeleteTemplate")
 }

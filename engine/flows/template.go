@@ -137,7 +137,7 @@ func invalidBy(problems []flow.Problem) *process.InvalidError {
 }
 
 // PutTemplate stores the next version of a template, or checks it alone.
-func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest) (*progressorv1.PutTemplateResponse, error) {
+func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest, by ...process.Actor) (*progressorv1.PutTemplateResponse, error) {
 	t := proto.CloneOf(r.GetTemplate())
 	if _, err := f.engine.GetNamespace(ctx, t.GetNamespace()); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequ
 	if r.ExpectedVersion != nil {
 		expected = r.GetExpectedVersion()
 	}
-	created, err := flows.Put(ctx, f.store, t.GetNamespace(), t.GetType(), text, enabled, expected, func(row flows.Template) (bool, error) {
+	created, err := flows.Put(ctx, f.store, t.GetNamespace(), t.GetType(), text, enabled, expected, by, func(row flows.Template) (bool, error) {
 		newest := &progressorv1.Template{}
 		err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Definition, newest)
 		return err == nil && flow.Same(newest, t), nil
@@ -203,8 +203,8 @@ func templateOf(row flows.Listed) (*progressorv1.Template, error) {
 }
 
 // EnableTemplate lets new runs of a template start, or not.
-func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType string, enabled bool) (*progressorv1.Template, error) {
-	if err := flows.Enable(ctx, f.store, namespace, templateType, enabled); err != nil {
+func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType string, enabled bool, by ...process.Actor) (*progressorv1.Template, error) {
+	if err := flows.Enable(ctx, f.store, namespace, templateType, enabled, by); err != nil {
 		return nil, f.missingTemplate(ctx, namespace, templateType, err)
 	}
 	got, err := f.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: namespace, Type: templateType})
@@ -212,8 +212,8 @@ func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType stri
 }
 
 // DeleteTemplate deletes a template with all its versions, unless a run of it is not at its end.
-func (f *Flows) DeleteTemplate(ctx context.Context, namespace, templateType string) error {
-	open, err := flows.Delete(ctx, f.store, namespace, templateType)
+func (f *Flows) DeleteTemplate(ctx context.Context, namespace, templateType string, by ...process.Actor) error {
+	open, err := flows.Delete(ctx, f.store, namespace, templateType, by)
 	if err != nil {
 		return f.missingTemplate(ctx, namespace, templateType, err)
 	}

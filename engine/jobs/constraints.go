@@ -18,7 +18,7 @@ import (
 )
 
 // PutConstraint sets a limit of jobs. It holds for jobs that wait, too, and counts those that run.
-func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint) (*progressorv1.Constraint, error) {
+func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint, by ...process.Actor) (*progressorv1.Constraint, error) {
 	stored, err := storedConstraint(c)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint) (*
 		return nil, err
 	}
 	var now *rules
-	err = jobs.PutConstraint(ctx, q.store, c.GetNamespace(), stored, func(t *jobs.Turn) (err error) {
+	err = jobs.PutConstraint(ctx, q.store, c.GetNamespace(), stored, by, func(t *jobs.Turn) (err error) {
 		now, err = changed(t)
 		return err
 	})
@@ -39,12 +39,12 @@ func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint) (*
 }
 
 // DeleteConstraint takes a limit away.
-func (q *Jobs) DeleteConstraint(ctx context.Context, namespace, name string) error {
+func (q *Jobs) DeleteConstraint(ctx context.Context, namespace, name string, by ...process.Actor) error {
 	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	var now *rules
-	err := jobs.DeleteConstraint(ctx, q.store, namespace, name, func(t *jobs.Turn) (err error) {
+	err := jobs.DeleteConstraint(ctx, q.store, namespace, name, by, func(t *jobs.Turn) (err error) {
 		now, err = changed(t)
 		return err
 	})

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -223,5 +224,25 @@ func TestBucketsRest(t *testing.T) {
 	enginetest.Eventually(t, patience, "the next start is known", func() bool { return buckets() == 1 })
 	if err := n.DeleteConstraint(context.Background(), "pull", "slow"); err != nil || buckets() != 0 {
 		t.Errorf("%v; %d buckets of no constraint", err, buckets())
+	}
+}
+
+// Who has put or deleted a constraint is noted with it; a delete that finds none is not.
+func TestConstraintsAreNoted(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	kim := process.Actor{Name: "kim", Source: "10.0.0.7:1"}
+	if _, err := n.PutConstraint(t.Context(), &progressorv1.Constraint{Namespace: "pull", Name: "one", Match: "true", MaxRunning: 1}, kim); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []error{nil, process.ErrConstraintNotFound} {
+		if err := n.DeleteConstraint(t.Context(), "pull", "one", kim); !errors.Is(err, want) {
+			t.Fatalf("%v, want %v", err, want)
+		}
+	}
+	var noted string
+	err := n.db.QueryRow(t.Context(), "SELECT string_agg(concat_ws(' ', actor, source, method, namespace, subject), '; ' ORDER BY audit_id) FROM audit WHERE method LIKE '%Constraint'").Scan(&noted)
+	if want := "kim 10.0.0.7:1 PutConstraint pull one; kim 10.0.0.7:1 DeleteConstraint pull one"; err != nil || noted != want {
+		t.Errorf("noted %q, %v, want %q", noted, err, want)
 	}
 }

@@ -17,7 +17,7 @@ type flowService struct {
 
 // PutTemplate stores the next version of a template.
 func (s *flowService) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest) (*progressorv1.PutTemplateResponse, error) {
-	return s.flows.PutTemplate(ctx, r)
+	return s.flows.PutTemplate(ctx, r, actorOf(ctx))
 }
 
 // GetTemplate reads a version of a template.
@@ -36,7 +36,7 @@ func (s *flowService) ListTemplates(ctx context.Context, r *progressorv1.ListTem
 
 // EnableTemplate lets new runs start.
 func (s *flowService) EnableTemplate(ctx context.Context, r *progressorv1.EnableTemplateRequest) (*progressorv1.EnableTemplateResponse, error) {
-	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), true)
+	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), true, actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *flowService) EnableTemplate(ctx context.Context, r *progressorv1.Enable
 
 // DisableTemplate refuses new runs.
 func (s *flowService) DisableTemplate(ctx context.Context, r *progressorv1.DisableTemplateRequest) (*progressorv1.DisableTemplateResponse, error) {
-	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), false)
+	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), false, actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *flowService) DisableTemplate(ctx context.Context, r *progressorv1.Disab
 
 // DeleteTemplate deletes a template with all its versions.
 func (s *flowService) DeleteTemplate(ctx context.Context, r *progressorv1.DeleteTemplateRequest) (*progressorv1.DeleteTemplateResponse, error) {
-	if err := s.flows.DeleteTemplate(ctx, r.GetNamespace(), r.GetType()); err != nil {
+	if err := s.flows.DeleteTemplate(ctx, r.GetNamespace(), r.GetType(), actorOf(ctx)); err != nil {
 		return nil, err
 	}
 	return &progressorv1.DeleteTemplateResponse{}, nil

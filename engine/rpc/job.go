@@ -88,7 +88,7 @@ func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobReq
 
 // PutConstraint sets a limit of jobs.
 func (s *jobService) PutConstraint(ctx context.Context, r *progressorv1.PutConstraintRequest) (*progressorv1.PutConstraintResponse, error) {
-	c, err := s.jobs.PutConstraint(ctx, r.GetConstraint())
+	c, err := s.jobs.PutConstraint(ctx, r.GetConstraint(), actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *jobService) ListConstraints(ctx context.Context, r *progressorv1.ListCo
 
 // DeleteConstraint takes a limit away.
 func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.DeleteConstraintRequest) (*progressorv1.DeleteConstraintResponse, error) {
-	if err := s.jobs.DeleteConstraint(ctx, r.GetNamespace(), r.GetName()); err != nil {
+	if err := s.jobs.DeleteConstraint(ctx, r.GetNamespace(), r.GetName(), actorOf(ctx)); err != nil {
 		return nil, err
 	}
 	return &progressorv1.DeleteConstraintResponse{}, nil

@@ -16,7 +16,7 @@ type Template = dbsqlc.GetTemplateRow
 
 // Put stores the next version of a template, unless same says that the newest one is equal to it. expected: the newest version that the caller
 // knows; negative: any. process.ErrStaleVersion: another is the newest.
-func Put(ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool, expected int32, same func(Template) (bool, error)) (created bool, err error) {
+func Put(ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool, expected int32, by []process.Actor, same func(Template) (bool, error)) (created bool, err error) {
 	err = s.Locked(ctx, "put template", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
 		created = false
@@ -41,15 +41,21 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 			if equal, err := same(t); err != nil || equal && (enabled == nil || *enabled == on) {
 				return err
 			} else if equal {
-				_, err := q.EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: *enabled})
-				return err
+				if _, err := q.EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: *enabled}); err != nil {
+					return err
+				}
+				return storage.NoteOrder(ctx, db, "PutTemplate", namespace, templateType, by)
 			}
 		}
 		if enabled != nil {
 			on = *enabled
 		}
 		created = true
-		return q.InsertTemplate(ctx, db, dbsqlc.InsertTemplateParams{Namespace: namespace, TemplateType: templateType, Version: newest + 1, Enabled: on, Definition: definition})
+		err = q.InsertTemplate(ctx, db, dbsqlc.InsertTemplateParams{Namespace: namespace, TemplateType: templateType, Version: newest + 1, Enabled: on, Definition: definition})
+		if err != nil {
+			return err
+		}
+		return storage.NoteOrder(ctx, db, "PutTemplate", namespace, templateType, by)
 	})
 	return created, err
 }
@@ -113,25 +119,34 @@ func ListTemplates(ctx context.Context, s *storage.Store, namespace, after strin
 }
 
 // Enable lets new runs of a template start, or not.
-func Enable(ctx context.Context, s *storage.Store, namespace, templateType string, enabled bool) error {
-	return s.Write(ctx, "enable template", func(ctx context.Context, db storage.DB) error {
+func Enable(ctx context.Context, s *storage.Store, namespace, templateType string, enabled bool, by []process.Actor) error {
+	method := "DisableTemplate"
+	if enabled {
+		method = "EnableTemplate"
+	}
+	return s.Locked(ctx, "enable template", nil, func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: enabled})
 		if err == nil && n == 0 {
-			return process.ErrTemplateNotFound
+			err = process.ErrTemplateNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return storage.NoteOrder(ctx, db, method, namespace, templateType, by)
 	})
 }
 
 // Delete deletes a template, unless a run of it is open, which it names.
-func Delete(ctx context.Context, s *storage.Store, namespace, templateType string) (openRunID string, err error) {
-	err = s.Write(ctx, "delete template", func(ctx context.Context, db storage.DB) error {
+func Delete(ctx context.Context, s *storage.Store, namespace, templateType string, by []process.Actor) (openRunID string, err error) {
+	err = s.Locked(ctx, "delete template", nil, func(ctx context.Context, db storage.DB) error {
 		row, err := dbsqlc.New().DeleteTemplate(ctx, db, dbsqlc.DeleteTemplateParams{Namespace: namespace, TemplateType: templateType})
 		if err == nil && !row.Found {
-			return process.ErrTemplateNotFound
+			err = process.ErrTemplateNotFound
 		}
-		openRunID = row.OpenRunID
-		return err
+		if openRunID = row.OpenRunID; err != nil || openRunID != "" {
+			return err
+		}
+		return storage.NoteOrder(ctx, db, "DeleteTemplate", namespace, templateType, by)
 	})
 	return openRunID, err
 }

@@ -167,23 +167,30 @@ func (t *Turn) Load() (err error) {
 }
 
 // PutConstraint stores a constraint and makes a new version. after runs in the same transaction.
-func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Constraint, after func(*Turn) error) error {
+func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Constraint, by []process.Actor, after func(*Turn) error) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
-		return q.PutConstraint(ctx, db, dbsqlc.PutConstraintParams{
+		err := q.PutConstraint(ctx, db, dbsqlc.PutConstraintParams{
 			Namespace: namespace, Name: c.Name, Match: c.Match, Key: c.Key, MaxRunning: c.MaxRunning,
 			RateCount: c.RateCount, RatePerUs: c.RatePer.Microseconds(), RateBurst: c.RateBurst,
 		})
+		if err != nil {
+			return err
+		}
+		return storage.NoteOrder(ctx, db, "PutConstraint", namespace, c.Name, by)
 	})
 }
 
 // DeleteConstraint drops a constraint and makes a new version. process.ErrConstraintNotFound: there is none of that name.
-func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name string, after func(*Turn) error) error {
+func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*Turn) error) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
 		n, err := q.DeleteConstraint(ctx, db, dbsqlc.DeleteConstraintParams{Namespace: namespace, Name: name})
 		if err == nil && n == 0 {
-			return fmt.Errorf("constraint %q of namespace %q: %w", name, namespace, process.ErrConstraintNotFound)
+			err = fmt.Errorf("constraint %q of namespace %q: %w", name, namespace, process.ErrConstraintNotFound)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return storage.NoteOrder(ctx, db, "DeleteConstraint", namespace, name, by)
 	})
 }
 

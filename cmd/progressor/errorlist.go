@@ -17,7 +17,7 @@ type errorsCmd struct {
 
 func (errorsCmd) Help() string {
 	return `Errors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them: the same
-reason and message, but for numbers and ids. The filter of a group finds its processes, or its runs, which progressor run retry
+reason and message, but for numbers, ids and what stands in quotes. The filter of a group finds its processes, or its runs, which progressor run retry
 takes up. A bulk repairs the processes all at once, but for jobs, which progressor job retry runs again. The jobs of steps are
 not listed: their run says why they failed.
 

@@ -138,6 +138,7 @@ func newParser(a *app, cmds *commands) (*kong.Kong, error) {
 		kong.ValueFormatter(helpWithEnv),
 		kong.Groups{"engine": "Engine and database:", "process": "Processes (clients of a running engine):", "other": "Other:"},
 		kong.WithHyphenPrefixedParameters(true),
+		kong.PostBuild(wantValues),
 		kong.WithBeforeResolve(a.settings.load),
 		kong.Resolvers(a.settings),
 	)

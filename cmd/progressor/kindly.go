@@ -16,6 +16,11 @@ var noDuration = regexp.MustCompile(`expected duration but got ("(?:[^"\\]|\\.)*
 // kindly says in other words what the parser of the command line found wrong: what a duration looks like, what is nearest to a name that
 // nobody knows, and how a file is named.
 func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
+	if at != nil {
+		if wrong, ok := errors.AsType[valueError](at); ok {
+			return wrong
+		}
+	}
 	text := noDuration.ReplaceAllString(err.Error(), "want a duration with a unit, such as 30s or 1h, got $1$2")
 	if at == nil || strings.Contains(text, "did you mean") {
 		return errors.New(text)

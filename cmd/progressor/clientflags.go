@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -37,7 +38,7 @@ func (f clientFlags) clientWith(r client.Retry) *client.Client {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
-	return client.New(address, client.WithRetry(r))
+	return client.New(address, client.WithRetry(r), client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))
 }
 
 // request is the context of a request that does not wait for a task.

@@ -94,7 +94,7 @@ func (f waitFlags) context(a *app) ([]byte, error) {
 	if f.Context == "" {
 		return nil, nil
 	}
-	return a.textOrFile("--context", f.Context)
+	return a.payload("--context", f.Context)
 }
 
 // rangeFlags are a part of a history.

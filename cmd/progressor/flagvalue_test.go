@@ -69,3 +69,24 @@ func shellWords(line string) []string {
 	}
 	return list
 }
+
+// What is larger than an engine takes is not sent.
+func TestPayloadsAreBounded(t *testing.T) {
+	p := serveFake(t, &fakeEngine{})
+	p.stdin = strings.Repeat("x", 1<<20)
+	p.ok(t, "call", "demo", "o-1", "--args", "@-")
+	p.stdin = `"` + strings.Repeat("x", 20_000_000) + `"`
+	for line, says := range map[string]string{
+		"call demo o-1 --args @-":           "--args: it has 20,000,002 bytes, and may have 1 MiB",
+		"call demo o-1 --context @-":        "--context: it has 20,000,002 bytes, and may have 1 MiB",
+		"put demo o-1 --aux-state @-":       "--aux-state: it has 20,000,002 bytes, and may have 1 MiB",
+		"put demo o-1 --event @-":           "--event: it has 20,000,002 bytes, and may have 1 MiB",
+		"start demo --metadata @-":          "--metadata: it has 20,000,002 bytes, and may have 16 MiB",
+		"job enqueue mail send --args @-":   "--args: it has 20,000,002 bytes, and may have 16 MiB",
+		"run start demo order --payload @-": "--payload: it has 20,000,002 bytes, and may have 16 MiB",
+	} {
+		if r := p.run(t, shellWords(line)...); r.code != exitUsage || r.stderr != "progressor: "+says+"\n" {
+			t.Errorf("%s: %+v\nwant %s", line, r, says)
+		}
+	}
+}

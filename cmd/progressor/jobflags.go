@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -173,6 +174,9 @@ func (a *app) jsonValue(flag, value string) (*structpb.Value, error) {
 	}
 	text, err := a.textOrFile(flag, value)
 	if err != nil {
+		return nil, err
+	}
+	if err := atMost(flag, len(text), process.MaxMessageBytes); err != nil {
 		return nil, err
 	}
 	v := &structpb.Value{}

@@ -153,7 +153,7 @@ func (c complaint) line() string {
 
 // mention tells a failure's or rejection's reason, and its message unless the error's own says it already.
 func mention(what, reason, message, told string) string {
-	if message == "" || strings.Contains(told, message) {
+	if message == "" || strings.Contains(told, oneLine(message)) {
 		return what + " " + reason
 	}
 	return what + " " + reason + ": " + message

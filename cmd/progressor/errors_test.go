@@ -30,6 +30,16 @@ func TestErrors(t *testing.T) {
 				". Next: progressor repair demo o-1 --simple",
 		},
 		{
+			"an answer that is none, in words with a no-break space",
+			engineError(connect.CodeAborted, "task 7 of demo/o-1 failed: bad_response: proto:\u00a0(line 1:2):\nunknown field", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", TaskId: 7, ProcessStatus: failed,
+				Failure: &progressorv1.Failure{Reason: "bad_response", Message: "proto:\u00a0(line 1:2):\nunknown field"},
+			}),
+			exitTaskFailed,
+			`progressor: task 7 of demo/o-1 failed: bad_response: proto: (line 1:2):\nunknown field (task_failed, failure bad_response, task 7, process is ERROR)` +
+				". Next: progressor repair demo o-1 --simple",
+		},
+		{
 			"a job in error",
 			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is ERROR: it is a job: RetryJob runs it again", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "mail", ProcessId: "mail-3", ProcessStatus: failed,

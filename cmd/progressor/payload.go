@@ -168,7 +168,8 @@ func printable(b []byte) bool {
 	return true
 }
 
-// oneLine escapes what would leave the line or steer a terminal.
+// oneLine escapes what would leave the line or steer a terminal. Any other space than that of the space bar, which protobuf has in its errors,
+// becomes one.
 func oneLine(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s
@@ -182,6 +183,8 @@ func oneLine(s string) string {
 			b.WriteString(`\t`)
 		case r == '\r':
 			b.WriteString(`\r`)
+		case unicode.Is(unicode.Zs, r):
+			b.WriteByte(' ')
 		case unicode.IsPrint(r):
 			b.WriteRune(r)
 		default:

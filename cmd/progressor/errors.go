@@ -215,6 +215,8 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 			return "progressor resume " + args
 		}
 		return "progressor get " + args
+	case progressorv1.ErrorDetail_REASON_TASK_CANCELLED:
+		return "progressor get " + args // its status, and the detail, say why
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
 		return "another request: nothing was changed"
 	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:

@@ -258,7 +258,8 @@ func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
 	case progressorv1.TaskStatus_TASK_STATUS_ERROR:
 		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d failed: %s", task.GetTaskId(), task.GetFailure().GetReason())}
 	case progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
-		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d was cancelled", task.GetTaskId())}
+		next := "progressor get " + shellWord(task.GetNamespace()) + " " + shellWord(task.GetProcessId())
+		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d was cancelled", task.GetTaskId()), next: next}
 	}
 	if asked == 0 {
 		return nil

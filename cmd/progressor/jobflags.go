@@ -21,11 +21,11 @@ import (
 type jobChangeFlags struct {
 	Priority          *int32          `placeholder:"N" help:"Smaller first. Default: 0."`
 	MaxRetry          *int32          `placeholder:"N" help:"Retries after the first attempt. Default: 0."`
-	Backoff           *time.Duration  `placeholder:"DURATION" help:"Wait before the first retry. Default: 1s."`
-	BackoffFactor     *float64        `placeholder:"X" help:"Each wait is so many times the one before. Default: 2."`
-	BackoffMax        *time.Duration  `placeholder:"DURATION" help:"The longest wait. Default: 1h."`
+	Backoff           *time.Duration  `xor:"initial" placeholder:"DURATION" help:"Wait before the first retry. Default: 1s."`
+	BackoffFactor     *float64        `xor:"factor" placeholder:"X" help:"Each wait is so many times the one before. Default: 2."`
+	BackoffMax        *time.Duration  `xor:"longest" placeholder:"DURATION" help:"The longest wait. Default: 1h."`
 	BackoffJitter     *float64        `placeholder:"0..1" help:"Part of a wait that is random. Default: 0.1."`
-	BackoffSteps      []time.Duration `placeholder:"DURATION" help:"Instead of these: one wait for each retry; the last repeats."`
+	BackoffSteps      []time.Duration `xor:"initial,factor,longest" placeholder:"DURATION" help:"Instead of --backoff, --backoff-factor and --backoff-max: one wait for each retry; the last repeats."`
 	Timeout           *time.Duration  `placeholder:"DURATION" help:"Of one attempt. Default: 30s."`
 	KeepResult        *bool           `negatable:"" help:"Keep the result until it is fetched."`
 	ResultTTL         *time.Duration  `name:"result-ttl" placeholder:"DURATION" help:"How long it is kept at most. Default: 1h."`
@@ -120,8 +120,8 @@ func (f *jobChangeFlags) backoff() *progressorv1.Backoff {
 type jobOnceFlags struct {
 	Unique       bool           `help:"At most one job of this name and these args that is not at its end."`
 	UniqueKey    string         `placeholder:"KEY" help:"At most one job with this key that is not at its end."`
-	UniqueTTL    *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"And for so long after its end."`
-	UniqueScope  string         `placeholder:"SCOPE" help:"active: until its end; waiting: until it runs. Default: active."`
+	UniqueTTL    *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"And for so long after its end. Implies --unique where there is no --unique-key."`
+	UniqueScope  string         `placeholder:"SCOPE" help:"active: until its end; waiting: until it runs. Implies --unique where there is no --unique-key. Default: active."`
 	MaxTakeovers *int32         `placeholder:"N" help:"How often it goes to another worker when one is lost, without using up a retry. Default: 3."`
 }
 

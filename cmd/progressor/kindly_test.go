@@ -31,6 +31,8 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 		"unexpected argument namespcaes; the nearest is namespace":                                                      {"namespcaes"},
 		"unexpected argument fly; progressor --help lists":                                                              {"fly"},
 		"unexpected argument " + two + "; a file is named by -f " + two:                                                 {"template", "check", two},
+		"--backoff and --backoff-steps can't be used together":                                                          {"job", "enqueue", "mail", "x", "--backoff", "5s", "--backoff-steps", "1s"},
+		"--backoff-max and --backoff-steps can't be used together":                                                      {"job", "update", "mail", "x", "--backoff-max", "5s", "--backoff-steps", "1s"},
 		"unexpected argument nofile; a file is named by -f nofile":                                                      {"template", "check", "nofile"},
 		`unexpected argument {"use":1}; args of a request: --args '{"use":1}'`:                                          {"call", "demo", "o-1", `{"use":1}`},
 		`unexpected argument {"use":1}; payload of a request: --payload '{"use":1}'`:                                    {"run", "start", "demo", "order", `{"use":1}`},

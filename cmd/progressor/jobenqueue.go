@@ -189,6 +189,9 @@ func (b *jobBulk) read(in io.Reader) error {
 		if len(text) == 0 {
 			continue
 		}
+		if text[0] != '{' {
+			return b.refuse(number, `it is no JSON object: want an EnqueueRequest, such as {"name": "send_mail"}`)
+		}
 		req := &progressorv1.EnqueueRequest{}
 		if err := messageFromText(text, req); err != nil {
 			return b.refuse(number, strings.TrimPrefix(err.Error(), "line 1: "))

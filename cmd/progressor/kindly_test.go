@@ -22,6 +22,8 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 		return path
 	}
 	two := file("two.yaml", "spec: {expressions: ['@daily']}\ntarget:\n  start_process: {}\n  http: {url: 'http://127.0.0.1/'}\n")
+	limit := file("limit.yaml", "match: 'true'\nmax_running: two\n")
+	empty := file("empty.yaml", "xx\n")
 	config := file("config.yaml", "db: {dsn: 'postgres://localhost/x'}\nnamespaces:\n  - namespace: a\n    processor: {pull: {}}\n  - namespace: b:c\n    processor: {pull: {}}\n")
 	for says, args := range map[string][]string{
 		`--timeout: want a duration with a unit, such as 30s or 1h, got "30"`:                                           {"job", "enqueue", "mail", "x", "--timeout", "30"},
@@ -33,6 +35,8 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 		"unexpected argument " + two + "; a file is named by -f " + two:                                                 {"template", "check", two},
 		"--backoff and --backoff-steps can't be used together":                                                          {"job", "enqueue", "mail", "x", "--backoff", "5s", "--backoff-steps", "1s"},
 		"--backoff-max and --backoff-steps can't be used together":                                                      {"job", "update", "mail", "x", "--backoff-max", "5s", "--backoff-steps", "1s"},
+		`limit.yaml: line 2: max_running: want a number, got "two"`:                                                     {"constraint", "put", "mail", "c", "-f", limit},
+		"line 1: document: want the fields of a Constraint":                                                             {"constraint", "put", "mail", "c", "-f", empty},
 		"unexpected argument nofile; a file is named by -f nofile":                                                      {"template", "check", "nofile"},
 		`unexpected argument {"use":1}; args of a request: --args '{"use":1}'`:                                          {"call", "demo", "o-1", `{"use":1}`},
 		`unexpected argument {"use":1}; payload of a request: --payload '{"use":1}'`:                                    {"run", "start", "demo", "order", `{"use":1}`},
@@ -87,5 +91,22 @@ func TestJobResultBeforeTheEnd(t *testing.T) {
 	p.ok(t, "job", "list", "mail", "--filter", "name = a", "tags:b")
 	if got := f.last.(*progressorv1.ListJobsRequest).GetFilter(); got != "(name = a) AND (tags:b)" {
 		t.Errorf("filter %s", got)
+	}
+}
+
+// What a file has in the place of a number or a time is told by its own line.
+func TestFilesNameTheLine(t *testing.T) {
+	for text, says := range map[string]string{
+		"status: running\nevents: 1":                  "line 2: events: unknown field",
+		"history:\n  - payload: a\n    event_id: 1.5": `line 3: history[0].event_id: want a number, got "1.5"`,
+		"timers:\n  -\n    fire_time: tomorrow":       "line 3: timers[0].fire_time: want a time, such as 2026-11-20T15:04:05Z",
+	} {
+		p := program{stdin: text}
+		if r := p.run(t, "put", "demo", "o-1", "-f", "-"); r.code != exitUsage || !strings.Contains(r.stderr, says) {
+			t.Errorf("%s: %+v\nwant %s", text, r, says)
+		}
+	}
+	if got := withArticle((&progressorv1.EnqueueRequest{}).ProtoReflect().Descriptor()); got != "an EnqueueRequest" {
+		t.Error(got)
 	}
 }

@@ -110,3 +110,15 @@ func TestFilesNameTheLine(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Help and the version are had as of other programs, too.
+func TestCustomaryWords(t *testing.T) {
+	for said, same := range map[string]string{"help": "--help", "help job enqueue": "job enqueue --help", "--version": "version", "--version -o json": "version -o json"} {
+		if got, want := (program{}).ok(t, strings.Fields(said)...), (program{}).ok(t, strings.Fields(same)...); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", said, got, want)
+		}
+	}
+	if r := (program{}).run(t, "help", "fly"); r.code != exitUsage || !strings.Contains(r.stderr, "unexpected argument fly") {
+		t.Errorf("%+v", r)
+	}
+}

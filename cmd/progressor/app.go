@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -109,6 +110,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 		panic(err) // a mistake in the tags above
 	}
 	a.kong = parser
+	args = customary(args)
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		var parseErr *kong.ParseError
@@ -128,6 +130,17 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 	return exitOK
 }
 
+// customary takes what other programs call --help and the command version.
+func customary(args []string) []string {
+	switch {
+	case len(args) > 0 && args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) > 0 && args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
+}
+
 func newParser(a *app, cmds *commands) (*kong.Kong, error) {
 	return kong.New(cmds,
 		kong.Name("progressor"),
@@ -138,6 +151,7 @@ func newParser(a *app, cmds *commands) (*kong.Kong, error) {
 		kong.ValueFormatter(helpWithEnv),
 		kong.Groups{"engine": "Engine and database:", "process": "Processes (clients of a running engine):", "other": "Other:"},
 		kong.WithHyphenPrefixedParameters(true),
+		kong.PostBuild(wantValues),
 		kong.WithBeforeResolve(a.settings.load),
 		kong.Resolvers(a.settings),
 	)

@@ -60,11 +60,15 @@ func (c *bulkStartCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.request()
 	defer cancel()
+	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	if c.DryRun { // it changes nothing
+		sent.key = c.IdempotencyKey
+	}
 	resp, err := c.client().StartBulk(ctx, &progressorv1.StartBulkRequest{
-		Namespace: c.NS, Filter: c.Match, Verb: bulkVerbs[c.Action], Rate: c.Rate, DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: c.IdempotencyKey,
+		Namespace: c.NS, Filter: c.Match, Verb: bulkVerbs[c.Action], Rate: c.Rate, DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: sent.key,
 	})
 	if err != nil {
-		return err
+		return sent.explain(err, "")
 	}
 	b := resp.GetBulk()
 	switch {

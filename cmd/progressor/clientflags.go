@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -18,9 +20,28 @@ import (
 // readTimeout bounds the requests that do not wait for a task.
 const readTimeout = 30 * time.Second
 
+// engineAddress is where an engine is: a URL, whose scheme may be left out.
+type engineAddress string
+
+func (e engineAddress) url() string {
+	if strings.Contains(string(e), "://") {
+		return string(e)
+	}
+	return "http://" + string(e)
+}
+
+// Validate refuses an address where no engine can be.
+func (e engineAddress) Validate() error {
+	u, err := url.Parse(e.url())
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("want a URL, such as http://127.0.0.1:8080 or https://engine.example.com, got %s", string(e))
+	}
+	return nil
+}
+
 // clientFlags are the flags of every command that speaks to an engine.
 type clientFlags struct {
-	Address string `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"Where an engine is. Default: ${default}."`
+	Address engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"Where an engine is. Default: ${default}."`
 	outputFlag
 }
 
@@ -33,11 +54,7 @@ func (f clientFlags) client() *client.Client {
 func (f clientFlags) patientClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
 
 func (f clientFlags) clientWith(r client.Retry) *client.Client {
-	address := f.Address
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
-	}
-	return client.New(address, client.WithRetry(r))
+	return client.New(f.Address.url(), client.WithRetry(r), client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))
 }
 
 // request is the context of a request that does not wait for a task.
@@ -93,7 +110,7 @@ func (f waitFlags) context(a *app) ([]byte, error) {
 	if f.Context == "" {
 		return nil, nil
 	}
-	return a.textOrFile("--context", f.Context)
+	return a.payload("--context", f.Context)
 }
 
 // rangeFlags are a part of a history.

@@ -102,7 +102,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"unknown field", "namespaces:\n  - namespace: a\n    retry_policy: {attempts: 3}", nil, "line 3: namespaces[0].retry_policy.attempts: unknown field"},
 		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil, `unknown value "some"; known: FULL, NONE, LAST`},
 		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil, "namespaces[0].step_timeout: want a duration with a unit"},
-		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, "maxRunning"},
+		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, `max_running: want a number, got "many"`},
 		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, ": line 2: namespaces[0].namespace: "},
 		{"no processor of that name", dsn + "namespaces: [{namespace: a, processor: {builtin: {name: ordrs}}}]", nil,
 			`line 2: namespaces[0].processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,10 +87,14 @@ func complain(err error) complaint {
 	case errors.As(err, &coded):
 		c.Exit, c.Next = coded.code, coded.next
 	case errors.As(err, &connectErr):
-		c.Message, c.Code = oneLine(connectErr.Message()), connectErr.Code().String()
+		code := connectErr.Code()
+		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+			code = connect.CodeUnavailable // which Connect takes for a client that went away
+		}
+		c.Message, c.Code = oneLine(connectErr.Message()), code.String()
 		c.engine = client.Detail(err)
-		c.Exit = exitOf(connectErr.Code(), c.engine.GetReason())
-		c.Next = cmp.Or(nextOfJob(c.Message, c.engine), nextStep(connectErr.Code(), c.engine))
+		c.Exit = exitOf(code, c.engine.GetReason())
+		c.Next = cmp.Or(nextOfJob(c.Message, c.engine), nextStep(code, c.engine))
 		if text, marshalErr := protojson.Marshal(c.engine); c.engine != nil && marshalErr == nil {
 			c.Detail = json.RawMessage(text)
 		}
@@ -148,7 +153,7 @@ func (c complaint) line() string {
 
 // mention tells a failure's or rejection's reason, and its message unless the error's own says it already.
 func mention(what, reason, message, told string) string {
-	if message == "" || strings.Contains(told, message) {
+	if message == "" || strings.Contains(told, oneLine(message)) {
 		return what + " " + reason
 	}
 	return what + " " + reason + ": " + message
@@ -210,6 +215,8 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 			return "progressor resume " + args
 		}
 		return "progressor get " + args
+	case progressorv1.ErrorDetail_REASON_TASK_CANCELLED:
+		return "progressor get " + args // its status, and the detail, say why
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
 		return "another request: nothing was changed"
 	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:

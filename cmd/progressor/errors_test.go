@@ -30,6 +30,23 @@ func TestErrors(t *testing.T) {
 				". Next: progressor repair demo o-1 --simple",
 		},
 		{
+			"an answer that is none, in words with a no-break space",
+			engineError(connect.CodeAborted, "task 7 of demo/o-1 failed: bad_response: proto:\u00a0(line 1:2):\nunknown field", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", TaskId: 7, ProcessStatus: failed,
+				Failure: &progressorv1.Failure{Reason: "bad_response", Message: "proto:\u00a0(line 1:2):\nunknown field"},
+			}),
+			exitTaskFailed,
+			`progressor: task 7 of demo/o-1 failed: bad_response: proto: (line 1:2):\nunknown field (task_failed, failure bad_response, task 7, process is ERROR)` +
+				". Next: progressor repair demo o-1 --simple",
+		},
+		{
+			"a cancelled call",
+			engineError(connect.CodeAborted, "task 7 of demo/o-1 was cancelled", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_TASK_CANCELLED, Namespace: "demo", ProcessId: "o-1", TaskId: 7,
+			}),
+			exitTaskFailed, "progressor: task 7 of demo/o-1 was cancelled (task_cancelled, task 7). Next: progressor get demo o-1",
+		},
+		{
 			"a job in error",
 			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is ERROR: it is a job: RetryJob runs it again", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "mail", ProcessId: "mail-3", ProcessStatus: failed,
@@ -139,6 +156,17 @@ func TestErrorsForPrograms(t *testing.T) {
 func TestNoEngine(t *testing.T) {
 	r := program{}.run(t, "get", "demo", "o-1", "--address", "127.0.0.1:1")
 	if r.code != exitUnavailable || !strings.Contains(r.stderr, "is an engine running there?") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Who has awaited a task that was cancelled is told where to see why.
+func TestAwaitOfACancelledTask(t *testing.T) {
+	p := serveFake(t, &fakeEngine{tasks: []*progressorv1.Task{{
+		Namespace: "demo", ProcessId: "o-1", TaskId: 7, Status: progressorv1.TaskStatus_TASK_STATUS_CANCELLED,
+	}}})
+	r := p.run(t, "await", "demo", "o-1", "--task", "7")
+	if r.code != exitTaskFailed || r.stderr != "progressor: task 7 was cancelled. Next: progressor get demo o-1\n" {
 		t.Errorf("%+v", r)
 	}
 }

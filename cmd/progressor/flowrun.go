@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/client"
@@ -47,7 +46,7 @@ type flowStartCmd struct {
 	Scope          string `placeholder:"TEXT" help:"Whom it is for: user, account, system, …"`
 	ScopeID        string `placeholder:"TEXT" help:"Which one of these."`
 	RunTime        string `placeholder:"TIME|DURATION" help:"Not before this time, or so long from now."`
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run."`
+	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run. Default: a random one where there is no --id."`
 	Metadata       string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	ValidateOnly   bool   `help:"Check the payload and the scope, and store nothing."`
 	endFlags       `set:"what=run"`
@@ -79,9 +78,14 @@ func (c *flowStartCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.request()
 	defer cancel()
+	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	if c.ID != "" || c.ValidateOnly { // a repeat finds the run by its id
+		sent.key = c.IdempotencyKey
+	}
+	req.IdempotencyKey = sent.key
 	resp, err := c.client().Flow.StartRun(ctx, req)
 	if err != nil {
-		return ofTemplate(templateArgs{c.NS, c.Type}, ofRun(flowArgs{c.NS, c.ID}, err))
+		return sent.explain(ofTemplate(templateArgs{c.NS, c.Type}, ofRun(flowArgs{c.NS, c.ID}, err)), named("progressor run get", c.NS, c.ID))
 	}
 	r := resp.GetRun()
 	switch {
@@ -242,14 +246,11 @@ the template is not repeatable.
 func (c *flowRepeatCmd) Run(a *app) error {
 	ctx, cancel := a.request()
 	defer cancel()
-	key := c.IdempotencyKey
-	if key == "" {
-		key = uuid.NewString()
-	}
-	resp, err := c.client().Flow.RepeatRun(ctx, &progressorv1.RepeatRunRequest{Namespace: c.NS, RunId: c.ID, IdempotencyKey: key})
+	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	resp, err := c.client().Flow.RepeatRun(ctx, &progressorv1.RepeatRunRequest{Namespace: c.NS, RunId: c.ID, IdempotencyKey: sent.key})
 	switch {
 	case err != nil:
-		return ofRun(c.flowArgs, err)
+		return sent.explain(ofRun(c.flowArgs, err), "")
 	case c.Wait:
 		return c.followRun(a, c.clientFlags, flowArgs{c.NS, resp.GetRun().GetRunId()})
 	case c.json():

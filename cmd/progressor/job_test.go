@@ -219,6 +219,10 @@ func TestJobEnqueueFile(t *testing.T) {
 	if r := p.run(t, "job", "enqueue", "mail", "--file", "-"); r.code != exitUsage || !strings.Contains(r.stderr, "--file: line 2: nam: unknown field") {
 		t.Errorf("%+v", r)
 	}
+	p.stdin = `{"name": "a"}` + "\nxx"
+	if r := p.run(t, "job", "enqueue", "mail", "--file", "-"); r.code != exitUsage || !strings.Contains(r.stderr, `--file: line 2: it is no JSON object: want an EnqueueRequest, such as {"name": "send_mail"}`) {
+		t.Errorf("%+v", r)
+	}
 	p.stdin = `{"name": "a", "namespace": "other"}`
 	if r := p.run(t, "job", "enqueue", "mail", "--file", "-"); r.code != exitUsage || !strings.Contains(r.stderr, "line 1: namespace: it is other") {
 		t.Errorf("%+v", r)

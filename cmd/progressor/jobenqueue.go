@@ -28,7 +28,7 @@ type jobEnqueueCmd struct {
 	clientFlags
 	ID             string `name:"id" placeholder:"ID" help:"Job id; the engine chooses one where it is missing."`
 	Args           string `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key enqueues no second job."`
+	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key enqueues no second job. Default: a random one where there is no --id."`
 	File           string `short:"f" placeholder:"FILE|-" help:"Many jobs: a file with an EnqueueRequest as JSON on each line."`
 	endFlags       `set:"what=job"`
 	jobChangeFlags
@@ -70,9 +70,14 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.request()
 	defer cancel()
+	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	if c.ID != "" { // a repeat finds the job by it
+		sent.key = c.IdempotencyKey
+	}
+	req.IdempotencyKey = sent.key
 	resp, err := c.client().Job.Enqueue(ctx, req)
 	if err != nil {
-		return ofJob(jobArgs{c.NS, c.ID}, err)
+		return sent.explain(ofJob(jobArgs{c.NS, c.ID}, err), named("progressor job get", c.NS, c.ID))
 	}
 	if c.Wait {
 		return c.followJob(a, c.clientFlags, jobArgs{c.NS, resp.GetJob().GetJobId()})
@@ -183,6 +188,9 @@ func (b *jobBulk) read(in io.Reader) error {
 		text := bytes.TrimSpace(lines.Bytes())
 		if len(text) == 0 {
 			continue
+		}
+		if text[0] != '{' {
+			return b.refuse(number, `it is no JSON object: want an EnqueueRequest, such as {"name": "send_mail"}`)
 		}
 		req := &progressorv1.EnqueueRequest{}
 		if err := messageFromText(text, req); err != nil {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -20,11 +21,11 @@ import (
 type jobChangeFlags struct {
 	Priority          *int32          `placeholder:"N" help:"Smaller first. Default: 0."`
 	MaxRetry          *int32          `placeholder:"N" help:"Retries after the first attempt. Default: 0."`
-	Backoff           *time.Duration  `placeholder:"DURATION" help:"Wait before the first retry. Default: 1s."`
-	BackoffFactor     *float64        `placeholder:"X" help:"Each wait is so many times the one before. Default: 2."`
-	BackoffMax        *time.Duration  `placeholder:"DURATION" help:"The longest wait. Default: 1h."`
+	Backoff           *time.Duration  `xor:"initial" placeholder:"DURATION" help:"Wait before the first retry. Default: 1s."`
+	BackoffFactor     *float64        `xor:"factor" placeholder:"X" help:"Each wait is so many times the one before. Default: 2."`
+	BackoffMax        *time.Duration  `xor:"longest" placeholder:"DURATION" help:"The longest wait. Default: 1h."`
 	BackoffJitter     *float64        `placeholder:"0..1" help:"Part of a wait that is random. Default: 0.1."`
-	BackoffSteps      []time.Duration `placeholder:"DURATION" help:"Instead of these: one wait for each retry; the last repeats."`
+	BackoffSteps      []time.Duration `xor:"initial,factor,longest" placeholder:"DURATION" help:"Instead of --backoff, --backoff-factor and --backoff-max: one wait for each retry; the last repeats."`
 	Timeout           *time.Duration  `placeholder:"DURATION" help:"Of one attempt. Default: 30s."`
 	KeepResult        *bool           `negatable:"" help:"Keep the result until it is fetched."`
 	ResultTTL         *time.Duration  `name:"result-ttl" placeholder:"DURATION" help:"How long it is kept at most. Default: 1h."`
@@ -119,8 +120,8 @@ func (f *jobChangeFlags) backoff() *progressorv1.Backoff {
 type jobOnceFlags struct {
 	Unique       bool           `help:"At most one job of this name and these args that is not at its end."`
 	UniqueKey    string         `placeholder:"KEY" help:"At most one job with this key that is not at its end."`
-	UniqueTTL    *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"And for so long after its end."`
-	UniqueScope  string         `placeholder:"SCOPE" help:"active: until its end; waiting: until it runs. Default: active."`
+	UniqueTTL    *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"And for so long after its end. Implies --unique where there is no --unique-key."`
+	UniqueScope  string         `placeholder:"SCOPE" help:"active: until its end; waiting: until it runs. Implies --unique where there is no --unique-key. Default: active."`
 	MaxTakeovers *int32         `placeholder:"N" help:"How often it goes to another worker when one is lost, without using up a retry. Default: 3."`
 }
 
@@ -173,6 +174,9 @@ func (a *app) jsonValue(flag, value string) (*structpb.Value, error) {
 	}
 	text, err := a.textOrFile(flag, value)
 	if err != nil {
+		return nil, err
+	}
+	if err := atMost(flag, len(text), process.MaxMessageBytes); err != nil {
 		return nil, err
 	}
 	v := &structpb.Value{}

@@ -16,6 +16,11 @@ var noDuration = regexp.MustCompile(`expected duration but got ("(?:[^"\\]|\\.)*
 // kindly says in other words what the parser of the command line found wrong: what a duration looks like, what is nearest to a name that
 // nobody knows, and how a file is named.
 func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
+	if at != nil {
+		if wrong, ok := errors.AsType[valueError](at); ok {
+			return wrong
+		}
+	}
 	text := noDuration.ReplaceAllString(err.Error(), "want a duration with a unit, such as 30s or 1h, got $1$2")
 	if at == nil || strings.Contains(text, "did you mean") {
 		return errors.New(text)
@@ -35,9 +40,7 @@ func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
 			}
 		}
 	case isCommand && len(node.Children) == 0:
-		if _, err := os.Stat(command); err == nil && takesFile(node) {
-			return fmt.Errorf("%s; a file is named by -f %s", text, command)
-		}
+		return fmt.Errorf("%s%s", text, hint(node, command))
 	case isCommand:
 		unknown = command
 		for _, child := range node.Children {
@@ -56,6 +59,16 @@ func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
 	return fmt.Errorf("%s; the nearest is %s", text, nearest)
 }
 
-func takesFile(command *kong.Node) bool {
-	return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Short == 'f' })
+// hint names the flag that an argument too many was meant for: a file's, or that of the args or the payload; "" where nothing says so.
+func hint(command *kong.Node, argument string) string {
+	for _, f := range command.Flags {
+		_, err := os.Stat(argument)
+		switch {
+		case f.Short == 'f' && (err == nil || f.Required):
+			return "; a file is named by -f " + argument
+		case slices.Contains([]string{"args", "payload", "result"}, f.Name):
+			return fmt.Sprintf("; %s of a request: --%s %s", f.Name, f.Name, shellWord(argument))
+		}
+	}
+	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/internal/digits"
+	"github.com/progressor-engine/progressor/process"
 )
 
 // payloadFlags are the args of a task, as text or bytes.
@@ -29,15 +30,32 @@ type payloadFlags struct {
 func (f payloadFlags) args(a *app) ([]byte, error) {
 	switch {
 	case f.Args != nil:
-		return a.textOrFile("--args", *f.Args)
+		return a.payload("--args", *f.Args)
 	case f.ArgsBase64 != nil:
 		b, err := base64.StdEncoding.DecodeString(*f.ArgsBase64)
 		if err != nil {
 			return nil, usageError(fmt.Errorf("--args-base64: %w", err))
 		}
-		return b, nil
+		return b, atMost("--args-base64", len(b), process.MaxPayloadBytes)
 	}
 	return nil, nil
+}
+
+// payload is the bytes that the value of a flag stands for, as many as are stored.
+func (a *app) payload(flag, value string) ([]byte, error) {
+	b, err := a.textOrFile(flag, value)
+	if err != nil {
+		return nil, err
+	}
+	return b, atMost(flag, len(b), process.MaxPayloadBytes)
+}
+
+// atMost refuses what no engine takes: of what is larger than a whole message it could say only that.
+func atMost(flag string, size, limit int) error {
+	if size <= limit {
+		return nil
+	}
+	return usageError(fmt.Errorf("%s: it has %s bytes, and may have %d MiB", flag, thousands(int64(size)), limit>>20))
 }
 
 // textOrFile is the bytes that the value of a flag stands for.
@@ -81,6 +99,9 @@ func (a *app) metadata(value string) (*structpb.Struct, error) {
 func (a *app) attributes(flag, value string) (*structpb.Struct, error) {
 	text, err := a.textOrFile(flag, value)
 	if err != nil {
+		return nil, err
+	}
+	if err := atMost(flag, len(text), process.MaxMessageBytes); err != nil {
 		return nil, err
 	}
 	s := &structpb.Struct{}
@@ -147,7 +168,8 @@ func printable(b []byte) bool {
 	return true
 }
 
-// oneLine escapes what would leave the line or steer a terminal.
+// oneLine escapes what would leave the line or steer a terminal. Any other space than that of the space bar, which protobuf has in its errors,
+// becomes one.
 func oneLine(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s
@@ -161,6 +183,8 @@ func oneLine(s string) string {
 			b.WriteString(`\t`)
 		case r == '\r':
 			b.WriteString(`\r`)
+		case unicode.Is(unicode.Zs, r):
+			b.WriteByte(' ')
 		case unicode.IsPrint(r):
 			b.WriteRune(r)
 		default:

@@ -52,13 +52,14 @@ func (c *startCmd) Run(a *app) error {
 	c.Accepted = c.Accepted || startTime != nil && c.timeout() == nil
 	ctx, cancel := a.interruptible()
 	defer cancel()
+	ctx, sent := newChange(ctx, c.IdempotencyKey)
 	resp, err := c.client().Start(ctx, &progressorv1.StartRequest{
-		Namespace: c.NS, ProcessId: c.ID, Args: args, Metadata: metadata, IdempotencyKey: c.IdempotencyKey,
+		Namespace: c.NS, ProcessId: c.ID, Args: args, Metadata: metadata, IdempotencyKey: sent.key,
 		Context: taskContext, Range: c.historyRange(), Wait: c.wait(), Timeout: c.timeout(),
 		StartTime: startTime, Priority: c.Priority,
 	})
 	if err != nil {
-		return err
+		return sent.explain(err, sent.awaiting(c.NS, c.ID))
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)
@@ -95,12 +96,13 @@ func (c *callCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
+	ctx, sent := newChange(ctx, c.IdempotencyKey)
 	resp, err := c.client().Call(ctx, &progressorv1.CallRequest{
-		Namespace: c.NS, ProcessId: c.ID, Args: args, IdempotencyKey: c.IdempotencyKey, Context: taskContext,
+		Namespace: c.NS, ProcessId: c.ID, Args: args, IdempotencyKey: sent.key, Context: taskContext,
 		Range: c.historyRange(), Wait: c.wait(), Timeout: c.timeout(), Priority: c.Priority,
 	})
 	if err != nil {
-		return err
+		return sent.explain(err, sent.awaiting(c.NS, c.ID))
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)
@@ -138,7 +140,7 @@ func (c *repairCmd) Run(a *app) error {
 		return err
 	}
 	req := &progressorv1.RepairRequest{
-		Namespace: c.NS, ProcessId: c.ID, IdempotencyKey: c.IdempotencyKey, Context: taskContext,
+		Namespace: c.NS, ProcessId: c.ID, Context: taskContext,
 		Wait: c.wait(), Timeout: c.timeout(),
 	}
 	if c.Simple {
@@ -150,9 +152,11 @@ func (c *repairCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
+	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	req.IdempotencyKey = sent.key
 	resp, err := c.client().Repair(ctx, req)
 	if err != nil {
-		return err
+		return sent.explain(err, sent.awaiting(c.NS, c.ID))
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)
@@ -254,7 +258,8 @@ func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
 	case progressorv1.TaskStatus_TASK_STATUS_ERROR:
 		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d failed: %s", task.GetTaskId(), task.GetFailure().GetReason())}
 	case progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
-		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d was cancelled", task.GetTaskId())}
+		next := "progressor get " + shellWord(task.GetNamespace()) + " " + shellWord(task.GetProcessId())
+		return &codedError{code: exitTaskFailed, err: fmt.Errorf("task %d was cancelled", task.GetTaskId()), next: next}
 	}
 	if asked == 0 {
 		return nil

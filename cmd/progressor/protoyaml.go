@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func messageFromText(text []byte, m proto.Message) error {
 	case err != nil:
 		return err
 	case root == nil:
-		return fmt.Errorf("want a %s, found nothing", m.ProtoReflect().Descriptor().Name())
+		return fmt.Errorf("want %s, found nothing", withArticle(m.ProtoReflect().Descriptor()))
 	}
 	return messageFromYAML(root, m, "")
 }
@@ -43,6 +44,14 @@ func messageFromYAML(node *yaml.Node, m proto.Message, path string) error {
 	return nil
 }
 
+// withArticle is what a message is called in a sentence.
+func withArticle(m protoreflect.MessageDescriptor) string {
+	if strings.ContainsAny(string(m.Name()[:1]), "AEIO") {
+		return "an " + string(m.Name())
+	}
+	return "a " + string(m.Name())
+}
+
 func orRoot(path string) string {
 	if path == "" {
 		return "document"
@@ -60,6 +69,9 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 		}
 		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s", nil
 	case "google.protobuf.Timestamp":
+		if _, err := time.Parse(time.RFC3339Nano, node.Value); err != nil {
+			return nil, fmt.Errorf("line %d: %s: want a time, such as 2026-11-20T15:04:05Z", node.Line, path)
+		}
 		return node.Value, nil
 	case "google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue":
 		var v any
@@ -72,7 +84,7 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 		return map[string]any{}, nil // `pull:` alone chooses it
 	}
 	if node.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: %s: want the fields of a %s", node.Line, orRoot(path), desc.Name())
+		return nil, fmt.Errorf("line %d: %s: want the fields of %s", node.Line, orRoot(path), withArticle(desc))
 	}
 	tree := make(map[string]any, len(node.Content)/2)
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -184,7 +196,25 @@ func valueTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 		}
 		return b, nil
 	default:
-		return node.Value, nil // protojson reads numbers from strings, and says what is wrong with them
+		if !isNumber(node.Value, field.Kind()) { // protojson would tell the line of the JSON that is made here
+			return nil, fmt.Errorf("line %d: %s: want a number, got %q", node.Line, path, node.Value)
+		}
+		return node.Value, nil // protojson reads numbers from strings
+	}
+}
+
+// isNumber tells whether a text is what a field of numbers takes; other fields take any.
+func isNumber(text string, kind protoreflect.Kind) bool {
+	number, err := strconv.ParseFloat(text, 64)
+	switch kind {
+	case protoreflect.StringKind, protoreflect.BytesKind:
+		return true
+	case protoreflect.FloatKind, protoreflect.DoubleKind:
+		return err == nil
+	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+		return err == nil && number == math.Trunc(number) && number >= math.MinInt32 && number <= math.MaxInt32
+	default:
+		return err == nil && number == math.Trunc(number)
 	}
 }
 

@@ -67,7 +67,7 @@ func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
 		req.Detail = c.Detail
 	}
 	if c.AuxState != "" {
-		if req.AuxState, err = a.textOrFile("--aux-state", c.AuxState); err != nil {
+		if req.AuxState, err = a.payload("--aux-state", c.AuxState); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
 		}
 	}
 	for _, e := range c.Event {
-		payload, err := a.textOrFile("--event", e)
+		payload, err := a.payload("--event", e)
 		if err != nil {
 			return err
 		}

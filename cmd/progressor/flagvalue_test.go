@@ -1,0 +1,92 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// A flag that was given no value says so: a key that was taken for none would have a call done twice.
+func TestFlagsWantTheirValues(t *testing.T) {
+	p := serveFake(t, &fakeEngine{})
+	key := "--idempotency-key needs a value, as in --idempotency-key KEY"
+	for _, tt := range []struct{ line, says string }{
+		{"call demo o-1 -k", key},
+		{"call demo o-1 --idempotency-key", key},
+		{"call demo o-1 -k --accepted", key + "; where --accepted is meant: --idempotency-key=--accepted"},
+		{"call demo o-1 -k -o json", key + "; where -o is meant: --idempotency-key=-o"},
+		{"call demo o-1 -k ''", "--idempotency-key is empty: want KEY, or no such flag"},
+		{"call demo o-1 -k=", "--idempotency-key is empty"},
+		{"call demo o-1 --idempotency-key=", "--idempotency-key is empty"},
+		{"start demo --args", "--args needs a value, as in --args TEXT|@FILE|@-"},
+		{"start demo ''", "[<id>] is empty"},
+		{"call demo ''", "<id> is empty"},
+		{"call '' o-1", "<ns> is empty"},
+		{"job enqueue mail send --id", "--id needs a value, as in --id ID"},
+		{"job enqueue mail send --id ''", "--id is empty"},
+		{"cancel demo o-1 --reason", "--reason needs a value, as in --reason TEXT"},
+		{"call demo o-1 --timeout", "--timeout needs a value, such as 30s"},
+		{"top --interval", "--interval needs a value, such as 30s"},
+		{"list demo --page-size", "--page-size needs a value, such as 10"},
+		{"job update mail m-1 --backoff-steps", "--backoff-steps needs a value, such as 30s"},
+		{"list demo -o", "--output needs a value, as in --output table|json"},
+	} {
+		r := p.run(t, shellWords(tt.line)...)
+		if r.code != exitUsage || !strings.HasPrefix(r.stderr, "progressor: "+tt.says) && !strings.Contains(r.stderr, `"message":"`+tt.says) {
+			t.Errorf("%s: %+v\nwant %s", tt.line, r, tt.says)
+		}
+	}
+}
+
+// What is meant as a value is taken as one, also where it is empty or begins as a flag does.
+func TestFlagsTakeOddValues(t *testing.T) {
+	f := &fakeEngine{}
+	p := serveFake(t, f)
+	for line, want := range map[string]string{
+		"call demo o-1 --idempotency-key=--accepted": "--accepted",
+		"call demo o-1 -k=--accepted":                "--accepted",
+		"call demo o-1 -k=a=b":                       "a=b",
+		"call demo o-1 -ka":                          "a",
+		"call demo o-1 -k -12":                       "-12",
+		"call demo o-1 -k - --args ''":               "-",
+		"call demo o-1 -k a --args= --context ''":    "a",
+	} {
+		p.ok(t, shellWords(line)...)
+		if req := f.last.(*progressorv1.CallRequest); req.GetIdempotencyKey() != want || len(req.GetArgs()) > 0 || req.GetWait() == progressorv1.Wait_WAIT_ACCEPTED {
+			t.Errorf("%s: %v", line, req)
+		}
+	}
+	p.ok(t, "list", "demo", "")
+	p.ok(t, "call", "demo", "o-1", "--priority", "-5")
+}
+
+// shellWords splits a line at spaces; two quotes are an empty word.
+func shellWords(line string) []string {
+	list := strings.Fields(line)
+	for i, word := range list {
+		list[i] = strings.ReplaceAll(word, "''", "")
+	}
+	return list
+}
+
+// What is larger than an engine takes is not sent.
+func TestPayloadsAreBounded(t *testing.T) {
+	p := serveFake(t, &fakeEngine{})
+	p.stdin = strings.Repeat("x", 1<<20)
+	p.ok(t, "call", "demo", "o-1", "--args", "@-")
+	p.stdin = `"` + strings.Repeat("x", 20_000_000) + `"`
+	for line, says := range map[string]string{
+		"call demo o-1 --args @-":           "--args: it has 20,000,002 bytes, and may have 1 MiB",
+		"call demo o-1 --context @-":        "--context: it has 20,000,002 bytes, and may have 1 MiB",
+		"put demo o-1 --aux-state @-":       "--aux-state: it has 20,000,002 bytes, and may have 1 MiB",
+		"put demo o-1 --event @-":           "--event: it has 20,000,002 bytes, and may have 1 MiB",
+		"start demo --metadata @-":          "--metadata: it has 20,000,002 bytes, and may have 16 MiB",
+		"job enqueue mail send --args @-":   "--args: it has 20,000,002 bytes, and may have 16 MiB",
+		"run start demo order --payload @-": "--payload: it has 20,000,002 bytes, and may have 16 MiB",
+	} {
+		if r := p.run(t, shellWords(line)...); r.code != exitUsage || r.stderr != "progressor: "+says+"\n" {
+			t.Errorf("%s: %+v\nwant %s", line, r, says)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// dying is an engine that takes one request, and dies before it answers.
+func dying(t *testing.T, reset bool) (p program, taken *atomic.Int32) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken = &atomic.Int32{}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		taken.Add(1)
+		_ = listener.Close()
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			if reset {
+				_ = conn.(*net.TCPConn).SetLinger(0)
+			}
+			_ = conn.Close()
+		}
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return program{env: map[string]string{"PROGRESSOR_ADDRESS": "http://" + listener.Addr().String()}}, taken
+}
+
+// Where an engine dies with a request in hand, the error says that it may have been accepted, and by which key to ask or to repeat.
+func TestLostAnswer(t *testing.T) {
+	key := `[0-9a-f-]{36}`
+	again := "the same command with -k " + key + ", which does nothing twice\n$"
+	for line, next := range map[string]string{
+		"call demo o-1":                       "progressor await demo o-1 --idempotency-key " + key + ", or " + again,
+		"call demo o-1 -k mine":               "progressor await demo o-1 --idempotency-key mine, or the same command with -k mine",
+		"repair demo o-1 --simple":            "progressor await demo o-1 --idempotency-key " + key + ", or " + again,
+		"start demo":                          again,
+		"start demo o-1":                      "progressor await demo o-1 --idempotency-key " + key,
+		"job enqueue mail send":               again,
+		"job enqueue mail send --id m-1":      "progressor job get mail m-1\n$",
+		"run start demo order":                again,
+		"run start demo order --id r-1":       "progressor run get demo r-1\n$",
+		"run repeat demo r-1":                 again,
+		"bulk start cancel demo status=ERROR": again,
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			for _, reset := range []bool{false, true} {
+				p, taken := dying(t, reset)
+				r := p.run(t, shellWords(line)...)
+				want := regexp.MustCompile(`an answer was lost: the request may have been accepted \(unavailable\)\. Next: ` + next)
+				if r.code != exitUnavailable || taken.Load() != 1 || !want.MatchString(r.stderr) {
+					t.Errorf("%d taken, %+v\nwant %s", taken.Load(), r, want)
+				}
+			}
+		})
+	}
+}
+
+// An engine's word is final, unless it does not know itself.
+func TestWhatIsNotLost(t *testing.T) {
+	for reason, lost := range map[progressorv1.ErrorDetail_Reason]bool{
+		progressorv1.ErrorDetail_REASON_UNAVAILABLE: true, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND: false,
+	} {
+		p := serveFake(t, &fakeEngine{err: engineError(connect.CodeUnavailable, "no", &progressorv1.ErrorDetail{Reason: reason})})
+		if r := p.run(t, "call", "demo", "o-1"); strings.Contains(r.stderr, "may have been accepted") != lost {
+			t.Errorf("%s: %+v", reason, r)
+		}
+	}
+	for code, lost := range map[connect.Code]bool{connect.CodeNotFound: false, connect.CodeDeadlineExceeded: true, connect.CodeResourceExhausted: false} {
+		if got := maybeStored(connect.NewError(code, errors.New("x"))); got != lost {
+			t.Errorf("%s: %t", code, got)
+		}
+	}
+	if r := (program{}).run(t, "call", "demo", "o-1", "--address", "127.0.0.1:1"); strings.Contains(r.stderr, "may have been") {
+		t.Errorf("nothing was sent: %+v", r)
+	}
+}

@@ -30,6 +30,16 @@ func TestErrors(t *testing.T) {
 				". Next: progressor repair demo o-1 --simple",
 		},
 		{
+			"a start that failed",
+			ofStart(engineError(connect.CodeAborted, "task 7 of demo/o-1 failed", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", TaskId: 7, ProcessStatus: failed,
+				Failure: &progressorv1.Failure{Reason: "unavailable"},
+			})),
+			exitTaskFailed,
+			"progressor: task 7 of demo/o-1 failed (task_failed, failure unavailable, task 7, process is ERROR)" +
+				". Next: progressor remove demo o-1, and start it again; or progressor repair demo o-1 --args …, if its processor can put it right",
+		},
+		{
 			"an answer that is none, in words with a no-break space",
 			engineError(connect.CodeAborted, "task 7 of demo/o-1 failed: bad_response: proto:\u00a0(line 1:2):\nunknown field", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", TaskId: 7, ProcessStatus: failed,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/progressor-engine/progressor/client"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -59,12 +60,22 @@ func (c *startCmd) Run(a *app) error {
 		StartTime: startTime, Priority: c.Priority,
 	})
 	if err != nil {
-		return sent.explain(err, sent.awaiting(c.NS, c.ID))
+		return sent.explain(ofStart(err), sent.awaiting(c.NS, c.ID))
 	}
 	if c.json() {
 		return printMessage(a.Stdout, resp)
 	}
 	return c.print(a, c.NS, resp.GetProcessId(), resp.GetTaskId(), resp.GetResponse())
+}
+
+// ofStart says what to do about an INIT that has failed: a simple repair would let a process go on that has never begun.
+func ofStart(err error) error {
+	d := client.Detail(err)
+	if d.GetReason() != progressorv1.ErrorDetail_REASON_TASK_FAILED || d.GetProcessStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+		return err
+	}
+	args := shellWord(d.GetNamespace()) + " " + shellWord(d.GetProcessId())
+	return &advised{error: err, next: fmt.Sprintf("progressor remove %s, and start it again; or progressor repair %s --args …, if its processor can put it right", args, args)}
 }
 
 type callCmd struct {

@@ -30,16 +30,6 @@ func TestErrors(t *testing.T) {
 				". Next: progressor repair demo o-1 --simple",
 		},
 		{
-			"a start that failed",
-			ofStart(engineError(connect.CodeAborted, "task 7 of demo/o-1 failed", &progressorv1.ErrorDetail{
-				Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", TaskId: 7, ProcessStatus: failed,
-				Failure: &progressorv1.Failure{Reason: "unavailable"},
-			})),
-			exitTaskFailed,
-			"progressor: task 7 of demo/o-1 failed (task_failed, failure unavailable, task 7, process is ERROR)" +
-				". Next: progressor remove demo o-1, and start it again; or progressor repair demo o-1 --args …, if its processor can put it right",
-		},
-		{
 			"an answer that is none, in words with a no-break space",
 			engineError(connect.CodeAborted, "task 7 of demo/o-1 failed: bad_response: proto:\u00a0(line 1:2):\nunknown field", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", TaskId: 7, ProcessStatus: failed,
@@ -178,5 +168,16 @@ func TestAwaitOfACancelledTask(t *testing.T) {
 	r := p.run(t, "await", "demo", "o-1", "--task", "7")
 	if r.code != exitTaskFailed || r.stderr != "progressor: task 7 was cancelled. Next: progressor get demo o-1\n" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Who started a process whose INIT has failed is not advised to let it go on: it has never begun.
+func TestErrorOfAFailedStart(t *testing.T) {
+	p := serveFake(t, &fakeEngine{err: engineError(connect.CodeAborted, "task 7 of demo/o-1 failed", &progressorv1.ErrorDetail{
+		Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,
+	})})
+	want := "Next: progressor remove demo o-1, and start it again; or progressor repair demo o-1 --args …, if its processor can put it right\n"
+	if r := p.run(t, "start", "demo", "o-1"); r.code != exitTaskFailed || !strings.HasSuffix(r.stderr, want) {
+		t.Errorf("%+v, want %s", r, want)
 	}
 }

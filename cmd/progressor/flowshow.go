@@ -46,7 +46,7 @@ func printRun(a *app, flags clientFlags, r *progressorv1.Run) error {
 	return err
 }
 
-// runProgress is how far a run is. The percentage counts steps that ended, failures too: of a run that ended without success it would say 100 %.
+// runProgress is how far a run is. Of one that ended without success no bar is drawn, which would look as if it went on.
 func runProgress(r *progressorv1.Run) string {
 	if !runEnded(r) || r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		return progressBar(r.GetProgress().GetPercent()) + " " + showProgress(r.GetProgress())

@@ -139,7 +139,7 @@ func showRate(r *progressorv1.RateLimit) string {
 	if r == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%d/%s", r.GetCount(), r.GetPer().AsDuration())
+	text := fmt.Sprintf("%d/%s", r.GetCount(), showDuration(r.GetPer().AsDuration()))
 	if r.GetBurst() != r.GetCount() {
 		text += fmt.Sprintf(" burst %d", r.GetBurst())
 	}

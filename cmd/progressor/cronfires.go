@@ -58,7 +58,7 @@ func printFires(a *app, fires []*progressorv1.Fire) error {
 	return printRows(a.Stdout, header, rows)
 }
 
-func between(from, to time.Time) string { return to.Sub(from).Round(time.Millisecond).String() }
+func between(from, to time.Time) string { return showTook(to.Sub(from)) }
 
 // why is the reason of the decision, and what is to be said of the run's end.
 func why(f *progressorv1.Fire) string {

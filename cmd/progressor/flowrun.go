@@ -321,20 +321,5 @@ func took(from, to timed) string {
 	if to.IsValid() {
 		end = to.AsTime()
 	}
-	return roundly(end.Sub(from.AsTime()))
-}
-
-// roundly writes a duration for people, with at most two units.
-func roundly(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	}
-	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	return showTook(end.Sub(from.AsTime()))
 }

@@ -184,7 +184,7 @@ func (c *constraintListCmd) Run(a *app) error {
 			showTime(s.GetNextFreeTime()),
 		})
 	}
-	return printRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows)
+	return printRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows, "max_running")
 }
 
 type constraintDeleteCmd struct {

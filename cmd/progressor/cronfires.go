@@ -55,7 +55,7 @@ func printFires(a *app, fires []*progressorv1.Fire) error {
 		})
 	}
 	header := table.Row{"fire time", "decided after", "decision", "times", "manual", "attempt", "status", "took", "why"}
-	return printRows(a.Stdout, header, rows)
+	return printRows(a.Stdout, header, rows, "times", "attempt")
 }
 
 func between(from, to time.Time) string { return showTook(to.Sub(from)) }

@@ -88,13 +88,19 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// printRows writes a table with a header. Where there are no rows it says so.
-func printRows(w io.Writer, header table.Row, rows []table.Row) error {
+// printRows writes a table with a header. Where there are no rows it says so. Columns of numbers stand to the right; numbers names those
+// whose cells are texts, such as 1,000 or nothing.
+func printRows(w io.Writer, header table.Row, rows []table.Row, numbers ...string) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "none")
 		return err
 	}
 	t := newTable()
+	var columns []table.ColumnConfig
+	for _, name := range numbers {
+		columns = append(columns, table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
 	t.AppendHeader(header)
 	t.AppendRows(rows)
 	_, err := fmt.Fprintln(w, t.Render())

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/proto"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -49,5 +51,16 @@ func TestDurations(t *testing.T) {
 		if got := [2]string{showDuration(d), showTook(d)}; got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)
 		}
+	}
+}
+
+// A column of numbers stands to the right, also where its cells are texts.
+func TestNumbersStandRight(t *testing.T) {
+	var b strings.Builder
+	if err := printRows(&b, table.Row{"bulk", "expected", "filter"}, []table.Row{{"b", "10,000", "x"}, {"c", "7", "y"}, {"d", "", "z"}}, "expected"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "BULK  EXPECTED  FILTER\nb       10,000  x\nc            7  y\nd               z\n"; b.String() != want {
+		t.Errorf("%s", b.String())
 	}
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -121,10 +122,22 @@ func answerOf(l *progressorv1.Lease, resp *progressorv1.ProcessResponse, err err
 		err = processor.Fail(process.ReasonBadResponse, "the answer has %d bytes, at most %d", proto.Size(resp), maxAnswerBytes)
 	}
 	if err != nil {
-		resp = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: processor.FailureOf(err)}}
+		f := processor.FailureOf(err)
+		if f.GetReason() == process.ReasonTimeout && errors.Is(cause, context.DeadlineExceeded) {
+			f.Message = strings.ReplaceAll(f.GetMessage(), context.DeadlineExceeded.Error(), "it passed its timeout"+timeoutOf(l))
+		}
+		resp = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: f}}
 	}
 	a.Answer = &progressorv1.LeaseAnswer_Response{Response: resp}
 	return a
+}
+
+// timeoutOf says how long the attempt of a lease might take; "": an older engine does not tell when it handed it out.
+func timeoutOf(l *progressorv1.Lease) string {
+	if l.GetLeasedTime() == nil {
+		return ""
+	}
+	return " of " + l.GetRequest().GetDeadline().AsTime().Sub(l.GetLeasedTime().AsTime()).Round(time.Millisecond).String()
 }
 
 // maxAnswerBytes leaves room for what stands around an answer in its message.

@@ -240,7 +240,7 @@ func TestWorkerTimeout(t *testing.T) {
 		})
 	})
 	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{Timeout: durationpb.New(50 * time.Millisecond)})
-	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "timeout" {
+	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "timeout" || f[0].GetMessage() != "it passed its timeout of 50ms" {
 		t.Errorf("%v", f)
 	}
 	if cause := <-causes; !errors.Is(cause, context.DeadlineExceeded) {

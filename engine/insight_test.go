@@ -116,6 +116,47 @@ func TestExplainProcess(t *testing.T) {
 	}
 }
 
+// A repair without a task ends the wait for the operator; of a node that has missed heartbeats is said when its task is taken over.
+func TestExplainRepairAndSilence(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, dsn, by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if string(r.GetArgs()) == "hold" {
+			return g.held(true)(ctx, r)
+		}
+		return words(ctx, r)
+	}})
+	n.started(t, "p")
+	taskError(t, (<-n.calling("p", "fail")).err)
+	last := func(what string) (before *progressorv1.Span) { // a span is not shown before it is a millisecond long
+		eventually(t, "the last span is "+what, func() bool {
+			spans := n.explains(t, "p", map[bool]progressorv1.WaitsFor{true: forOperator}[what == "operator"]).GetSpans()
+			before = spans[len(spans)-2]
+			return spans[len(spans)-1].GetWhat() == what
+		})
+		return before
+	}
+	last("operator")
+	if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key("p"), Simple: true}); err != nil {
+		t.Fatal(err)
+	}
+	if before := last("idle"); before.GetWhat() != "operator" || before.GetToTime() == nil {
+		t.Errorf("%v", before)
+	}
+	n.calling("p", "hold")
+	receive(t, "it runs", g.entered)
+	rows := look(t, dsn)
+	eventually(t, "it is said of the node that it is silent", func() bool { // between two of its heartbeats
+		if _, err := rows.Exec(t.Context(), "UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'"); err != nil {
+			t.Fatal(err)
+		}
+		e, err := n.ExplainProcess(t.Context(), key("p"))
+		return err == nil && strings.Contains(e.GetWaitsForDetail(), "which has not beaten since") && strings.Contains(e.GetNext(), "stays silent for 10s (engine.zombie_after)")
+	})
+}
+
 // Of a long life the newest 1,000 tasks are looked at.
 func TestExplainIsBounded(t *testing.T) {
 	t.Parallel()

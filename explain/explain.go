@@ -44,14 +44,15 @@ type Namespace struct {
 	Paused      bool
 	MaxRunning  int
 	MaxAttempts int32
-	Running     int      // its tasks that run, counted to RunningLimit
-	Nodes       int      // that are alive
-	Takers      int      // of these, those that take new tasks
-	Away        bool     // the node that is asked does not reach the processor
-	Unservable  string   // why the node that is asked runs no task of it
-	Pulled      bool     // workers take the tasks of the process, and no node
-	Workers     []Worker // of it, heard of within a day; where it is pulled and something waits
-	More        bool     // there are more workers
+	Running     int           // its tasks that run, counted to RunningLimit
+	Nodes       int           // that are alive
+	Takers      int           // of these, those that take new tasks
+	ZombieAfter time.Duration // a node that has not beaten for so long is dead
+	Away        bool          // the node that is asked does not reach the processor
+	Unservable  string        // why the node that is asked runs no task of it
+	Pulled      bool          // workers take the tasks of the process, and no node
+	Workers     []Worker      // of it, heard of within a day; where it is pulled and something waits
+	More        bool          // there are more workers
 }
 
 // RunningLimit is how far the running tasks of a namespace are counted.
@@ -78,8 +79,9 @@ type Running struct {
 	Task
 	NodeID   int64
 	Address  string
-	Lease    *Lease // a worker has it; nil: the node runs it
-	Alive    bool   // its node beats
+	Lease    *Lease    // a worker has it; nil: the node runs it
+	Alive    bool      // its node beats
+	Beat     time.Time // the last one of its node; zero: not known
 	Draining bool
 	Deadline time.Time
 	Vain     int32  // how often this attempt has not reached its processor; 0 also where another node runs it than is asked

@@ -20,7 +20,7 @@ func state(change ...func(*explain.State)) explain.State {
 	s := explain.State{
 		Now:       at(100),
 		Process:   explain.Process{Key: process.Key{Namespace: "shop", ProcessID: "o-1"}, Status: process.StatusRunning, CreatedTime: at(0), StatusChanged: at(1)},
-		Namespace: explain.Namespace{MaxRunning: 10, MaxAttempts: 5, Nodes: 1, Takers: 1},
+		Namespace: explain.Namespace{MaxRunning: 10, MaxAttempts: 5, Nodes: 1, Takers: 1, ZombieAfter: 10 * time.Second},
 		Ended:     []explain.Task{ran(1, process.TaskInit, 0, 0, 1)},
 	}
 	for _, f := range change {
@@ -63,7 +63,7 @@ func status(to process.Status, since float64) func(*explain.State) {
 func running(s *explain.State) {
 	t := ran(5, process.TaskCall, 98, 98, 0)
 	t.Status, t.Finished = process.TaskStatusRunning, time.Time{}
-	s.Running = &explain.Running{Task: t, NodeID: 3, Address: "host:8080", Alive: true, Deadline: at(158)}
+	s.Running = &explain.Running{Task: t, NodeID: 3, Address: "host:8080", Alive: true, Beat: at(99), Deadline: at(158)}
 }
 
 func broken(detail string, by int64) func(*explain.State) {
@@ -103,8 +103,13 @@ var situations = []struct {
 	{"call behind a running task", state(running, waiting(call(6, process.WaitsForProcess, 99), call(7, process.WaitsForProcess, 99.5), timer(2, 99.2))), process.WaitsForProcess, at(158),
 		[]string{"Task 6 (CALL) and 2 more wait behind task 5 (CALL), which runs on node 3", "then task 6 (CALL) runs"},
 		[]string{"processing 1 0-1", "time 2 1-98", "processing 5 98-", "process 6 99-", "process 2 99.2-", "process 7 99.5-"}},
-	{"running on a dead node", state(running, func(s *explain.State) { s.Running.Alive = false }), "", time.Time{},
-		[]string{"Node 3 does not beat any more: another node collects task 5 (CALL) as a zombie.", "Nothing needs to be done"}, nil},
+	{"running on a dead node", state(running, func(s *explain.State) { s.Running.Alive, s.Running.Beat = false, at(88) }), "", time.Time{},
+		[]string{"Task 5 (CALL) runs on node 3 (host:8080), which has not beaten since 2026-11-20T12:01:28.000Z (12s ago), attempt 1", "Node 3 does not beat any more: another node collects task 5 (CALL) as a zombie.", "Nothing needs to be done"}, nil},
+	{"running on a node that nobody knows any more", state(running, func(s *explain.State) { s.Running.Alive, s.Running.Beat = false, time.Time{} }), "", time.Time{},
+		[]string{"runs on node 3 (host:8080), attempt 1", "Node 3 does not beat any more"}, nil},
+	{"running on a silent node", state(running, func(s *explain.State) { s.Running.Beat = at(94) }, waiting(call(6, process.WaitsForProcess, 99))), process.WaitsForProcess, at(104),
+		[]string{"runs on node 3 (host:8080), which has not beaten since 2026-11-20T12:01:34.000Z (6s ago), attempt 1",
+			"If node 3 stays silent for 10s (engine.zombie_after), at 2026-11-20T12:01:44.000Z (in 4s), another node collects task 5 (CALL) as a zombie, then task 6 (CALL) runs."}, nil},
 	{"past its deadline", state(running, func(s *explain.State) { s.Running.Deadline = at(99) }), "", at(99),
 		[]string{"past its deadline (at 2026-11-20T12:01:39.000Z (1s ago))"}, nil},
 	{"no place is free", state(waiting(call(6, process.WaitsForPlace, 90), call(7, process.WaitsForProcess, 91)), func(s *explain.State) { s.Namespace.Running = 10 }),
@@ -140,6 +145,10 @@ var situations = []struct {
 	{"ERROR by a timer", state(status(process.StatusError, 52), broken("x", 4), ended(failed(ran(4, process.TaskTimeout, 51, 51, 52), "r"))),
 		process.WaitsForOperator, time.Time{}, []string{"The default timer (task 4, TIMEOUT) failed for good", "sets its timers, and the one that broke it runs again;"},
 		[]string{"processing 1 0-1", "time 4 1-51", "processing 4 51-52", "operator 0 52-"}},
+	{"repaired without a task", state(status(process.StatusRunning, 60), ended(failed(ran(4, process.TaskCall, 50, 51, 52), "r"))), "", time.Time{},
+		[]string{"It is idle"}, []string{"processing 1 0-1", "idle 0 1-50", "place 4 50-51", "processing 4 51-52", "operator 0 52-60", "idle 0 60-"}},
+	{"repaired without a task, and called", state(status(process.StatusRunning, 60), ended(failed(ran(4, process.TaskCall, 50, 51, 52), "r"), ran(5, process.TaskCall, 70, 70, 71))), "", time.Time{},
+		[]string{"It is idle"}, []string{"processing 1 0-1", "idle 0 1-50", "place 4 50-51", "processing 4 51-52", "operator 0 52-60", "idle 0 60-70", "processing 5 70-71", "idle 0 71-"}},
 	{"imported in ERROR", state(status(process.StatusError, 0), broken("moved", 0), func(s *explain.State) { s.Ended = nil }), process.WaitsForOperator, time.Time{},
 		[]string{"It was imported in ERROR: moved."}, []string{"operator 0 0-"}},
 	{"repair that waits", state(status(process.StatusError, 50), waiting(explain.Task{ID: 6, Type: process.TaskRepair, WaitsFor: process.WaitsForPlace, Scheduled: at(90)})),
@@ -149,6 +158,11 @@ var situations = []struct {
 		[]string{"processing 1 0-1", "time 2 1-40", "operator 6 40-", "operator 2 45-"}},
 	{"SUSPENDED with a timer to come", state(status(process.StatusSuspended, 40), waiting(held(timer(2, 130)))), process.WaitsForOperator, time.Time{},
 		[]string{"the default timer (task 2, TIMEOUT) is due at 2026-11-20T12:02:10.000Z (in 30s)"}, nil},
+	{"SUSPENDED after a repair", state(status(process.StatusSuspended, 60), ended(failed(ran(4, process.TaskCall, 50, 51, 52), "r"), ran(5, process.TaskRepair, 54, 54, 55))), process.WaitsForOperator, time.Time{},
+		[]string{"It is suspended since 2026-11-20T12:01:00.000Z"},
+		[]string{"processing 1 0-1", "idle 0 1-50", "place 4 50-51", "processing 4 51-52", "operator 0 52-54", "processing 5 54-55", "idle 0 55-60", "operator 0 60-"}},
+	{"SUSPENDED before a call", state(status(process.StatusSuspended, 40), waiting(call(6, process.WaitsForOperator, 70))), process.WaitsForOperator, time.Time{},
+		[]string{"It is suspended since"}, []string{"processing 1 0-1", "idle 0 1-40", "operator 0 40-70", "operator 6 70-"}},
 	{"SUSPENDED while a task runs", state(running, status(process.StatusSuspended, 99), waiting(call(6, process.WaitsForOperator, 99))), process.WaitsForOperator, at(158),
 		[]string{"nothing more until the process is resumed"}, nil},
 	{"COMPLETED", state(status(process.StatusCompleted, 52), ended(ran(4, process.TaskCall, 50, 51, 52))), "", time.Time{},

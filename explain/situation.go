@@ -119,6 +119,11 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	if r.Draining {
 		drains = ", which drains"
 	}
+	dead := r.Beat.Add(s.Namespace.ZombieAfter) // unless it beats again
+	silent := !r.Alive || s.Now.Sub(r.Beat) > s.Namespace.ZombieAfter/2
+	if silent && !r.Beat.IsZero() {
+		drains = fmt.Sprintf(", which has not beaten since %s (%s ago)", stamp(r.Beat), short(s.Now.Sub(r.Beat)))
+	}
 	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since, r.vain())
 	e.Detail, e.NextTime = r.name()+" "+runs+".", r.Deadline
 	before := lower(r.name()) + ", which " + runs
@@ -146,6 +151,11 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	case !r.Deadline.After(s.Now):
 		e.Next = fmt.Sprintf("%s is past its deadline (%s): it is collected as a zombie%s.", r.name(), s.at(r.Deadline), then)
 		e.Unblock = "Nothing needs to be done: the attempt is over, whatever its processor does."
+	case silent && dead.Before(r.Deadline):
+		e.Next = fmt.Sprintf("If node %d stays silent for %s (engine.zombie_after), %s, another node collects %s as a zombie%s.",
+			r.NodeID, short(s.Namespace.ZombieAfter), s.at(dead), lower(r.name()), then)
+		e.NextTime = dead
+		e.Unblock = "Nothing needs to be done where that node is dead; else the answer of the processor."
 	default:
 		e.Next = fmt.Sprintf("%s ends, at the latest %s by its step timeout%s.", r.name(), s.at(r.Deadline), then)
 		e.Unblock = "The answer of the processor."

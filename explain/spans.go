@@ -153,7 +153,7 @@ func (tl *timeline) addGaps() {
 	}
 	for _, span := range tl.spans[:len(tl.spans):len(tl.spans)] {
 		if span.From.Sub(covered) >= shortest {
-			tl.spans = append(tl.spans, tl.gap(covered, span.From, span.TaskID))
+			tl.spans = append(tl.spans, tl.gaps(covered, span.From, span.TaskID)...)
 		}
 		if span.To.IsZero() {
 			return
@@ -165,22 +165,39 @@ func (tl *timeline) addGaps() {
 	if end.Sub(covered) < shortest {
 		return
 	}
-	last := tl.gap(covered, end, math.MaxInt64)
+	last := tl.gaps(covered, end, math.MaxInt64)
 	if !s.Process.Status.Ended() {
-		last.To = time.Time{}
+		last[len(last)-1].To = time.Time{}
 	}
-	tl.spans = append(tl.spans, last)
+	tl.spans = append(tl.spans, last...)
 }
 
-// gap tells what a process did between two moments; next is the task that ended that, or more than all.
+// gaps tells what a process did between two moments; next is the task that ended that, or more than all. An operator may have changed
+// its status between them without a task.
+func (tl *timeline) gaps(from, to time.Time, next int64) []Span {
+	changed := tl.s.Process.StatusChanged
+	if changed.Sub(from) < shortest || to.Sub(changed) < shortest {
+		return []Span{tl.gap(from, to, next)}
+	}
+	before, since := tl.gap(from, changed, next), tl.gap(changed, to, next)
+	if before.What == since.What && before.Detail == since.Detail {
+		return []Span{tl.gap(from, to, next)}
+	}
+	return []Span{before, since}
+}
+
+// gap tells what a process did between two moments, between which its status did not change.
 func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	span := Span{What: Idle, From: from, To: to}
-	status := tl.s.Process.Status
+	status, changed := tl.s.Process.Status, tl.s.Process.StatusChanged
+	current := from.After(changed.Add(-shortest))
+	held := status == process.StatusError || status == process.StatusSuspended
 	failed := tl.lastBefore(from)
-	switch held := next == math.MaxInt64 && (status == process.StatusError || status == process.StatusSuspended); {
-	case held:
+	repaired := failed != nil && current && !held && changed.After(failed.Finished) // without a task, which would be the last
+	switch {
+	case current && held:
 		span.What, span.Detail = string(process.WaitsForOperator), string(status)
-	case failed != nil && failed.Status == process.TaskStatusError:
+	case failed != nil && failed.Status == process.TaskStatusError && !repaired:
 		span.What, span.Detail = string(process.WaitsForOperator), fmt.Sprintf("ERROR, since task %d failed", failed.ID)
 	default:
 		if timer := tl.pending(to, next); timer != nil {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -59,11 +60,12 @@ func (e *ItemError) Unwrap() error { return e.Err }
 type WrongStatusError struct {
 	Key    Key
 	Status Status
+	State  string // of a job, which people know by that; "": it is none
 	Reason string // what the status does not allow
 }
 
 func (e *WrongStatusError) Error() string {
-	return fmt.Sprintf("process %s is %s: %s", e.Key, e.Status, e.Reason)
+	return fmt.Sprintf("process %s is %s: %s", e.Key, cmp.Or(e.State, string(e.Status)), e.Reason)
 }
 
 // InvalidError refuses input; Field is the path of the field that is wrong, as the API names it.

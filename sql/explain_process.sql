@@ -17,7 +17,7 @@ SELECT task_id, task_type, waits_for, attempt, scheduled_time, coalesce(retry_in
 SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.deadline,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
        r.node_id, coalesce(n.address, '')::text AS address, coalesce(n.draining, false)::bool AS draining,
-       coalesce(n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond', false)::bool AS alive,
+       coalesce(n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond', false)::bool AS alive, coalesce(n.beat_time, 'epoch')::timestamptz AS node_beat_time,
        coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token

@@ -115,7 +115,7 @@ func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombi
 	if !nodes.CancelDeadline.Equal(epoch) {
 		state.Process.Cancel.Deadline = nodes.CancelDeadline
 	}
-	state.Namespace = explain.Namespace{Running: int(nodes.Running), Nodes: int(nodes.Nodes), Takers: int(nodes.Takers)}
+	state.Namespace = explain.Namespace{Running: int(nodes.Running), Nodes: int(nodes.Nodes), Takers: int(nodes.Takers), ZombieAfter: zombieAfter}
 	ended, err := s.q.ExplainEnded(ctx, tx, dbsqlc.ExplainEndedParams{Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: ExplainTasks})
 	if err != nil {
 		return err
@@ -152,6 +152,9 @@ func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombi
 				RetryInterval: r.RetryInterval, TimerName: r.TimerName,
 			},
 			NodeID: r.NodeID, Address: r.Address, Alive: r.Alive, Draining: r.Draining, Deadline: r.Deadline,
+		}
+		if !r.NodeBeatTime.Equal(epoch) {
+			state.Running.Beat = r.NodeBeatTime
 		}
 		if r.WorkerID != "" {
 			state.Running.Lease = &explain.Lease{WorkerID: r.WorkerID, Expires: r.ExpiresTime}

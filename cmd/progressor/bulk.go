@@ -286,6 +286,6 @@ func (c *bulkListCmd) Run(a *app) error {
 			})
 		}
 		header := table.Row{"namespace", "bulk", "action", "status", "started", "expected", "done", "skipped", "failed", "filter", "reason"}
-		return printRows(a.Stdout, header, rows)
+		return printRows(a.Stdout, header, rows, "expected", "done", "skipped", "failed")
 	})
 }

@@ -242,7 +242,7 @@ func TestNamespace(t *testing.T) {
 	out := p.ok(t, "namespace", "put", "orders", "--connect-url", "http://127.0.0.1:9000", "--encoding", "json",
 		"--header", "authorization=Bearer a;b,c", "--history-mode", "last", "--zombie-policy", "error", "--step-timeout", "10s",
 		"--max-attempts", "7", "--retry-after", "1s", "--retention", "24h", "--max-running", "5", "--max-waiting", "6")
-	wantLines(t, out, "processor      http://127.0.0.1:9000 json", "history mode   LAST", "retention      24h0m0s")
+	wantLines(t, out, "processor      http://127.0.0.1:9000 json", "history mode   LAST", "retention      24h")
 	if strings.Contains(out, "Bearer") {
 		t.Error("a header's value is printed")
 	}

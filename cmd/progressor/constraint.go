@@ -139,7 +139,7 @@ func showRate(r *progressorv1.RateLimit) string {
 	if r == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%d/%s", r.GetCount(), r.GetPer().AsDuration())
+	text := fmt.Sprintf("%d/%s", r.GetCount(), showDuration(r.GetPer().AsDuration()))
 	if r.GetBurst() != r.GetCount() {
 		text += fmt.Sprintf(" burst %d", r.GetBurst())
 	}
@@ -184,7 +184,7 @@ func (c *constraintListCmd) Run(a *app) error {
 			showTime(s.GetNextFreeTime()),
 		})
 	}
-	return printRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows)
+	return printRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows, "max_running")
 }
 
 type constraintDeleteCmd struct {

@@ -21,7 +21,7 @@ func TestConstraints(t *testing.T) {
 	d.client.ok(t, "constraint", "put", "mail", "region", "-f", file, "--max-running", "2")
 	d.client.ok(t, "constraint", "put", "mail", "all", "--rate", "10/s", "--burst", "3")
 	list := d.client.ok(t, "constraint", "list", "mail")
-	for _, want := range []string{"10/1s burst 3", `job.name == "send"  job.args.region  2            5/1m0s`} {
+	for _, want := range []string{"10/1s burst 3", `job.name == "send"  job.args.region            2  5/1m`} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list has no %q:\n%s", want, list)
 		}

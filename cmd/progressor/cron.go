@@ -144,7 +144,7 @@ func printCron(a *app, c *progressorv1.Cron) error {
 // nextTitle is the title of the next fire times: what jitter adds to them is not among them.
 func nextTitle(s *progressorv1.CronSpec) string {
 	if j := s.GetJitter().AsDuration(); j > 0 {
-		return "next fires, each up to " + j.String() + " later (jitter)"
+		return "next fires, each up to " + showDuration(j) + " later (jitter)"
 	}
 	return "next fires"
 }

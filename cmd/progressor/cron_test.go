@@ -90,7 +90,7 @@ func TestCronCreate(t *testing.T) {
 	wantLines(t, out, "cron demo/nightly", "state paused", "note not yet", "expressions 0 3 * * *; 0 12 * * SUN",
 		"fires at 03:00 every day; and at 12:00 on Sunday; except on the 24th and 25th of December, Europe/Berlin, from 2026-01-01T00:00:00Z",
 		"policy overlap CANCEL_PREV, max_overlap 6, failure BACKOFF, max_attempts 4, retry_backoff 2s, pause_after_failures 5, concurrency QUEUE, max_concurrency 2, "+
-			"queue_limit 10, misfire CATCH_UP_LIMITED, catchup_limit 3, catchup_window 1h0m0s, misfire_threshold 2s, timeout 8s",
+			"queue_limit 10, misfire CATCH_UP_LIMITED, catchup_limit 3, catchup_window 1h, misfire_threshold 2s, timeout 8s",
 		`target start a process in other with {"a":1}, until its INIT task ends`)
 	attributes := func(key, value string) *structpb.Struct {
 		s, err := structpb.NewStruct(map[string]any{key: value})

@@ -55,10 +55,10 @@ func printFires(a *app, fires []*progressorv1.Fire) error {
 		})
 	}
 	header := table.Row{"fire time", "decided after", "decision", "times", "manual", "attempt", "status", "took", "why"}
-	return printRows(a.Stdout, header, rows)
+	return printRows(a.Stdout, header, rows, "times", "attempt")
 }
 
-func between(from, to time.Time) string { return to.Sub(from).Round(time.Millisecond).String() }
+func between(from, to time.Time) string { return showTook(to.Sub(from)) }
 
 // why is the reason of the decision, and what is to be said of the run's end.
 func why(f *progressorv1.Fire) string {

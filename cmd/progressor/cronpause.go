@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/progressor-engine/progressor/cron"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -119,7 +118,7 @@ func becomes(p *progressorv1.CronPolicy, skipMissed bool) string {
 		if threshold == 0 {
 			threshold = cron.DefaultMisfireThreshold
 		}
-		return fmt.Sprintf("only the newest is decided, and only if it is not later than %s (misfire policy SKIP)", threshold.Round(time.Millisecond))
+		return fmt.Sprintf("only the newest is decided, and only if it is not later than %s (misfire policy SKIP)", showDuration(threshold))
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED:
 		return fmt.Sprintf("the newest %d are decided, in turn (misfire policy CATCH_UP_LIMITED)", p.GetCatchupLimit())
 	}

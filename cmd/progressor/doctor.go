@@ -251,10 +251,11 @@ type section struct {
 }
 
 func (e *examination) sections() []section {
-	nodes := section{"nodes", table.Row{"node", "address", "version", "started", "last beat", "draining"}, nil}
+	nodes := section{"nodes", table.Row{"node", "address", "version", "started", "last beat", "state"}, nil}
 	for _, n := range e.Nodes {
 		nodes.rows = append(nodes.rows, table.Row{
-			n.ID, oneLine(n.Address), oneLine(n.Version), n.Started.UTC().Format(time.RFC3339), fmt.Sprintf("%.1f s ago", n.BeatAge), n.Draining,
+			n.ID, oneLine(n.Address), oneLine(n.Version), n.Started.UTC().Format(time.RFC3339), fmt.Sprintf("%.1f s ago", n.BeatAge),
+			nodeState(time.Duration(n.BeatAge*float64(time.Second)), n.Draining),
 		})
 	}
 	tables := section{"tables", table.Row{"table", "rows", "dead", "size", "indexes", "HOT updates", "last vacuum"}, nil}

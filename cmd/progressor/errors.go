@@ -138,7 +138,7 @@ func (c complaint) line() string {
 		if d.GetTaskId() != 0 {
 			facts = append(facts, fmt.Sprintf("task %d", d.GetTaskId()))
 		}
-		if d.GetProcessStatus() != 0 {
+		if d.GetProcessStatus() != 0 && !strings.HasPrefix(c.Message, "job ") { // a job's message names its state
 			facts = append(facts, "process is "+shortEnum(d.GetProcessStatus()))
 		}
 		b.WriteString(" (" + oneLine(strings.Join(facts, ", ")) + ")")

@@ -177,16 +177,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
-
-// showTook rounds a duration to what a person reads.
-func showTook(d time.Duration) string {
-	switch {
-	case d < 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
-}

@@ -159,7 +159,7 @@ func (c *flowListCmd) Run(a *app) error {
 		for _, r := range all.GetRuns() {
 			rows = append(rows, table.Row{
 				oneLine(r.GetRunId()), r.GetTemplateType(), shortEnum(r.GetStatus()), r.GetPhase(), fmt.Sprintf("%.0f %%", r.GetProgress().GetPercent()), showTime(r.GetCreatedTime()),
-				took(r.GetRunningTime(), r.GetFinishedTime()), oneLine(runNote(r)),
+				took(runSince(r), r.GetFinishedTime()), oneLine(runNote(r)),
 			})
 		}
 		return printRows(a.Stdout, table.Row{"run", "template", "status", "phase", "progress", "created", "took", "note"}, rows)
@@ -322,20 +322,5 @@ func took(from, to timed) string {
 	if to.IsValid() {
 		end = to.AsTime()
 	}
-	return roundly(end.Sub(from.AsTime()))
-}
-
-// roundly writes a duration for people, with at most two units.
-func roundly(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	}
-	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	return showTook(end.Sub(from.AsTime()))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -46,7 +47,7 @@ func printRun(a *app, flags clientFlags, r *progressorv1.Run) error {
 	return err
 }
 
-// runProgress is how far a run is. The percentage counts steps that ended, failures too: of a run that ended without success it would say 100 %.
+// runProgress is how far a run is. Of one that ended without success no bar is drawn, which would look as if it went on.
 func runProgress(r *progressorv1.Run) string {
 	if !runEnded(r) || r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		return progressBar(r.GetProgress().GetPercent()) + " " + showProgress(r.GetProgress())
@@ -88,9 +89,9 @@ func runFields(r *progressorv1.Run) []field {
 		{"metadata", showMessage(r.GetMetadata(), 0)},
 		{"created", showTime(r.GetCreatedTime())},
 		{"not before", showTime(r.GetRunTime())},
-		{"running since", showTime(r.GetRunningTime())},
+		{"running since", showTime(runSince(r))},
 		{"finished", showTime(r.GetFinishedTime())},
-		{"took", took(r.GetRunningTime(), r.GetFinishedTime())},
+		{"took", took(runSince(r), r.GetFinishedTime())},
 		{"cancel requested", showTime(r.GetCancelRequestedTime())},
 		{"cancel reason", oneLine(r.GetCancelReason())},
 		{"cron", oneLine(r.GetCronId())},
@@ -98,6 +99,14 @@ func runFields(r *progressorv1.Run) []field {
 		{"step of", oneLine(r.GetParentRunId())},
 		{"repeats", oneLine(r.GetRepeatOfRunId())},
 	}
+}
+
+// runSince is when a run began. One that waits for the worker of its first step has the time at which that was offered: it does not run.
+func runSince(r *progressorv1.Run) *timestamppb.Timestamp {
+	if r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_QUEUED && r.GetProgress().GetPercent() == 0 && r.GetAttempt() <= 1 {
+		return nil
+	}
+	return r.GetRunningTime()
 }
 
 // templateOf reads the version of the template that a run keeps; nil: it is gone, and the steps are drawn without it.
@@ -136,7 +145,7 @@ func (c *flowStepsCmd) Run(a *app) error {
 		var rows []table.Row
 		for _, s := range all.GetSteps() {
 			rows = append(rows, table.Row{
-				stepName(s.GetStepId(), s.Index), shortEnum(s.GetStatus()), s.GetAttempt(), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
+				stepName(s.GetStepId(), s.Index), shortEnum(s.GetStatus()), stepAttempts(s), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
 				showMessage(s.GetInput(), traceLimit), showMessage(s.GetResult(), traceLimit), oneLine(stepNote(s)),
 			})
 		}

@@ -75,10 +75,7 @@ type stepTree struct {
 func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 	t.drawn[id] = true
 	s := t.steps[id]
-	attempt := ""
-	if s.GetAttempt() > 0 {
-		attempt = fmt.Sprint(s.GetAttempt())
-	}
+	attempt := showID(int64(stepAttempts(s)))
 	t.rows = append(t.rows, table.Row{
 		branch + stepMarks[s.GetStatus()] + " " + id, shortEnum(s.GetStatus()), attempt, stepTook(s), oneLine(s.GetWorkerId()),
 		oneLine(strings.Join(t.notes(s, parent), "; ")),
@@ -147,6 +144,14 @@ func (t *stepTree) notes(s *progressorv1.Step, parent string) (notes []string) {
 		notes = append(notes, note)
 	}
 	return notes
+}
+
+// stepAttempts is how many attempts of a step have begun. Of one that waits for a worker the last is only offered.
+func stepAttempts(s *progressorv1.Step) int32 {
+	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING && s.GetRunningTime() != nil {
+		return s.GetAttempt() - 1
+	}
+	return s.GetAttempt()
 }
 
 // stepTook is how long a step took that was taken; "" of one that waits for a worker.

@@ -199,7 +199,7 @@ func (c *traceCmd) Run(a *app) error {
 func traceRow(t *progressorv1.Task) table.Row {
 	took := ""
 	if t.GetFinishedTime() != nil && t.GetRunningTime() != nil {
-		took = t.GetFinishedTime().AsTime().Sub(t.GetRunningTime().AsTime()).Round(100 * time.Microsecond).String()
+		took = showTook(t.GetFinishedTime().AsTime().Sub(t.GetRunningTime().AsTime()))
 	}
 	kind := shortEnum(t.GetType())
 	if t.GetTimerName() != "" {

@@ -53,7 +53,7 @@ func (c *jobStatsCmd) Run(a *app) error {
 		return err
 	}
 	if age := resp.GetOldestAvailableAge(); age != nil {
-		_, err = fmt.Fprintf(a.Stdout, "\noldest available: %s\n", showDuration(age.AsDuration()))
+		_, err = fmt.Fprintf(a.Stdout, "\noldest available: %s\n", showTook(age.AsDuration()))
 	}
 	return err
 }

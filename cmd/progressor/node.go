@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -18,8 +19,8 @@ type nodeListCmd struct {
 }
 
 func (nodeListCmd) Help() string {
-	return `List shows the engines that run on the database, with what each runs. One that has not beaten for ten seconds is dead; it is
-shown for an hour.
+	return `List shows the engines that run on the database, with what each runs. One that has not beaten for ten seconds is silent: it
+is dead, and shown for an hour.
 
     progressor node list
     progressor node list -o json`
@@ -31,18 +32,34 @@ func (c *nodeListCmd) Run(a *app) error {
 	})
 }
 
+// printNodes measures the silence of a node from the newest beat of all, that of the node which answered or a later one: this machine's
+// clock may be another than the database's.
 func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
+	var newest time.Time
+	for _, n := range nodes {
+		newest = later(newest, n.GetBeatTime().AsTime())
+	}
 	var rows []table.Row
 	for _, n := range nodes {
-		draining := ""
-		if n.GetDraining() {
-			draining = "yes"
-		}
 		rows = append(rows, table.Row{
-			n.GetNodeId(), oneLine(n.GetAddress()), oneLine(n.GetVersion()), showTime(n.GetStartedTime()), showTime(n.GetBeatTime()), n.GetRunning(), draining,
+			n.GetNodeId(), oneLine(n.GetAddress()), oneLine(n.GetVersion()), showTime(n.GetStartedTime()), showTime(n.GetBeatTime()), n.GetRunning(),
+			nodeState(newest.Sub(n.GetBeatTime().AsTime()), n.GetDraining()),
 		})
 	}
-	return printRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "draining"}, rows)
+	return printRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "state"}, rows)
+}
+
+// silentAfter is the default of engine.zombie_after: a node that has not beaten for so long is dead.
+const silentAfter = 10 * time.Second
+
+func nodeState(beatAge time.Duration, draining bool) string {
+	switch {
+	case beatAge > silentAfter:
+		return "silent"
+	case draining:
+		return "draining"
+	}
+	return "alive"
 }
 
 type nodeDrainCmd struct {

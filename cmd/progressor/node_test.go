@@ -6,8 +6,30 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
+
+// A node is silent where another one has beaten ten seconds later, whatever it was told before; by whose clock does not matter.
+func TestNodeStates(t *testing.T) {
+	beat := func(id string, second int64, draining bool) *progressorv1.Node {
+		return &progressorv1.Node{NodeId: id, BeatTime: &timestamppb.Timestamp{Seconds: second}, Draining: draining}
+	}
+	var b strings.Builder
+	if err := printNodes(&b, []*progressorv1.Node{beat("1", 89, false), beat("2", 88, true), beat("3", 90, true), beat("4", 100, false)}); err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for _, line := range strings.Split(strings.TrimSpace(b.String()), "\n") {
+		words := strings.Fields(line)
+		states = append(states, words[len(words)-1])
+	}
+	if got := strings.Join(states, " "); got != "STATE silent silent draining alive" {
+		t.Errorf("%s", b.String())
+	}
+}
 
 // One of two engines is drained by way of the other: it turns unready, and its list shows it.
 func TestNodesOnTheEngine(t *testing.T) {
@@ -17,7 +39,7 @@ func TestNodesOnTheEngine(t *testing.T) {
 	out := two.client.ok(t, "node", "list")
 	wantLines(t, out, "NODE  ADDRESS  VERSION", "one:1", "two:1")
 	number, _, _ := strings.Cut(strings.TrimSpace(strings.SplitN(out, "\n", 3)[1]), " ")
-	wantLines(t, two.client.ok(t, "node", "drain", number), "one:1", "yes")
+	wantLines(t, two.client.ok(t, "node", "drain", number), "one:1", "draining")
 	unready := func() bool {
 		code, body := fetch(t, one.url+"/readyz")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "draining")

@@ -88,13 +88,19 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// printRows writes a table with a header. Where there are no rows it says so.
-func printRows(w io.Writer, header table.Row, rows []table.Row) error {
+// printRows writes a table with a header. Where there are no rows it says so. Columns of numbers stand to the right; numbers names those
+// whose cells are texts, such as 1,000 or nothing.
+func printRows(w io.Writer, header table.Row, rows []table.Row, numbers ...string) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "none")
 		return err
 	}
 	t := newTable()
+	var columns []table.ColumnConfig
+	for _, name := range numbers {
+		columns = append(columns, table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
 	t.AppendHeader(header)
 	t.AppendRows(rows)
 	_, err := fmt.Fprintln(w, t.Render())
@@ -137,11 +143,46 @@ func showTime(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
+// showDuration is a duration as somebody has set it: exactly, and without needless zeros; "": it is not set.
 func showDuration(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	return d.String()
+	return withoutZeros(d)
+}
+
+// showTook rounds a duration that was measured to what a person reads: at most two units.
+func showTook(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s" // two clocks
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return withoutZeros(d.Round(100 * time.Millisecond))
+	case d < time.Hour:
+		return withoutZeros(d.Round(time.Second))
+	case d < 24*time.Hour:
+		return withoutZeros(d.Round(time.Minute))
+	}
+	days, hours := d/(24*time.Hour), d%(24*time.Hour)/time.Hour
+	if hours == 0 {
+		return fmt.Sprintf("%dd", days)
+	}
+	return fmt.Sprintf("%dd%dh", days, hours)
+}
+
+// withoutZeros writes 1h, not 1h0m0s.
+func withoutZeros(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if rest, ok := strings.CutSuffix(text, zero); ok {
+			text = rest + zero[:1]
+		}
+	}
+	return text
 }
 
 func showID(id int64) string {

@@ -142,7 +142,7 @@ func actionWords(s *flow.Step) string {
 		return "wait for an answer"
 	case *progressorv1.StepTemplate_Delay:
 		if d := action.Delay.GetDuration(); d != nil {
-			return "delay of " + d.AsDuration().String()
+			return "delay of " + showDuration(d.AsDuration())
 		}
 		return "delay until " + oneLine(action.Delay.GetTime())
 	case *progressorv1.StepTemplate_Run:

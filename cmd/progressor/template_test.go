@@ -66,7 +66,7 @@ FILE:16: steps[1].wait.due_result.ok: does not fit result_schema: must be of typ
 		t.Errorf("code %d, %+v", r.code, told)
 	}
 	out := program{}.ok(t, "template", "check", "-f", good)
-	for _, want := range []string{"report is good, 2 steps one after the other", "a     job make\n", "b     delay of 1m0s  a\n"} {
+	for _, want := range []string{"report is good, 2 steps one after the other", "a     job make\n", "b     delay of 1m  a\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("has no %q:\n%s", want, out)
 		}

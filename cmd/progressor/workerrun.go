@@ -161,7 +161,7 @@ func (l *attemptLines) print(at client.Attempt) {
 		what += "  " + oneLine(at.Failure.GetReason()+": "+lastLine(at.Failure.GetMessage()))
 	}
 	_, _ = fmt.Fprintf(l.app.Stdout, attemptFormat, now.Format("2006-01-02T15:04:05.000Z"), at.Outcome, strconv.Itoa(int(req.GetAttempt())),
-		at.Duration.Round(time.Millisecond), what)
+		showTook(at.Duration), what)
 }
 
 // attemptLine is an attempt for programs.

@@ -134,7 +134,13 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	n.answer(t, n.lease(t, "pack"), "", "")
 	n.answer(t, n.lease(t, "ship"), "", "no_address")
 	n.answer(t, n.lease(t, "refund"), "", "")
-	same(t, told(n.ended(t, "pull", "s1")), "FAILED: charge SUCCEEDED undo SUCCEEDED pack SUCCEEDED ship FAILED")
+	failed := n.ended(t, "pull", "s1")
+	same(t, told(failed), "FAILED: charge SUCCEEDED undo SUCCEEDED pack SUCCEEDED ship FAILED")
+	for _, r := range append(n.list(t, "pull", "", ""), failed) {
+		if got := r.GetProgress().GetPercent(); got != 66 {
+			t.Errorf("progress %v of a FAILED run of whose three steps two have succeeded", got)
+		}
+	}
 	again := func() {
 		t.Helper()
 		r, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim)

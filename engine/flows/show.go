@@ -259,6 +259,8 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 	var done, weight float64
 	var newest *progressorv1.Step
 	held, waits, others := false, false, false
+	// Of a run that ended without success only what succeeded is progress: steps that failed, and those that were skipped for that, would make it 100.
+	lost := run.GetFinishedTime() != nil && run.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED
 	pending := ""
 	for i := range steps {
 		s := &steps[i]
@@ -283,7 +285,9 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 			}
 		case progressorv1.StepStatus_STEP_STATUS_CANCELLED: // nothing of it was done
 		default:
-			done += share
+			if !lost || s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_SUCCEEDED {
+				done += share
+			}
 		}
 		// What a step has told is told of the run as long as the step runs, and of a run at its end.
 		tells := s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING || run.GetFinishedTime() != nil

@@ -6,8 +6,10 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -317,7 +319,7 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 		return nil, err
 	}
 	if row.Status.Ended() || row.Status == process.StatusError {
-		return nil, &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job is at its end"}
+		return nil, q.byState(ctx, key, &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job is at its end"})
 	}
 	options, err := wire.JobOptions(row.Options)
 	if err != nil {
@@ -335,13 +337,25 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 	return q.Get(ctx, key, 0)
 }
 
+// byState has a refusal name the state of the job: who has asked for a job does not know it by the status of its process.
+func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
+	wrong, ok := errors.AsType[*process.WrongStatusError](err)
+	if !ok {
+		return err
+	}
+	if row, rowErr := q.row(ctx, key, 0); rowErr == nil {
+		wrong.State = strings.TrimPrefix(wire.JobState(row).String(), "JOB_STATE_")
+	}
+	return wrong // without what was put around it: that has the words of before
+}
+
 // Retry runs a job again that is at its end. by: who asked, if that is known.
 func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor) (*progressorv1.Job, error) {
 	if _, err := q.row(ctx, key, 0); err != nil {
 		return nil, err
 	}
 	if err := jobs.Retry(ctx, q.store, key, clearSuccesses, by...); err != nil {
-		return nil, err
+		return nil, q.byState(ctx, key, err)
 	}
 	q.engine.Retried()
 	q.groups.wake()

@@ -3,11 +3,13 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -91,8 +93,12 @@ func TestRetries(t *testing.T) {
 	var wrong *process.WrongStatusError
 	n.enqueue(t, "ns", "good", nil)
 	n.job(t, "ns", "good", succeeded)
-	if _, err := n.Retry(context.Background(), key("ns", "good"), false); !errors.As(err, &wrong) {
+	if _, err := n.Retry(context.Background(), key("ns", "good"), false); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "ns/good is SUCCEEDED: only a job") {
 		t.Errorf("retry of a job that has succeeded: %v", err)
+	}
+	n.enqueue(t, "ns", "later", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})
+	if _, err := n.Retry(context.Background(), key("ns", "later"), false); err == nil || !strings.Contains(err.Error(), "ns/later is SCHEDULED: only a job") {
+		t.Errorf("retry of a job that is to run later: %v", err)
 	}
 	if _, err := n.Retry(context.Background(), key("ns", "missing"), false); !errors.Is(err, process.ErrJobNotFound) {
 		t.Errorf("retry of a job that does not exist: %v", err)
@@ -263,7 +269,7 @@ func TestCancel(t *testing.T) {
 		n.job(t, "pull", id, want)
 	}
 	var wrong *process.WrongStatusError
-	if _, err := n.Cancel(context.Background(), key("pull", "wins"), "", process.Actor{}); !errors.As(err, &wrong) {
+	if _, err := n.Cancel(context.Background(), key("pull", "wins"), "", process.Actor{}); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "pull/wins is SUCCEEDED: the job is at its end") {
 		t.Errorf("cancel of a job at its end: %v", err)
 	}
 }

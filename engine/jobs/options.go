@@ -137,7 +137,7 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 		u.RunTime = &at
 	}
 	if err := jobs.Change(ctx, q.store, u); err != nil {
-		return nil, err
+		return nil, q.byState(ctx, key, err)
 	}
 	q.engine.Retried()
 	q.groups.wake()

@@ -1455,7 +1455,7 @@ type Run struct {
 	Status              RunStatus              `protobuf:"varint,7,opt,name=status,proto3,enum=progressor.v1.RunStatus" json:"status,omitempty"`
 	Phase               string                 `protobuf:"bytes,8,opt,name=phase,proto3" json:"phase,omitempty"` // the id of the step that runs, or comes next; of several the first as listed
 	Payload             *structpb.Value        `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
-	Progress            *Progress              `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"` // percent: of the steps that have ended or report, by weight; summary: the newest one's
+	Progress            *Progress              `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"` // percent: of the steps that have ended or report, of a run that ended without success of those that succeeded, by weight; summary: the newest one's
 	Steps               []*Step                `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"`       // one for each step of the template, as listed
 	Result              *structpb.Value        `protobuf:"bytes,12,opt,name=result,proto3" json:"result,omitempty"`
 	Failure             *Failure               `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`  // of the step that failed it

@@ -192,7 +192,7 @@ const explainRunning = `-- name: ExplainRunning :many
 SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.deadline,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
        r.node_id, coalesce(n.address, '')::text AS address, coalesce(n.draining, false)::bool AS draining,
-       coalesce(n.beat_time >= statement_timestamp() - ($1::bigint) * interval '1 microsecond', false)::bool AS alive,
+       coalesce(n.beat_time >= statement_timestamp() - ($1::bigint) * interval '1 microsecond', false)::bool AS alive, coalesce(n.beat_time, 'epoch')::timestamptz AS node_beat_time,
        coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
@@ -218,6 +218,7 @@ type ExplainRunningRow struct {
 	Address       string
 	Draining      bool
 	Alive         bool
+	NodeBeatTime  time.Time
 	WorkerID      string
 	ExpiresTime   time.Time
 	BeatTime      time.Time
@@ -245,6 +246,7 @@ func (q *Queries) ExplainRunning(ctx context.Context, db DBTX, arg ExplainRunnin
 			&i.Address,
 			&i.Draining,
 			&i.Alive,
+			&i.NodeBeatTime,
 			&i.WorkerID,
 			&i.ExpiresTime,
 			&i.BeatTime,

@@ -721,7 +721,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   payload?: Value | undefined;
 
   /**
-   * percent: of the steps that have ended or report, by weight; summary: the newest one's
+   * percent: of the steps that have ended or report, of a run that ended without success of those that succeeded, by weight; summary: the newest one's
    *
    * @generated from field: progressor.v1.Progress progress = 10;
    */

@@ -142,6 +142,12 @@ var situations = []struct {
 		process.WaitsForOperator, time.Time{},
 		[]string{"Task 4 (CALL) failed for good, attempt 1: out_of_stock: no book left.", "Nothing, until it is repaired", "progressor repair shop o-1 --simple makes it RUNNING and sets its timers;"},
 		[]string{"processing 1 0-1", "idle 0 1-50", "place 4 50-51", "processing 4 51-52", "operator 0 52-"}},
+	{"ERROR by its INIT", func() explain.State {
+		s := state(status(process.StatusError, 2), broken("x", 1))
+		s.Ended = []explain.Task{failed(ran(1, process.TaskInit, 0, 0, 2), "unavailable")}
+		return s
+	}(), process.WaitsForOperator, time.Time{},
+		[]string{"progressor repair shop o-1 --args … lets its processor put it right; or progressor remove shop o-1, and start it again."}, nil},
 	{"ERROR by a timer", state(status(process.StatusError, 52), broken("x", 4), ended(failed(ran(4, process.TaskTimeout, 51, 51, 52), "r"))),
 		process.WaitsForOperator, time.Time{}, []string{"The default timer (task 4, TIMEOUT) failed for good", "sets its timers, and the one that broke it runs again;"},
 		[]string{"processing 1 0-1", "time 4 1-51", "processing 4 51-52", "operator 0 52-"}},

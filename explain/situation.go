@@ -188,14 +188,14 @@ func (s State) broken(e *Explanation) {
 	if s.Process.CorruptedBy != 0 {
 		e.Detail = fmt.Sprintf("Task %d failed", s.Process.CorruptedBy)
 	}
-	timer := false
+	timer, begun := false, true
 	for _, t := range s.Ended {
 		if t.ID == s.Process.CorruptedBy {
 			e.Detail = fmt.Sprintf("%s failed for good, attempt %d", t.name(), t.Attempt)
 			if t.Reason != "" {
 				e.Detail += ": " + t.Reason
 			}
-			timer = t.Type.Timer()
+			timer, begun = t.Type.Timer(), t.Type != process.TaskInit
 		}
 	}
 	if s.Process.Detail != "" {
@@ -209,6 +209,11 @@ func (s State) broken(e *Explanation) {
 	}
 	if s.own() {
 		e.Next, e.Unblock = "Nothing: it is the engine's own.", "Nothing that is sent to it: what broke it is a fault of the engine, or of what is stored of it."
+		return
+	}
+	if !begun {
+		e.Unblock = fmt.Sprintf("%s lets its processor put it right; or %s, and start it again. (%s makes it RUNNING, but does not run its INIT again.)",
+			s.command("repair", " --args …"), s.command("remove", ""), s.command("repair", " --simple"))
 		return
 	}
 	e.Unblock = fmt.Sprintf("%s makes it RUNNING and sets its timers%s; %s lets its processor put it right.",

@@ -37,8 +37,8 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 			}
 			b := l.bucket()
 			state.HasBucket, state.Tokens, state.BucketUnstarted, state.RefilledTime, state.Unstarted = true, b.Tokens, b.Unstarted, b.Time, b.Unstarted
-			if b.Next < 0 && l.room == 0 || b.Next == 0 {
-				t.Fatalf("nothing is left, and nobody looks again: %+v", b)
+			if (b.Next > 0) != (l.room == 0) {
+				t.Fatalf("room for %d, and looked at again in %s: %+v", l.room, b.Next, b)
 			}
 		}
 		for first := range starts {

@@ -96,3 +96,39 @@ func TestAnswerAgainAfterOthers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A failure after which a job waits to be tried again is known until the next attempt begins. What was given back has not failed.
+func TestFailureAgain(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	lost := func(token string, a engine.LeaseAnswer) {
+		t.Helper()
+		if err := n.CompleteLease(t.Context(), token, a); !errors.Is(err, process.ErrFenced) {
+			t.Errorf("%v: %v", a, err)
+		}
+	}
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon})
+	first := n.one(t, "w")
+	for range 2 {
+		must(t, n.CompleteLease(t.Context(), first.GetLeaseToken(), breaks("x", 1)))
+	}
+	lost(first.GetLeaseToken(), breaks("y", 1))
+	lost(first.GetLeaseToken(), jobGives("done"))
+	second := n.one(t, "w")
+	if f := second.GetJob().GetFailures(); len(f) != 1 {
+		t.Errorf("%v", f)
+	}
+	lost(first.GetLeaseToken(), breaks("x", 1))
+	must(t, n.ReleaseLeases(t.Context(), []string{second.GetLeaseToken()}))
+	lost(second.GetLeaseToken(), breaks("x", 1))
+	lost(second.GetLeaseToken(), breaks("", 0))
+
+	n.enqueue(t, "pull", "cancelled", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon, Priority: -1})
+	l := n.one(t, "w")
+	_, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{})
+	must(t, err)
+	for range 2 { // it is not tried again
+		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(), breaks("x", 1)))
+	}
+	n.job(t, "pull", "cancelled", cancelled)
+}

@@ -31,6 +31,28 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 	}
 }
 
+// DistinctLeases refuses a list of a request that names one lease twice: what is said of it would hang on which comes first. What is no token is
+// refused where it is read.
+func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []M) error {
+	type lease struct {
+		key   process.Key
+		token int64
+	}
+	seen := make(map[lease]int, len(list))
+	for n, m := range list {
+		t, err := parseLeaseToken("", m.GetLeaseToken())
+		if err != nil {
+			continue
+		}
+		l := lease{t.Key, t.FencingToken}
+		if first, twice := seen[l]; twice {
+			return &process.InvalidError{Field: fmt.Sprintf("%s[%d].lease_token", field, n), Message: fmt.Sprintf("it is that of %s[%d] too", field, first)}
+		}
+		seen[l] = n
+	}
+	return nil
+}
+
 // answeredBefore is nil where this answer of a lease is stored already: it came twice, because the first one's acknowledgement was lost. One that
 // says something else than what stands, which the worker or the engine has stored before, is lost: nobody may take it for stored.
 func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken, a LeaseAnswer) error {

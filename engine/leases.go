@@ -316,6 +316,9 @@ func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
 
 // BeatLeases takes the heartbeat of a worker and tells it what to do with each of its leases.
 func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatRequest) ([]*progressorv1.LeaseDirective, error) {
+	if err := DistinctLeases("beats", r.GetBeats()); err != nil {
+		return nil, err
+	}
 	beats := make([]storage.Beat, 0, len(r.GetBeats()))
 	order := make([]int, len(r.GetBeats()))
 	for n, b := range r.GetBeats() {

@@ -508,7 +508,7 @@ func (x *Lease) GetTracestate() string {
 type HeartbeatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Beats         []*LeaseBeat           `protobuf:"bytes,2,rep,name=beats,proto3" json:"beats,omitempty"`
+	Beats         []*LeaseBeat           `protobuf:"bytes,2,rep,name=beats,proto3" json:"beats,omitempty"` // no two are of one lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -235,12 +235,6 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 	return err
 }
 
-// LeaseAnswer is how a worker answers a lease. Exactly one of Response and Acknowledged is set.
-type LeaseAnswer struct {
-	Response     *progressorv1.ProcessResponse
-	Acknowledged *string // it stopped because it was told to, with what it says of that
-}
-
 // CompleteLease stores the answer of a worker. process.ErrFenced: the lease was lost, and nothing is stored.
 func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer) error {
 	if err := e.admit(); err != nil {
@@ -253,7 +247,7 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 	}
 	l, err := e.heldLease(ctx, t)
 	if errors.Is(err, process.ErrFenced) {
-		return e.answeredBefore(ctx, t)
+		return e.answeredBefore(ctx, t, a)
 	}
 	if err != nil {
 		return err
@@ -262,19 +256,14 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 	if err != nil {
 		return err
 	}
-	end := attemptEnd{claim: &l.Claim, response: a.Response, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID} //nolint:gosec // jitter
-	if a.Acknowledged != nil {
-		end.acknowledged = true
-		end.response = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
-			Failure: &progressorv1.Failure{Reason: process.ReasonCancelled, Message: *a.Acknowledged, NonRetryable: true},
-		}}
-	}
+	end := attemptEnd{claim: &l.Claim, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID} //nolint:gosec // jitter
+	a.into(&end)
 	d := decide(end)
 	d.completion.AnsweredBy = l.WorkerID
 	err = e.endLease(ns, l, d)
 	e.leased.drop(t.FencingToken)
 	if errors.Is(err, process.ErrFenced) {
-		return e.answeredBefore(ctx, t)
+		return e.answeredBefore(ctx, t, a)
 	}
 	return err
 }
@@ -305,18 +294,6 @@ func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
 	return failed
 }
 
-// answeredBefore is nil where the answer of a lease is stored already: it came twice, because the first one's acknowledgement was lost.
-func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken) error {
-	answered, err := e.store.LeaseAnswered(ctx, t)
-	if err != nil {
-		return err
-	}
-	if !answered {
-		return fmt.Errorf("lease of %s: %w", t.Key, process.ErrFenced)
-	}
-	return nil
-}
-
 // ReleaseLeases gives leases back unanswered. Those that were lost are left out.
 func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
 	for n, token := range tokens {
@@ -339,6 +316,9 @@ func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
 
 // BeatLeases takes the heartbeat of a worker and tells it what to do with each of its leases.
 func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatRequest) ([]*progressorv1.LeaseDirective, error) {
+	if err := DistinctLeases("beats", r.GetBeats()); err != nil {
+		return nil, err
+	}
 	beats := make([]storage.Beat, 0, len(r.GetBeats()))
 	order := make([]int, len(r.GetBeats()))
 	for n, b := range r.GetBeats() {

@@ -80,7 +80,7 @@ UPDATE schedule s SET waits_for = 'members', attempt = 1, fencing_token = coales
 
 -- EndGroups ends jobs that several workers have run. outcome: succeeded, failed, cancelled. kept: the results of the members are the job's, an
 -- object with one for each worker, until ttl_us are over; those of a step
--- are the response of its task, which its run is told. It runs under TakeGroups.
+-- are the response of its task, which its run is told. One that is retried may end before it rests once: it was not running then. It runs under TakeGroups.
 -- name: EndGroups :many
 WITH i AS MATERIALIZED (
   SELECT x.*, s.task_id, s.priority, s.scheduled_time, s.idempotency_key, s.args, s.job_name, s.attempt, s.fencing_token, p.cancel_deadline, p.cancel_reason, l.running_time, l.failures, l.results,
@@ -113,7 +113,7 @@ jc AS (
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
-  SELECT i.namespace, i.process_id, i.outcome, CASE WHEN i.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, i.outcome, 1,
+  SELECT i.namespace, i.process_id, i.outcome, CASE WHEN i.attempt = 0 THEN 'available' WHEN i.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, i.outcome, 1,
          NULLIF(CASE i.outcome WHEN 'cancelled' THEN coalesce(i.cancel_reason, '') ELSE i.detail END, '') FROM i WHERE i.mode > 0),
 ds AS (
   DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id),

@@ -56,11 +56,20 @@ DELETE FROM leases l WHERE (l.namespace, l.process_id) IN (
    LIMIT 1000)
   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token);
 
--- LeaseAnswered tells whether the answer of a worker has ended one of the newest tasks of its process. One that the engine has ended for good, because
--- it took too long or its worker was silent, was not answered: its task has failed, and names no worker.
+-- LeaseAnswered gives what stands of an attempt that has ended one of the newest tasks of its process, or after whose failure the task waits to be
+-- made again, to be compared with an answer that may have come twice. An attempt that was given back has left no failure. Of a job that has succeeded that is its result, as long as it is kept: jobs has that of its newest task alone.
 -- name: LeaseAnswered :one
-SELECT EXISTS (
-  SELECT 1 FROM (
-    SELECT t.fencing_token, t.status, t.worker_id FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id
-     ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 100) x
-   WHERE x.fencing_token = @fencing_token::bigint AND (x.status = 'FINISHED' OR x.worker_id IS NOT NULL))::bool AS answered;
+SELECT x.task_type, (x.status = 'FINISHED')::bool AS finished, x.response, x.failure, x.rejection, coalesce(p.kind, '')::text AS kind,
+       (CASE WHEN j.name IS NOT NULL THEN json_build_object('name', j.name, 'options', j.options) END)::json AS job,
+       (CASE WHEN x.status = 'FINISHED' AND NOT EXISTS (SELECT 1 FROM tasks n WHERE n.namespace = x.namespace AND n.process_id = x.process_id AND n.task_id > x.task_id)
+             THEN j.result END)::bytea AS result
+  FROM (
+    (SELECT t.namespace, t.process_id, t.task_id, t.task_type, t.fencing_token, t.status, t.response, t.failure, t.rejection
+       FROM tasks t WHERE t.namespace = @namespace AND t.process_id = @process_id
+      ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 100)
+    UNION ALL
+    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.fencing_token, 'ERROR', NULL, s.failure, NULL
+      FROM schedule s WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.failure IS NOT NULL) x
+  LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p ON true
+  LEFT JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = x.namespace AND j.process_id = x.process_id LIMIT 1) j ON true
+ WHERE x.fencing_token = @fencing_token::bigint;

@@ -104,6 +104,7 @@ type JobEnd struct {
 	Type     string // of the event, as docs/jobs.md lists them
 	WorkerID string // who held it as a lease; "": a node ran it
 	Message  string
+	Result   []byte // JSON, of one that has succeeded and keeps it: a rider stores it
 }
 
 // endJobs are the arguments of EndJobs.

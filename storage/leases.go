@@ -269,11 +269,16 @@ func (s *Store) ForgetLeases(ctx context.Context) (more bool, err error) {
 	return n >= 1000, mapped("forget leases", err)
 }
 
-// LeaseAnswered tells whether the attempt of a lease has ended a task: then it is the answer of this lease that comes twice, because the first
-// one's acknowledgement was lost.
-func (s *Store) LeaseAnswered(ctx context.Context, t LeaseToken) (bool, error) {
-	answered, err := s.q.LeaseAnswered(ctx, s.kept, dbsqlc.LeaseAnsweredParams{
+// Answered is what stands of an attempt that has ended.
+type Answered = dbsqlc.LeaseAnsweredRow
+
+// LeaseAnswered gives what stands of the attempt of a lease that is over. process.ErrFenced: nothing does.
+func (s *Store) LeaseAnswered(ctx context.Context, t LeaseToken) (Answered, error) {
+	r, err := s.q.LeaseAnswered(ctx, s.kept, dbsqlc.LeaseAnsweredParams{
 		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken,
 	})
-	return answered, mapped("read answer of a lease", err)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Answered{}, process.ErrFenced
+	}
+	return r, mapped("read answer of a lease", err)
 }

@@ -102,7 +102,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 		if text == nil {
 			text = []byte("null")
 		}
-		end.Kept, end.Result, end.TTL = true, text, resultTTL(options)
+		end.Kept, end.Result, end.TTL, c.Job.Result = true, text, resultTTL(options), text
 	}
 	c.Timer, c.UnsetTimers, c.NamedTimers, c.UnsetNames = nil, false, nil, nil
 }

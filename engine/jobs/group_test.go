@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -174,6 +175,32 @@ func TestUniqueBehindAGroup(t *testing.T) {
 	}
 	if r := n.enqueue(t, "pull", "third", waiting); r.GetEnqueued() || r.GetJob().GetJobId() != "second" {
 		t.Errorf("two behind the running one: %v", r)
+	}
+}
+
+// A job that has failed is retried when enough of its members have succeeded meanwhile: it has succeeded at once, and its events say that it did not run.
+func TestGroupRetriedWhenDone(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "late", workers(2, 1))
+	n.members(t, "late", 2)
+	a, b := n.one(t, "w1"), n.one(t, "w2")
+	must(t, n.fail(a, "broken"))
+	c := n.one(t, "w3")
+	_, err := n.Update(t.Context(), &progressorv1.UpdateJobRequest{
+		Namespace: "pull", JobId: "late", Options: workers(2, 0), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"workers"}},
+	})
+	must(t, err)
+	n.job(t, "pull", "late", failed)
+	for _, l := range []*progressorv1.Lease{b, c} {
+		must(t, n.succeed(l, nil))
+	}
+	n.members(t, "late", 0)
+	_, err = n.Retry(t.Context(), key("pull", "late"), false)
+	must(t, err)
+	n.job(t, "pull", "late", succeeded)
+	if got := n.story(t, "pull", "late"); !strings.HasSuffix(got, "\nretried failed>available\nsucceeded available>succeeded 1") {
+		t.Error(got)
 	}
 }
 

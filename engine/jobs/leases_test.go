@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"testing"
 	"time"
 
@@ -47,6 +48,28 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	n.job(t, "pull", "j", running)
 	if err := n.succeed(l, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// A heartbeat that names one lease twice is refused: it was told that the second one is lost, and stopped what lives.
+func TestLeaseBeatsOnce(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "a", nil)
+	n.enqueue(t, "pull", "b", nil)
+	a, b := n.one(t, "w").GetLeaseToken(), n.one(t, "w").GetLeaseToken()
+	for field, tokens := range map[string][]string{"": {a, b}, "beats[2].lease_token": {a, b, a}, "beats[0].lease_token": {"none", "none"}} {
+		r := &progressorv1.HeartbeatRequest{WorkerId: "w"}
+		for _, token := range tokens {
+			r.Beats = append(r.Beats, &progressorv1.LeaseBeat{LeaseToken: token})
+		}
+		_, err := n.BeatLeases(t.Context(), r)
+		if invalid, _ := errors.AsType[*process.InvalidError](err); (err != nil) != (field != "") || invalid != nil && invalid.Field != field {
+			t.Errorf("%q: %v", field, err)
+		}
+	}
+	if k := n.count(t, "SELECT count(*) FROM leases WHERE beat_time IS NOT NULL"); k != 2 {
+		t.Errorf("%d leases were extended", k)
 	}
 }
 

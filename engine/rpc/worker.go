@@ -96,6 +96,9 @@ func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
 
 // CompleteBatch answers several leases.
 func (s *workerService) CompleteBatch(ctx context.Context, r *progressorv1.CompleteBatchRequest) (*progressorv1.CompleteBatchResponse, error) {
+	if err := engine.DistinctLeases("answers", r.GetAnswers()); err != nil {
+		return nil, err
+	}
 	failed := make([]error, len(r.GetAnswers()))
 	var ends []engine.LeaseEnd
 	var at []int // where each stands among the answers

@@ -78,6 +78,17 @@ func TestCompleteBatch(t *testing.T) {
 		}
 		poll.Wait = nil
 	}
+	// One lease is answered once: which of two answers came first would be left to chance.
+	twice := &progressorv1.LeaseAnswer{LeaseToken: answers[1].GetLeaseToken(), Answer: answers[0].GetAnswer()} // that one was invalid, and its lease stays
+	_, err = workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{twice, answers[2], answers[2], twice}})
+	requireCode(t, err, connect.CodeInvalidArgument)
+	if d := detailOf(err); d.GetField() != "answers[3].lease_token" {
+		t.Errorf("%v", d)
+	}
+	beat, err := workers.Heartbeat(ctx, &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: twice.GetLeaseToken()}}})
+	if err != nil || beat.GetDirectives()[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
+		t.Errorf("it was answered all the same: %v, %v", beat, err)
+	}
 	// What is wrong with the next poll does not hide that the answer is stored.
 	pushed := &progressorv1.PollRequest{Namespaces: []string{"n"}, WorkerId: "w"}
 	one, err := workers.Complete(ctx, &progressorv1.CompleteRequest{

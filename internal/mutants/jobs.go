@@ -56,7 +56,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-late-answer-counts", breaks: "an answer that comes after the engine has ended the attempt is lost",
-		file: jobLeases, old: "(x.status = 'FINISHED' OR x.worker_id IS NOT NULL)", planted: "x.status <> 'CANCELLED'",
+		file: "engine/answered.go", old: "!says(&decide(end).completion, &stands)", planted: "!says(&decide(end).completion, &stands) && stands.Finished",
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
 	{

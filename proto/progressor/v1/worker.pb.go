@@ -508,7 +508,7 @@ func (x *Lease) GetTracestate() string {
 type HeartbeatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Beats         []*LeaseBeat           `protobuf:"bytes,2,rep,name=beats,proto3" json:"beats,omitempty"`
+	Beats         []*LeaseBeat           `protobuf:"bytes,2,rep,name=beats,proto3" json:"beats,omitempty"` // no two are of one lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1056,7 +1056,7 @@ func (x *CompleteResponse) GetNext() []*Lease {
 
 type CompleteBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each is checked by itself, so that an invalid one does not lose the others.
+	// Each is checked by itself, so that an invalid one does not lose the others. No two are of one lease.
 	Answers []*LeaseAnswer `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
 	// Also lease the next tasks, in the same round trip. Its wait holds the outcomes back.
 	Next          *PollRequest `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`

@@ -85,7 +85,7 @@ jc AS (
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
-  SELECT i.namespace, i.process_id, i.outcome, CASE WHEN i.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, i.outcome, 1,
+  SELECT i.namespace, i.process_id, i.outcome, CASE WHEN i.attempt = 0 THEN 'available' WHEN i.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, i.outcome, 1,
          NULLIF(CASE i.outcome WHEN 'cancelled' THEN coalesce(i.cancel_reason, '') ELSE i.detail END, '') FROM i WHERE i.mode > 0),
 ds AS (
   DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id),
@@ -125,7 +125,7 @@ type EndGroupsRow struct {
 
 // EndGroups ends jobs that several workers have run. outcome: succeeded, failed, cancelled. kept: the results of the members are the job's, an
 // object with one for each worker, until ttl_us are over; those of a step
-// are the response of its task, which its run is told. It runs under TakeGroups.
+// are the response of its task, which its run is told. One that is retried may end before it rests once: it was not running then. It runs under TakeGroups.
 func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) ([]EndGroupsRow, error) {
 	rows, err := db.Query(ctx, endGroups,
 		arg.Namespaces,

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// LeaseAnswer is how a worker answers a lease. Exactly one of Response and Acknowledged is set.
+type LeaseAnswer struct {
+	Response     *progressorv1.ProcessResponse
+	Acknowledged *string // it stopped because it was told to, with what it says of that
+}
+
+// into makes an answer the end of its attempt.
+func (a LeaseAnswer) into(end *attemptEnd) {
+	end.response = a.Response
+	if a.Acknowledged != nil {
+		end.acknowledged = true
+		end.response = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+			Failure: &progressorv1.Failure{Reason: process.ReasonCancelled, Message: *a.Acknowledged, NonRetryable: true},
+		}}
+	}
+}
+
+// DistinctLeases refuses a list of a request that names one lease twice: what is said of it would hang on which comes first. What is no token is
+// refused where it is read.
+func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []M) error {
+	type lease struct {
+		key   process.Key
+		token int64
+	}
+	seen := make(map[lease]int, len(list))
+	for n, m := range list {
+		t, err := parseLeaseToken("", m.GetLeaseToken())
+		if err != nil {
+			continue
+		}
+		l := lease{t.Key, t.FencingToken}
+		if first, twice := seen[l]; twice {
+			return &process.InvalidError{Field: fmt.Sprintf("%s[%d].lease_token", field, n), Message: fmt.Sprintf("it is that of %s[%d] too", field, first)}
+		}
+		seen[l] = n
+	}
+	return nil
+}
+
+// answeredBefore is nil where this answer of a lease is stored already: it came twice, because the first one's acknowledgement was lost. One that
+// says something else than what stands, which the worker or the engine has stored before, is lost: nobody may take it for stored.
+func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken, a LeaseAnswer) error {
+	stands, err := e.store.LeaseAnswered(ctx, t)
+	if err != nil {
+		return fmt.Errorf("lease of %s: %w", t.Key, err)
+	}
+	end := attemptEnd{kind: e.kinds[stands.Kind], claim: &storage.Claim{
+		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, TaskType: stands.TaskType, FencingToken: t.FencingToken, Kind: stands.Kind, Job: stands.Job,
+	}}
+	a.into(&end)
+	if !says(&decide(end).completion, &stands) {
+		return fmt.Errorf("lease of %s: %w", t.Key, process.ErrFenced)
+	}
+	return nil
+}
+
+// says tells whether a completion says what stands of an attempt. Whether the task was to be made again does not count: that hung on what was before
+// it. Nor do a result that is not kept, the state and the events.
+func says(c *storage.Completion, stands *storage.Answered) bool {
+	switch {
+	case stands.Finished == (len(c.Failure) > 0):
+		return false
+	case c.Job != nil && c.Job.Result != nil && stands.Result != nil && !bytes.Equal(c.Job.Result, stands.Result):
+		return false
+	}
+	return bytes.Equal(c.Response, stands.Response) && alike(wire.Failure, c.Failure, stands.Failure) && alike(wire.Rejection, c.Rejection, stands.Rejection)
+}
+
+// alike tells whether two texts are one message: the database writes JSON in its own way.
+func alike[M proto.Message](read func(json.RawMessage) (M, error), a, b []byte) bool {
+	x, err := read(a)
+	if err != nil {
+		return false
+	}
+	y, err := read(b)
+	return err == nil && proto.Equal(x, y)
+}

@@ -1,0 +1,134 @@
+package jobs_test
+
+import (
+	"errors"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func gives(r *progressorv1.Result) engine.LeaseAnswer {
+	return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: r}}}
+}
+
+func jobGives(value string) engine.LeaseAnswer {
+	return gives(&progressorv1.Result{JobResult: structpb.NewStringValue(value)})
+}
+
+func processGives(response string) engine.LeaseAnswer {
+	return gives(&progressorv1.Result{Response: []byte(response)})
+}
+
+func breaks(reason string, details float64) engine.LeaseAnswer {
+	return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+		Failure: &progressorv1.Failure{Reason: reason, Message: "a\x00b", Details: structpb.NewNumberValue(details)},
+	}}}
+}
+
+func refuses(reason string) engine.LeaseAnswer {
+	return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{Reason: reason}}}}
+}
+
+// The answer that is stored is confirmed however often it comes; another one under the same token is lost, and changes nothing. What is not kept
+// cannot differ.
+func TestAnswersAgain(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	keeps := &progressorv1.JobOptions{KeepResult: true}
+	told := "stopped"
+	for name, c := range map[string]struct {
+		isProcess    bool
+		options      *progressorv1.JobOptions
+		first        engine.LeaseAnswer
+		same, others []engine.LeaseAnswer
+	}{
+		"result":         {options: keeps, first: jobGives("first"), others: []engine.LeaseAnswer{jobGives("second"), breaks("x", 1), {Acknowledged: &told}}},
+		"forgotten":      {first: jobGives("first"), same: []engine.LeaseAnswer{jobGives("second")}, others: []engine.LeaseAnswer{breaks("x", 1), refuses("x")}},
+		"failure":        {options: keeps, first: breaks("x", 1.5), others: []engine.LeaseAnswer{breaks("y", 1.5), breaks("x", 2), jobGives("first"), refuses("x")}},
+		"refused job":    {first: refuses("x"), others: []engine.LeaseAnswer{refuses("y"), breaks("x", 1), jobGives("first")}},
+		"acknowledged":   {first: engine.LeaseAnswer{Acknowledged: &told}, others: []engine.LeaseAnswer{{Acknowledged: new(string)}, jobGives("first")}},
+		"response":       {isProcess: true, first: processGives("first"), others: []engine.LeaseAnswer{processGives("second"), processGives(""), breaks("x", 1), refuses("x")}},
+		"broken process": {isProcess: true, first: breaks("x", 1), others: []engine.LeaseAnswer{breaks("x", 2), processGives("first")}},
+	} {
+		if c.isProcess {
+			_, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", name), Accepted: true})
+			must(t, err)
+		} else {
+			n.enqueue(t, "pull", name, c.options)
+		}
+		token := n.one(t, "w").GetLeaseToken()
+		for _, a := range append([]engine.LeaseAnswer{c.first, c.first}, c.same...) {
+			if err := n.CompleteLease(t.Context(), token, a); err != nil {
+				t.Errorf("%s: %v: %v", name, a, err)
+			}
+		}
+		for _, a := range c.others {
+			if err := n.CompleteLease(t.Context(), token, a); !errors.Is(err, process.ErrFenced) {
+				t.Errorf("%s: another answer, %v: %v", name, a, err)
+			}
+		}
+		must(t, n.CompleteLease(t.Context(), token, c.first))
+	}
+}
+
+// A result is compared with that of its own attempt: once the job was retried it is another's, and once it was fetched it is gone.
+func TestAnswerAgainAfterOthers(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{KeepResult: true})
+	first := n.one(t, "w").GetLeaseToken()
+	must(t, n.CompleteLease(t.Context(), first, jobGives("first")))
+	_, err := n.Retry(t.Context(), key("pull", "j"), true)
+	must(t, err)
+	must(t, n.CompleteLease(t.Context(), first, jobGives("first")))
+	second := n.one(t, "w").GetLeaseToken()
+	must(t, n.CompleteLease(t.Context(), second, jobGives("second")))
+	must(t, n.CompleteLease(t.Context(), first, jobGives("first")))
+	_, err = n.FetchResult(t.Context(), key("pull", "j"), 0)
+	must(t, err)
+	must(t, n.CompleteLease(t.Context(), second, jobGives("second")))
+	if err := n.CompleteLease(t.Context(), second, breaks("x", 1)); !errors.Is(err, process.ErrFenced) {
+		t.Error(err)
+	}
+}
+
+// A failure after which a job waits to be tried again is known until the next attempt begins. What was given back has not failed.
+func TestFailureAgain(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	lost := func(token string, a engine.LeaseAnswer) {
+		t.Helper()
+		if err := n.CompleteLease(t.Context(), token, a); !errors.Is(err, process.ErrFenced) {
+			t.Errorf("%v: %v", a, err)
+		}
+	}
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon})
+	first := n.one(t, "w")
+	for range 2 {
+		must(t, n.CompleteLease(t.Context(), first.GetLeaseToken(), breaks("x", 1)))
+	}
+	lost(first.GetLeaseToken(), breaks("y", 1))
+	lost(first.GetLeaseToken(), jobGives("done"))
+	second := n.one(t, "w")
+	if f := second.GetJob().GetFailures(); len(f) != 1 {
+		t.Errorf("%v", f)
+	}
+	lost(first.GetLeaseToken(), breaks("x", 1))
+	must(t, n.ReleaseLeases(t.Context(), []string{second.GetLeaseToken()}))
+	lost(second.GetLeaseToken(), breaks("x", 1))
+	lost(second.GetLeaseToken(), breaks("", 0))
+
+	n.enqueue(t, "pull", "cancelled", &progressorv1.JobOptions{MaxRetry: 1, Backoff: soon, Priority: -1})
+	l := n.one(t, "w")
+	_, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{})
+	must(t, err)
+	for range 2 { // it is not tried again
+		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(), breaks("x", 1)))
+	}
+	n.job(t, "pull", "cancelled", cancelled)
+}

@@ -59,17 +59,31 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
        retry_interval, timer_name, idempotency_key, args, context, failure FROM i;
 
 -- RetryJob lets a job run again that has FAILED or was CANCELLED, and with clear_successes one that has SUCCEEDED: as a new INIT task with the
--- args of the last one, and all attempts. It runs after LockProcesses.
--- outcome: changed, not_found (no job), status.
+-- args of the last one, and all attempts. One that is unique takes its key again, unless another job holds it as EnqueueJobs says. It runs after
+-- LockProcesses and LockJobKeys.
+-- outcome: changed, not_found (no job), status, held (by another job: holder).
 -- name: RetryJob :one
-WITH i AS MATERIALIZED (
-  SELECT t.*, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority,
-         coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS again
-    FROM (SELECT @namespace::text AS namespace, @process_id::text AS process_id, @clear_successes::bool AS clear_successes) t
+WITH e AS MATERIALIZED (
+  SELECT t.*, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority, h.process_id AS holder,
+         coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS ended
+    FROM (SELECT @namespace::text AS namespace, @process_id::text AS process_id, @clear_successes::bool AS clear_successes,
+                 @unique_key::text AS unique_key, @unique_ttl_us::bigint AS unique_ttl_us, @unique_waiting::bool AS unique_waiting) t
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN LATERAL (
       SELECT k.* FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
-       ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true),
+       ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true
+    LEFT JOIN LATERAL (
+      SELECT k.process_id FROM job_keys k
+       CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+       WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key AND k.process_id <> t.process_id
+         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+                  ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
+                       AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
+       LIMIT 1) h ON true),
+i AS MATERIALIZED (SELECT e.*, e.ended AND e.holder IS NULL AS again FROM e),
+ke AS (
+  UPDATE job_keys k SET process_id = i.process_id, ttl = i.unique_ttl_us * interval '1 microsecond'
+    FROM i WHERE i.again AND i.unique_key <> '' AND k.namespace = ANY (ARRAY[i.namespace]) AND k.unique_key = i.unique_key),
 up AS (
   UPDATE processes p SET status = 'INIT', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
          detail = NULL, corrupted_by = NULL, cancel_requested_time = NULL, cancel_reason = NULL, cancel_deadline = NULL
@@ -103,7 +117,8 @@ sch AS (
          i.priority, statement_timestamp(), i.args, b.name, CASE WHEN b.constraints_version IS NOT NULL THEN '' END, CASE WHEN b.grouped THEN '~' END
     FROM i CROSS JOIN jb b)
 SELECT (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::process_status AS status,
-       (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' ELSE 'status' END)::text AS outcome
+       (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' WHEN i.ended THEN 'held' ELSE 'status' END)::text AS outcome,
+       coalesce(i.holder, '')::text AS holder
   FROM i;
 
 -- GetJobs reads jobs with where each stands: its INIT task is the newest one, wherever that is.

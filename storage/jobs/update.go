@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -43,15 +45,26 @@ func Change(ctx context.Context, s *storage.Store, u Update) error {
 	})
 }
 
-// Retry lets a job that is at its end run again. by: who asked.
-func Retry(ctx context.Context, s *storage.Store, key process.Key, clearSuccesses bool, by ...process.Actor) error {
+// Unique is what keeps twins of a job out: see storage.NewJob. Without a key nothing does.
+type Unique struct {
+	Key     string
+	TTL     time.Duration
+	Waiting bool
+}
+
+// Retry lets a job that is at its end run again, if no other job holds its unique key meanwhile. by: who asked.
+func Retry(ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor) error {
 	actor := ""
 	if len(by) > 0 {
 		actor = by[0].Name
 	}
 	return s.Locked(ctx, "retry job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+		if err := lockKey(ctx, db, key.Namespace, unique.Key); err != nil {
+			return err
+		}
 		r, err := dbsqlc.New().RetryJob(ctx, db, dbsqlc.RetryJobParams{
 			Namespace: key.Namespace, ProcessID: key.ProcessID, ClearSuccesses: clearSuccesses, Actor: actor, Mode: s.EventModeOf(key.Namespace),
+			UniqueKey: unique.Key, UniqueTtlUs: unique.TTL.Microseconds(), UniqueWaiting: unique.Waiting,
 		})
 		if err != nil {
 			return err
@@ -61,7 +74,21 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, clearSuccesse
 			return process.ErrJobNotFound
 		case "status":
 			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: "only a job that has FAILED or was CANCELLED can be retried"}
+		case "held":
+			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: fmt.Sprintf("job %q holds its unique key: retry this one when that one is at its end, and its ttl over", r.Holder)}
 		}
 		return nil
 	})
+}
+
+// lockKey holds a unique key, as an Enqueue with it does: of both that one comes first which is first here.
+func lockKey(ctx context.Context, db storage.DB, namespace, unique string) error {
+	if unique == "" {
+		return nil
+	}
+	a := dbsqlc.EnsureJobKeysParams{Namespaces: []string{namespace}, UniqueKeys: []string{unique}}
+	if err := dbsqlc.New().EnsureJobKeys(ctx, db, a); err != nil {
+		return err
+	}
+	return dbsqlc.New().LockJobKeys(ctx, db, dbsqlc.LockJobKeysParams(a))
 }

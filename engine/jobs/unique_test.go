@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -99,5 +100,37 @@ func TestRetryOfUniqueByScope(t *testing.T) {
 	n.retried(t, "waiting-1", "")
 	if twin := n.unique(t, "waiting-3", waiting); twin != "waiting-1" {
 		t.Errorf("behind the retried waiting-1 waits %s", twin)
+	}
+}
+
+// A request that was answered with the holder of its unique key gets that answer again, also when the key is free.
+func TestKeyedTwinOfUnique(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	u := &progressorv1.Unique{Key: "k"}
+	request := func(idempotencyKey, args string) *progressorv1.EnqueueRequest {
+		return &progressorv1.EnqueueRequest{
+			Namespace: "pull", JobId: "of " + idempotencyKey, Name: "work", Args: structpb.NewStringValue(args), Options: &progressorv1.JobOptions{Unique: u}, IdempotencyKey: idempotencyKey,
+		}
+	}
+	check := func(when, job string) {
+		t.Helper()
+		r, err := n.Jobs.Enqueue(t.Context(), request("one", "x"))
+		if err != nil || r.GetEnqueued() || r.GetJob().GetJobId() != job {
+			t.Errorf("%s: %v, %v", when, r, err)
+		}
+		b, err := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{request("batch", "x")}})
+		if err != nil || b.GetJobs()[0].GetEnqueued() || b.GetJobs()[0].GetJob().GetJobId() != job {
+			t.Errorf("%s, as a batch: %v, %v", when, b, err)
+		}
+	}
+	n.unique(t, "first", u)
+	check("while the first waits", "first")
+	n.done(t, n.one(t, "w"))
+	check("after its end", "first")
+	n.unique(t, "second", u)
+	check("while another one has the key", "first")
+	if _, err := n.Jobs.Enqueue(t.Context(), request("one", "y")); !errors.Is(err, process.ErrIdempotencyMismatch) {
+		t.Errorf("the same key for another request: %v", err)
 	}
 }

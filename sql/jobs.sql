@@ -167,6 +167,8 @@ RETURNING o.result;
 
 -- UpdateJob gives a job that is not at its end other options. What it waits with changes at once; what constraints look at has it evaluated anew:
 -- while it waits for a place, by the claim. It runs after LockProcesses.
+-- Nothing changes where run_time is given to a job that runs, or to a group whose members are made: nothing of it would wait for that time.
+-- open: it is not at its end.
 -- name: UpdateJob :one
 WITH i AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, a.* FROM processes p
@@ -174,12 +176,12 @@ WITH i AS MATERIALIZED (
                       @sets_priority::bool AS sets_priority, @priority::int AS priority, @sets_run_time::bool AS sets_run_time, @run_time::timestamptz AS run_time) a
    WHERE p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND p.kind = 'job'),
 ok AS MATERIALIZED (
-  SELECT i.*, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') OR w.held THEN w.state
+  SELECT i.*, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') THEN w.state
            WHEN i.run_time <= statement_timestamp() THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS new_state
     FROM i LEFT JOIN LATERAL (
-      SELECT s.job_name, s.waits_for, s.attempt, s.taker IS NOT NULL AND s.taker = '~' AND s.waits_for = 'place' AS held, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+      SELECT s.job_name, s.waits_for, s.attempt, coalesce(s.taker = '~' AND s.attempt > 0, false) AS begun, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
        WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true
-   WHERE i.status IN ('INIT', 'SUSPENDED')),
+   WHERE i.status IN ('INIT', 'SUSPENDED') AND NOT (i.sets_run_time AND coalesce(w.begun, true))),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM ok m CROSS JOIN LATERAL (VALUES (m.state, -1), (m.new_state, 1)) AS x(state, n)
@@ -198,7 +200,7 @@ pr AS (
 sc AS (
   UPDATE schedule s SET priority = CASE WHEN ok.sets_priority THEN ok.priority ELSE s.priority END,
          scheduled_time = CASE WHEN ok.sets_run_time THEN greatest(ok.run_time, statement_timestamp()) ELSE s.scheduled_time END,
-         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint') AND NOT (s.taker = '~' AND s.waits_for = 'place') IS TRUE
+         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint')
                           THEN CASE WHEN ok.run_time > statement_timestamp() THEN 'time' WHEN s.line IS NOT NULL THEN 'constraint' ELSE 'place' END::waits_for
                           WHEN s.waits_for = 'members' THEN 'place' ELSE s.waits_for END,
          line = CASE WHEN s.line IS NOT NULL THEN '' END
@@ -214,7 +216,7 @@ mj AS (
     FROM mb WHERE j.namespace = mb.namespace AND j.process_id = mb.process_id),
 ms AS (
   UPDATE schedule s SET priority = mb.priority FROM mb WHERE mb.sets_priority AND s.namespace = mb.namespace AND s.process_id = mb.process_id AND s.task_type = 'INIT')
-SELECT i.status, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i;
+SELECT i.status, (i.status IN ('INIT', 'SUSPENDED'))::bool AS open, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i;
 
 -- ForgetResults drops results that nobody has fetched in time.
 -- name: ForgetResults :execrows

@@ -14,7 +14,7 @@ import (
 )
 
 // Change gives a job that is not at its end other options. process.ErrJobNotFound: there is no such job; a *process.WrongStatusError: it is at
-// its end.
+// its end, or runs and was to have another run_time.
 func Change(ctx context.Context, s *storage.Store, u Update) error {
 	a := dbsqlc.UpdateJobParams{
 		Namespace: u.Key.Namespace, ProcessID: u.Key.ProcessID, TimeoutUs: u.Timeout.Microseconds(), Tags: string(u.Tags), Options: string(u.Options),
@@ -37,8 +37,11 @@ func Change(ctx context.Context, s *storage.Store, u Update) error {
 		if err != nil {
 			return err
 		}
-		if !row.Changed {
+		switch {
+		case !row.Open:
 			return &process.WrongStatusError{Key: u.Key, Status: row.Status, Reason: "the job is at its end"}
+		case !row.Changed:
+			return &process.WrongStatusError{Key: u.Key, Status: row.Status, Reason: "run_time changes only while a job waits, and this one runs: leave it out of update_mask, or give it when the job waits again"}
 		}
 		// One that waited for a place may wait for its time now.
 		return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{u.Key.Namespace}, ProcessIds: []string{u.Key.ProcessID}})

@@ -357,12 +357,12 @@ WITH i AS MATERIALIZED (
                       $6::bool AS sets_priority, $7::int AS priority, $8::bool AS sets_run_time, $9::timestamptz AS run_time) a
    WHERE p.namespace = $10::text AND p.process_id = $11::text AND p.removed_time IS NULL AND p.kind = 'job'),
 ok AS MATERIALIZED (
-  SELECT i.namespace, i.process_id, i.status, i.timeout_us, i.tags, i.options, i.sets_metadata, i.metadata, i.sets_priority, i.priority, i.sets_run_time, i.run_time, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') OR w.held THEN w.state
+  SELECT i.namespace, i.process_id, i.status, i.timeout_us, i.tags, i.options, i.sets_metadata, i.metadata, i.sets_priority, i.priority, i.sets_run_time, i.run_time, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') THEN w.state
            WHEN i.run_time <= statement_timestamp() THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS new_state
     FROM i LEFT JOIN LATERAL (
-      SELECT s.job_name, s.waits_for, s.attempt, s.taker IS NOT NULL AND s.taker = '~' AND s.waits_for = 'place' AS held, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+      SELECT s.job_name, s.waits_for, s.attempt, coalesce(s.taker = '~' AND s.attempt > 0, false) AS begun, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
        WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true
-   WHERE i.status IN ('INIT', 'SUSPENDED')),
+   WHERE i.status IN ('INIT', 'SUSPENDED') AND NOT (i.sets_run_time AND coalesce(w.begun, true))),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM ok m CROSS JOIN LATERAL (VALUES (m.state, -1), (m.new_state, 1)) AS x(state, n)
@@ -381,7 +381,7 @@ pr AS (
 sc AS (
   UPDATE schedule s SET priority = CASE WHEN ok.sets_priority THEN ok.priority ELSE s.priority END,
          scheduled_time = CASE WHEN ok.sets_run_time THEN greatest(ok.run_time, statement_timestamp()) ELSE s.scheduled_time END,
-         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint') AND NOT (s.taker = '~' AND s.waits_for = 'place') IS TRUE
+         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint')
                           THEN CASE WHEN ok.run_time > statement_timestamp() THEN 'time' WHEN s.line IS NOT NULL THEN 'constraint' ELSE 'place' END::waits_for
                           WHEN s.waits_for = 'members' THEN 'place' ELSE s.waits_for END,
          line = CASE WHEN s.line IS NOT NULL THEN '' END
@@ -396,7 +396,7 @@ mj AS (
     FROM mb WHERE j.namespace = mb.namespace AND j.process_id = mb.process_id),
 ms AS (
   UPDATE schedule s SET priority = mb.priority FROM mb WHERE mb.sets_priority AND s.namespace = mb.namespace AND s.process_id = mb.process_id AND s.task_type = 'INIT')
-SELECT i.status, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i
+SELECT i.status, (i.status IN ('INIT', 'SUSPENDED'))::bool AS open, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i
 `
 
 type UpdateJobParams struct {
@@ -418,11 +418,14 @@ type UpdateJobParams struct {
 
 type UpdateJobRow struct {
 	Status  process.Status
+	Open    bool
 	Changed bool
 }
 
 // UpdateJob gives a job that is not at its end other options. What it waits with changes at once; what constraints look at has it evaluated anew:
 // while it waits for a place, by the claim. It runs after LockProcesses.
+// Nothing changes where run_time is given to a job that runs, or to a group whose members are made: nothing of it would wait for that time.
+// open: it is not at its end.
 // The members of a group that have not ended follow it.
 func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (UpdateJobRow, error) {
 	row := db.QueryRow(ctx, updateJob,
@@ -442,7 +445,7 @@ func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (
 		arg.Mode,
 	)
 	var i UpdateJobRow
-	err := row.Scan(&i.Status, &i.Changed)
+	err := row.Scan(&i.Status, &i.Open, &i.Changed)
 	return i, err
 }
 

@@ -18,6 +18,7 @@ SELECT 1 FROM (SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest(
 -- has not run yet.
 -- A job that needs keys of constraints waits in the line of the first of them; it was evaluated under constraints_version, and if they have
 -- changed since it waits to be evaluated again.
+-- The request of a twin is kept without a task: it has none of its own, and that of the other job may be gone before the key is.
 -- outcome: enqueued, twin (another job has the unique key: process_id is its), again, replayed, mismatch, exists.
 -- name: EnqueueJobs :many
 WITH i AS MATERIALIZED (
@@ -79,8 +80,8 @@ ke AS (
     FROM c WHERE c.created AND c.unique_key <> '' AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.unique_key),
 req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
-  SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp()
-    FROM c WHERE created AND idempotency_key <> '')
+  SELECT request_id, namespace, coalesce(holder, process_id), CASE WHEN created THEN task_id ELSE 0 END, fingerprint, statement_timestamp()
+    FROM c WHERE (created OR holder IS NOT NULL) AND idempotency_key <> '')
 SELECT c.ord::int AS ord,
        (CASE WHEN c.created THEN 'enqueued' WHEN c.twin_task_id IS NOT NULL THEN CASE WHEN c.twin_fingerprint = c.fingerprint THEN 'replayed' ELSE 'mismatch' END
              WHEN c.again THEN 'again' WHEN c.holder IS NOT NULL THEN 'twin' ELSE 'exists' END)::text AS outcome,

@@ -59,17 +59,31 @@ SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority
        retry_interval, timer_name, idempotency_key, args, context, failure FROM i;
 
 -- RetryJob lets a job run again that has FAILED or was CANCELLED, and with clear_successes one that has SUCCEEDED: as a new INIT task with the
--- args of the last one, and all attempts. It runs after LockProcesses.
--- outcome: changed, not_found (no job), status.
+-- args of the last one, and all attempts. One that is unique takes its key again, unless another job holds it as EnqueueJobs says. It runs after
+-- LockProcesses and LockJobKeys.
+-- outcome: changed, not_found (no job), status, held (by another job: holder).
 -- name: RetryJob :one
-WITH i AS MATERIALIZED (
-  SELECT t.*, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority,
-         coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS again
-    FROM (SELECT @namespace::text AS namespace, @process_id::text AS process_id, @clear_successes::bool AS clear_successes) t
+WITH e AS MATERIALIZED (
+  SELECT t.*, p.status, coalesce(p.kind = 'job', false) AS job, l.args, l.priority, h.process_id AS holder,
+         coalesce(p.kind = 'job' AND (p.status IN ('ERROR', 'CANCELLED') OR t.clear_successes AND p.status = 'COMPLETED'), false) AND l.task_id IS NOT NULL AS ended
+    FROM (SELECT @namespace::text AS namespace, @process_id::text AS process_id, @clear_successes::bool AS clear_successes,
+                 @unique_key::text AS unique_key, @unique_ttl_us::bigint AS unique_ttl_us, @unique_waiting::bool AS unique_waiting) t
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN LATERAL (
       SELECT k.* FROM tasks k WHERE k.namespace = t.namespace AND k.process_id = t.process_id AND k.task_type = 'INIT'
-       ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true),
+       ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true
+    LEFT JOIN LATERAL (
+      SELECT k.process_id FROM job_keys k
+       CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+       WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key AND k.process_id <> t.process_id
+         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+                  ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
+                       AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
+       LIMIT 1) h ON true),
+i AS MATERIALIZED (SELECT e.*, e.ended AND e.holder IS NULL AS again FROM e),
+ke AS (
+  UPDATE job_keys k SET process_id = i.process_id, ttl = i.unique_ttl_us * interval '1 microsecond'
+    FROM i WHERE i.again AND i.unique_key <> '' AND k.namespace = ANY (ARRAY[i.namespace]) AND k.unique_key = i.unique_key),
 up AS (
   UPDATE processes p SET status = 'INIT', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
          detail = NULL, corrupted_by = NULL, cancel_requested_time = NULL, cancel_reason = NULL, cancel_deadline = NULL
@@ -103,7 +117,8 @@ sch AS (
          i.priority, statement_timestamp(), i.args, b.name, CASE WHEN b.constraints_version IS NOT NULL THEN '' END, CASE WHEN b.grouped THEN '~' END
     FROM i CROSS JOIN jb b)
 SELECT (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::process_status AS status,
-       (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' ELSE 'status' END)::text AS outcome
+       (CASE WHEN i.again THEN 'changed' WHEN NOT i.job THEN 'not_found' WHEN i.ended THEN 'held' ELSE 'status' END)::text AS outcome,
+       coalesce(i.holder, '')::text AS holder
   FROM i;
 
 -- GetJobs reads jobs with where each stands: its INIT task is the newest one, wherever that is.
@@ -152,6 +167,8 @@ RETURNING o.result;
 
 -- UpdateJob gives a job that is not at its end other options. What it waits with changes at once; what constraints look at has it evaluated anew:
 -- while it waits for a place, by the claim. It runs after LockProcesses.
+-- Nothing changes where run_time is given to a job that runs, or to a group whose members are made: nothing of it would wait for that time.
+-- open: it is not at its end.
 -- name: UpdateJob :one
 WITH i AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, a.* FROM processes p
@@ -159,12 +176,12 @@ WITH i AS MATERIALIZED (
                       @sets_priority::bool AS sets_priority, @priority::int AS priority, @sets_run_time::bool AS sets_run_time, @run_time::timestamptz AS run_time) a
    WHERE p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND p.kind = 'job'),
 ok AS MATERIALIZED (
-  SELECT i.*, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') OR w.held THEN w.state
+  SELECT i.*, w.job_name, w.state, CASE WHEN w.state IS NULL OR NOT i.sets_run_time OR w.waits_for NOT IN ('time', 'place', 'constraint') THEN w.state
            WHEN i.run_time <= statement_timestamp() THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS new_state
     FROM i LEFT JOIN LATERAL (
-      SELECT s.job_name, s.waits_for, s.attempt, s.taker IS NOT NULL AND s.taker = '~' AND s.waits_for = 'place' AS held, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
+      SELECT s.job_name, s.waits_for, s.attempt, coalesce(s.taker = '~' AND s.attempt > 0, false) AS begun, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
        WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true
-   WHERE i.status IN ('INIT', 'SUSPENDED')),
+   WHERE i.status IN ('INIT', 'SUSPENDED') AND NOT (i.sets_run_time AND coalesce(w.begun, true))),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM ok m CROSS JOIN LATERAL (VALUES (m.state, -1), (m.new_state, 1)) AS x(state, n)
@@ -183,7 +200,7 @@ pr AS (
 sc AS (
   UPDATE schedule s SET priority = CASE WHEN ok.sets_priority THEN ok.priority ELSE s.priority END,
          scheduled_time = CASE WHEN ok.sets_run_time THEN greatest(ok.run_time, statement_timestamp()) ELSE s.scheduled_time END,
-         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint') AND NOT (s.taker = '~' AND s.waits_for = 'place') IS TRUE
+         waits_for = CASE WHEN ok.sets_run_time AND s.waits_for IN ('time', 'place', 'constraint')
                           THEN CASE WHEN ok.run_time > statement_timestamp() THEN 'time' WHEN s.line IS NOT NULL THEN 'constraint' ELSE 'place' END::waits_for
                           WHEN s.waits_for = 'members' THEN 'place' ELSE s.waits_for END,
          line = CASE WHEN s.line IS NOT NULL THEN '' END
@@ -199,7 +216,7 @@ mj AS (
     FROM mb WHERE j.namespace = mb.namespace AND j.process_id = mb.process_id),
 ms AS (
   UPDATE schedule s SET priority = mb.priority FROM mb WHERE mb.sets_priority AND s.namespace = mb.namespace AND s.process_id = mb.process_id AND s.task_type = 'INIT')
-SELECT i.status, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i;
+SELECT i.status, (i.status IN ('INIT', 'SUSPENDED'))::bool AS open, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i;
 
 -- ForgetResults drops results that nobody has fetched in time.
 -- name: ForgetResults :execrows

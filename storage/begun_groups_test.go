@@ -2,10 +2,12 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
@@ -142,7 +144,7 @@ func TestCountsOfAGroup(t *testing.T) {
 	t.Error("it is not counted")
 }
 
-// Another start time changes nothing of a job that several workers run or that the engine is about to look at: neither waits for its time.
+// Another start time is for a job whose members are not made: one that has begun keeps its own, also while the engine is about to look at it.
 func TestUpdatedGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -151,8 +153,12 @@ func TestUpdatedGroupIsCounted(t *testing.T) {
 	b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = 'looks'")
 	b.group("waits", 1)
 	later := time.Now().Add(time.Hour)
-	for id, want := range map[string]string{"waits": "available 1", "runs": "available 1, running 1", "looks": "available 1, running 1"} {
+	for id, want := range map[string]string{"waits": "scheduled 1", "runs": "available 1, running 1", "looks": "available 1, running 1"} {
 		err := jobs.Change(t.Context(), b.Store, jobs.Update{Key: key(id), Timeout: time.Hour, Options: []byte(`{"workers": {}}`), RunTime: &later})
-		equal(t, id, b.counted(id), must(t, want, err))
+		if _, wrong := errors.AsType[*process.WrongStatusError](err); wrong != (id != "waits") || !wrong && err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		equal(t, id, b.counted(id), want)
 	}
+	equal(t, "what waits for its time", ask[string](b, "SELECT string_agg(process_id, ' ') FROM schedule WHERE waits_for = 'time' OR scheduled_time > now()"), "waits")
 }

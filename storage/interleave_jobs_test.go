@@ -273,6 +273,35 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 	}
 }
 
+// A job is retried while another one is enqueued with its unique key: one of them has it.
+func TestRetryMeetsEnqueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := open(t, b.dsn, storage.Config{})
+	for round := range 50 {
+		id, unique := fmt.Sprint("j", round), fmt.Sprint("k", round)
+		b.enqueue(id, func(j *storage.NewJob) { j.UniqueKey = unique })
+		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
+		var retried, enqueued error
+		var e storage.Enqueued
+		var both sync.WaitGroup
+		both.Go(func() {
+			retried = jobs.Retry(context.Background(), b.Store, key(id), jobs.Unique{Key: unique}, false)
+		})
+		both.Go(func() {
+			e, enqueued = other.Enqueue(&storage.NewJob{Key: key(id + "-twin"), Name: "work", Timeout: time.Hour, UniqueKey: unique})
+		})
+		both.Wait()
+		var held *process.WrongStatusError
+		if enqueued != nil || retried != nil && !errors.As(retried, &held) {
+			t.Fatal(retried, enqueued)
+		}
+		if open := ask[int](b, "SELECT count(*)::int FROM processes WHERE status = 'INIT' AND process_id IN ($1, $1 || '-twin')", id); open != 1 || (retried == nil) != (e.Outcome == storage.JobTwin) {
+			t.Fatalf("round %d: %d jobs have the key; retried: %v, enqueued: %+v", round, open, retried, e)
+		}
+	}
+}
+
 // A job that failed, was cancelled or has succeeded runs again, under a task of its own; whoever asks twice is refused the second time.
 func TestRetryJob(t *testing.T) {
 	t.Parallel()
@@ -281,19 +310,19 @@ func TestRetryJob(t *testing.T) {
 	b.enqueue("j")
 	b.save(end(b.leased("j"), storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})))
 	equal(t, "the job", b.jobState("j"), "takeovers 0 failures 1 result none")
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), false); err != nil {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, false); err != nil {
 		t.Fatal(err)
 	}
 	b.is("j", "INIT e0: INIT ERROR, INIT waits for place#0")
 	equal(t, "the job", b.jobState("j"), "takeovers 0 failures 0 result none")
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), false); !errors.As(err, &wrong) {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, false); !errors.As(err, &wrong) {
 		t.Errorf("a second retry: %v", err)
 	}
 	b.save(end(b.leased("j"), storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})))
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), false); !errors.As(err, &wrong) {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, false); !errors.As(err, &wrong) {
 		t.Errorf("a retry of a job that has succeeded: %v", err)
 	}
-	if err := jobs.Retry(t.Context(), b.Store, key("j"), true); err != nil {
+	if err := jobs.Retry(t.Context(), b.Store, key("j"), jobs.Unique{}, true); err != nil {
 		t.Fatal(err)
 	}
 	b.is("j", "INIT e0: INIT ERROR, INIT FINISHED, INIT waits for place#0")

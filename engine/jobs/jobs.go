@@ -222,13 +222,8 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error
 	if j.IdempotencyKey != "" {
 		j.Fingerprint = process.Fingerprint("enqueue", []byte(r.GetJobId()), []byte(r.GetName()), args)
 	}
-	if u := r.GetOptions().GetUnique(); u != nil {
-		j.UniqueKey, j.UniqueTTL = u.GetKey(), u.GetTtl().AsDuration()
-		j.UniqueWaiting = u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING
-		if j.UniqueKey == "" {
-			j.UniqueKey = fmt.Sprintf("%x", process.Fingerprint("unique", []byte(r.GetName()), args))
-		}
-	}
+	u := uniqueOf(r.GetOptions(), j.Name, args)
+	j.UniqueKey, j.UniqueTTL, j.UniqueWaiting = u.Key, u.TTL, u.Waiting
 	switch {
 	case j.Key.ProcessID != "":
 	case j.IdempotencyKey != "":
@@ -351,10 +346,17 @@ func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 
 // Retry runs a job again that is at its end. by: who asked, if that is known.
 func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor) (*progressorv1.Job, error) {
-	if _, err := q.row(ctx, key, 0); err != nil {
+	row, err := q.row(ctx, key, 0)
+	if err != nil {
 		return nil, err
 	}
-	if err := jobs.Retry(ctx, q.store, key, clearSuccesses, by...); err != nil {
+	options, err := wire.JobOptions(row.Options)
+	if err != nil {
+		return nil, err
+	}
+	// What it is made of never changes, so that it need not be read under the lock.
+	unique := uniqueOf(options, row.Name, row.Args)
+	if err := jobs.Retry(ctx, q.store, key, unique, clearSuccesses, by...); err != nil {
 		return nil, q.byState(ctx, key, err)
 	}
 	q.engine.Retried()

@@ -68,6 +68,19 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	return s, err
 }
 
+// uniqueOf is what keeps twins of a job with these options out.
+func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) jobs.Unique {
+	u := o.GetUnique()
+	if u == nil {
+		return jobs.Unique{}
+	}
+	key := u.GetKey()
+	if key == "" {
+		key = fmt.Sprintf("%x", process.Fingerprint("unique", []byte(name), args))
+	}
+	return jobs.Unique{Key: key, TTL: u.GetTtl().AsDuration(), Waiting: u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
+}
+
 // valueJSON is a value as it is stored, within the limit of a payload.
 func valueJSON(field string, v *structpb.Value) ([]byte, error) {
 	text, err := wire.ValueJSON(v)

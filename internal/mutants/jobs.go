@@ -85,6 +85,11 @@ var jobMutants = []mutant{
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
 	},
 	{
+		name: "unique-key-of-a-retry", breaks: "a job that is retried does not run beside another one with its unique key",
+		file: jobsSQL, old: "e.ended AND e.holder IS NULL AS again", planted: "e.ended AS again",
+		packages: "./storage ./engine/jobs", run: "RetryMeetsEnqueue|RetryOfUnique",
+	},
+	{
 		name: "constraint-one-more", breaks: "at no moment do more than max_running jobs of a key run",
 		file: jobLines, old: "r.MaxRunning-s.Held)", planted: "r.MaxRunning+1-s.Held)",
 		packages: "./engine/jobs", run: "Limit|Constraint|MaxRunning|Line",

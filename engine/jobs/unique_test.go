@@ -1,0 +1,136 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// unique enqueues a job without args, and tells which one the engine answered with.
+func (n *node) unique(t *testing.T, id string, u *progressorv1.Unique) string {
+	t.Helper()
+	r, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: u}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.GetJob().GetJobId()
+}
+
+// failing is a unique job that has FAILED.
+func (n *node) failing(t *testing.T, id string, u *progressorv1.Unique) {
+	t.Helper()
+	n.unique(t, id, u)
+	if err := n.fail(n.one(t, "w"), "no"); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", id, failed)
+}
+
+// done ends the job of a lease.
+func (n *node) done(t *testing.T, l *progressorv1.Lease) {
+	t.Helper()
+	if err := n.succeed(l, nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", l.GetJob().GetJobId(), succeeded)
+}
+
+// retried asks a job to run again; holder: who keeps it from that.
+func (n *node) retried(t *testing.T, id, holder string) {
+	t.Helper()
+	_, err := n.Retry(t.Context(), key("pull", id), false)
+	var wrong *process.WrongStatusError
+	switch {
+	case holder == "" && err != nil:
+		t.Errorf("%s is not retried: %v", id, err)
+	case holder != "" && (!errors.As(err, &wrong) || wrong.Status != process.StatusError || !strings.Contains(err.Error(), fmt.Sprintf("job %q holds its unique key", holder))):
+		t.Errorf("%s is retried although %s holds its key: %v", id, holder, err)
+	}
+}
+
+// A job that is retried takes its unique key again, or is refused where another one has it meanwhile.
+func TestRetryOfUnique(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	for name, u := range map[string]*progressorv1.Unique{"named": {Key: "k"}, "digest": {}} {
+		first, second, third := name+"-1", name+"-2", name+"-3"
+		n.failing(t, first, u)
+		n.unique(t, second, u)
+		n.retried(t, first, second)
+		l := n.one(t, "w")
+		n.retried(t, first, second)
+		n.done(t, l)
+		n.retried(t, first, "")
+		if twin := n.unique(t, third, u); twin != first {
+			t.Errorf("beside the retried %s runs %s", first, twin)
+		}
+		n.done(t, n.one(t, "w"))
+	}
+}
+
+// What keeps a job from its key when it is retried is what would have kept it from being enqueued.
+func TestRetryOfUniqueByScope(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	kept := &progressorv1.Unique{Key: "ttl", Ttl: durationpb.New(time.Hour)}
+	n.failing(t, "ttl-1", &progressorv1.Unique{Key: "ttl"})
+	n.unique(t, "ttl-2", kept)
+	n.done(t, n.one(t, "w"))
+	n.retried(t, "ttl-1", "ttl-2")
+
+	kept.Key = "its own"
+	n.failing(t, "own", kept)
+	n.retried(t, "own", "")
+	n.done(t, n.one(t, "w"))
+
+	waiting := &progressorv1.Unique{Key: "waiting", Scope: progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
+	n.failing(t, "waiting-1", waiting)
+	n.unique(t, "waiting-2", waiting)
+	n.retried(t, "waiting-1", "waiting-2")
+	n.one(t, "w")
+	n.retried(t, "waiting-1", "")
+	if twin := n.unique(t, "waiting-3", waiting); twin != "waiting-1" {
+		t.Errorf("behind the retried waiting-1 waits %s", twin)
+	}
+}
+
+// A request that was answered with the holder of its unique key gets that answer again, also when the key is free.
+func TestKeyedTwinOfUnique(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	u := &progressorv1.Unique{Key: "k"}
+	request := func(idempotencyKey, args string) *progressorv1.EnqueueRequest {
+		return &progressorv1.EnqueueRequest{
+			Namespace: "pull", JobId: "of " + idempotencyKey, Name: "work", Args: structpb.NewStringValue(args), Options: &progressorv1.JobOptions{Unique: u}, IdempotencyKey: idempotencyKey,
+		}
+	}
+	check := func(when, job string) {
+		t.Helper()
+		r, err := n.Jobs.Enqueue(t.Context(), request("one", "x"))
+		if err != nil || r.GetEnqueued() || r.GetJob().GetJobId() != job {
+			t.Errorf("%s: %v, %v", when, r, err)
+		}
+		b, err := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{request("batch", "x")}})
+		if err != nil || b.GetJobs()[0].GetEnqueued() || b.GetJobs()[0].GetJob().GetJobId() != job {
+			t.Errorf("%s, as a batch: %v, %v", when, b, err)
+		}
+	}
+	n.unique(t, "first", u)
+	check("while the first waits", "first")
+	n.done(t, n.one(t, "w"))
+	check("after its end", "first")
+	n.unique(t, "second", u)
+	check("while another one has the key", "first")
+	if _, err := n.Jobs.Enqueue(t.Context(), request("one", "y")); !errors.Is(err, process.ErrIdempotencyMismatch) {
+		t.Errorf("the same key for another request: %v", err)
+	}
+}

@@ -169,6 +169,8 @@ export type HeartbeatRequest = Message<"progressor.v1.HeartbeatRequest"> & {
   workerId: string;
 
   /**
+   * no two are of one lease
+   *
    * @generated from field: repeated progressor.v1.LeaseBeat beats = 2;
    */
   beats: LeaseBeat[];
@@ -444,7 +446,7 @@ export const CompleteResponseSchema: GenMessage<CompleteResponse> = /*@__PURE__*
  */
 export type CompleteBatchRequest = Message<"progressor.v1.CompleteBatchRequest"> & {
   /**
-   * Each is checked by itself, so that an invalid one does not lose the others.
+   * Each is checked by itself, so that an invalid one does not lose the others. No two are of one lease.
    *
    * @generated from field: repeated progressor.v1.LeaseAnswer answers = 1;
    */

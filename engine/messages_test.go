@@ -131,7 +131,7 @@ func TestParentAndChildren(t *testing.T) {
 	for args, want := range map[string]string{
 		"end of complete": `c PROCESS_STATUS_COMPLETED "all done" ""`,
 		"end of fail":     `f PROCESS_STATUS_ERROR "" "nothing is left"`,
-		"end of reject":   `rj PROCESS_STATUS_UNSPECIFIED "" ""`,
+		"end of reject":   `rj PROCESS_STATUS_UNSPECIFIED "" "rejected: no: not today"`,
 		"end of remove":   `rm PROCESS_STATUS_UNSPECIFIED "" ""`,
 		"end of live":     `l PROCESS_STATUS_UNSPECIFIED "" ""`,
 	} {

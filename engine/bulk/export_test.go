@@ -3,7 +3,6 @@ package bulk
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"time"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -11,9 +10,6 @@ import (
 
 // Impatient has failures told soon.
 func (b *Bulks) Impatient() { b.limits.pause, b.limits.tries = 10*time.Millisecond, 3 }
-
-// Patient has processes tried again for ever, however long a busy machine takes.
-func (b *Bulks) Patient() { b.limits.pause, b.limits.tries = 10*time.Millisecond, math.MaxInt32 }
 
 // KeepFailures bounds the failures that are events.
 func (b *Bulks) KeepFailures(n int64) { b.limits.events = n }

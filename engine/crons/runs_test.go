@@ -3,6 +3,7 @@ package crons_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -88,13 +89,11 @@ func TestTimeoutAndRetry(t *testing.T) {
 	for name, want := range map[string]float64{
 		"progressor_cron_runs_total": 2, "progressor_cron_task_timeout_total": 2, "progressor_cron_task_failure_retry_total": 1, "progressor_cron_fires_total": 2,
 	} {
-		if got := n.metric(t, name); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
+		eventually(t, fmt.Sprintf("%s is %v", name, want), func() bool { return n.metric(t, name) == want })
 	}
 }
 
-// metric sums a counter over its labels.
+// metric sums a counter over its labels. What has just been stored is counted a moment later.
 func (n *node) metric(t testing.TB, name string) (sum float64) {
 	t.Helper()
 	families, err := n.registry.Gather()

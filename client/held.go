@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -137,7 +138,7 @@ func timeoutOf(l *progressorv1.Lease) string {
 	if l.GetLeasedTime() == nil {
 		return ""
 	}
-	return " of " + l.GetRequest().GetDeadline().AsTime().Sub(l.GetLeasedTime().AsTime()).Round(time.Millisecond).String()
+	return " of " + durations.Exact(l.GetRequest().GetDeadline().AsTime().Sub(l.GetLeasedTime().AsTime()).Round(time.Millisecond))
 }
 
 // maxAnswerBytes leaves room for what stands around an answer in its message.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -46,7 +47,7 @@ func (s State) blocked(e *Explanation) {
 		e.Detail += fmt.Sprintf(": what the rate gives is given (%s), and nobody has taken it", b.holders())
 	}
 	if !b.NextStart.IsZero() {
-		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and gives the next start %s", b.RateCount, short(b.RatePer), s.at(b.NextStart))
+		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and gives the next start %s", b.RateCount, durations.Exact(b.RatePer), s.at(b.NextStart))
 	}
 	e.Detail += fmt.Sprintf(". %s before it.", s.standing(b))
 	e.Next = "It runs when the key is free, those before it have had their turn, and a worker takes it or a node has a place."
@@ -104,7 +105,7 @@ func (s State) loosen(b *Blocked) string {
 		line += fmt.Sprintf(" --max-running %d", 2*b.MaxRunning)
 	}
 	if b.RateCount > 0 {
-		line += fmt.Sprintf(" --rate %d/%s", 2*b.RateCount, plain(b.RatePer))
+		line += fmt.Sprintf(" --rate %d/%s", 2*b.RateCount, durations.Exact(b.RatePer))
 		if b.RateBurst != b.RateCount && b.RateBurst > 0 {
 			line += fmt.Sprintf(" --burst %d", b.RateBurst)
 		}
@@ -163,15 +164,4 @@ func plural(n int, one, several string) string {
 		return one
 	}
 	return several
-}
-
-// plain is a duration as people write it: 1h, not 1h0m0s.
-func plain(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if rest, ok := strings.CutSuffix(text, zero); ok {
-			text = rest + zero[:1]
-		}
-	}
-	return text
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -86,7 +87,7 @@ func (s State) paused() string {
 	c := s.Cron
 	text := fmt.Sprintf("Cron %s is paused", c.ID)
 	if !c.Since.IsZero() {
-		text += fmt.Sprintf(" since %s (%s)", stamp(c.Since), short(s.Now.Sub(c.Since)))
+		text += fmt.Sprintf(" since %s (%s)", stamp(c.Since), durations.Rounded(s.Now.Sub(c.Since)))
 	}
 	if c.PausedBy != "" {
 		text += " by " + c.PausedBy

@@ -95,7 +95,7 @@ var situations = []struct {
 		[]string{"The default timer (task 3, TIMEOUT) is set.", "fires at 2026-11-20T12:02:10.000Z (in 30s)", "a call: progressor call"},
 		[]string{"processing 1 0-1", "time 3 1-"}},
 	{"idle with removal timer", state(waiting(explain.Task{ID: 2, Type: process.TaskRemove, TimerName: "gc", WaitsFor: process.WaitsForTime, Scheduled: at(3700)})),
-		process.WaitsForTime, at(3700), []string{`Timer "gc" (task 2, REMOVE) is set.`, "The process is removed at 2026-11-20T13:01:40.000Z (in 1h0m)"},
+		process.WaitsForTime, at(3700), []string{`Timer "gc" (task 2, REMOVE) is set.`, "The process is removed at 2026-11-20T13:01:40.000Z (in 1h)"},
 		[]string{"processing 1 0-1", "time 2 1-"}},
 	{"running", state(running), "", at(158),
 		[]string{"Task 5 (CALL) runs on node 3 (host:8080), attempt 1, for 2s.", "ends, at the latest at 2026-11-20T12:02:38.000Z (in 58s)", "The answer of the processor."},

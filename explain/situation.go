@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -115,14 +116,14 @@ func (s State) timed(t *Task) bool {
 
 func (s State) running(e *Explanation, head *Task, behind int) {
 	r := s.Running
-	since, drains := short(s.Now.Sub(r.Running)), ""
+	since, drains := durations.Rounded(s.Now.Sub(r.Running)), ""
 	if r.Draining {
 		drains = ", which drains"
 	}
 	dead := r.Beat.Add(s.Namespace.ZombieAfter) // unless it beats again
 	silent := !r.Alive || s.Now.Sub(r.Beat) > s.Namespace.ZombieAfter/2
 	if silent && !r.Beat.IsZero() {
-		drains = fmt.Sprintf(", which has not beaten since %s (%s ago)", stamp(r.Beat), short(s.Now.Sub(r.Beat)))
+		drains = fmt.Sprintf(", which has not beaten since %s (%s ago)", stamp(r.Beat), durations.Rounded(s.Now.Sub(r.Beat)))
 	}
 	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since, r.vain())
 	e.Detail, e.NextTime = r.name()+" "+runs+".", r.Deadline
@@ -153,7 +154,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 		e.Unblock = "Nothing needs to be done: the attempt is over, whatever its processor does."
 	case silent && dead.Before(r.Deadline):
 		e.Next = fmt.Sprintf("If node %d stays silent for %s (engine.zombie_after), %s, another node collects %s as a zombie%s.",
-			r.NodeID, short(s.Namespace.ZombieAfter), s.at(dead), lower(r.name()), then)
+			r.NodeID, durations.Exact(s.Namespace.ZombieAfter), s.at(dead), lower(r.name()), then)
 		e.NextTime = dead
 		e.Unblock = "Nothing needs to be done where that node is dead; else the answer of the processor."
 	default:
@@ -337,25 +338,12 @@ func then(behind int) string {
 // at is a time to come, as a date and as a distance.
 func (s State) at(t time.Time) string {
 	if d := t.Sub(s.Now); d > 0 {
-		return fmt.Sprintf("at %s (in %s)", stamp(t), short(d))
+		return fmt.Sprintf("at %s (in %s)", stamp(t), durations.Rounded(d))
 	}
-	return fmt.Sprintf("at %s (%s ago)", stamp(t), short(s.Now.Sub(t)))
+	return fmt.Sprintf("at %s (%s ago)", stamp(t), durations.Rounded(s.Now.Sub(t)))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-// short is a duration in the two units that matter.
-func short(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d < 24*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Second).String(), "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(d.Round(time.Second).String(), "m0s")]
-	}
-	return fmt.Sprintf("%dd%dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-}
 
 // command is a command line for this process that can be pasted.
 // own tells whether this is a process of the engine, such as a bulk: every order to it is refused, so none is proposed.

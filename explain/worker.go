@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 )
 
@@ -33,7 +34,7 @@ func (s State) holds(since string) (begin, behind string) {
 	r, l := s.Running, s.Running.Lease
 	beat := "it has not beaten yet"
 	if !l.Beat.IsZero() {
-		beat = "it has beaten " + short(s.Now.Sub(l.Beat)) + " ago"
+		beat = "it has beaten " + durations.Rounded(s.Now.Sub(l.Beat)) + " ago"
 	}
 	begin = fmt.Sprintf("Worker %s holds %s, attempt %d, for %s; %s", l.WorkerID, lower(r.name()), r.Attempt, since, beat)
 	if s.Job != nil {
@@ -95,7 +96,7 @@ func (s State) workers() (poll, unblock string) {
 	case len(free) > 0:
 		shown := make([]string, len(free))
 		for n, w := range free {
-			shown[n] = fmt.Sprintf("%s (holds %d, heard of %s ago)", w.ID, w.Leases, short(max(s.Now.Sub(w.Seen), 0)))
+			shown[n] = fmt.Sprintf("%s (holds %d, heard of %s ago)", w.ID, w.Leases, durations.Rounded(max(s.Now.Sub(w.Seen), 0)))
 		}
 		return fmt.Sprintf("%s polled namespace %s lately: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
 			fmt.Sprintf("A worker that polls %s, and has room: progressor worker list %s shows what each holds. %s", s.polledFor(), word(ns), s.startWorker(only))

@@ -57,7 +57,8 @@ DELETE FROM leases l WHERE (l.namespace, l.process_id) IN (
   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token);
 
 -- LeaseAnswered gives what stands of an attempt that has ended one of the newest tasks of its process, or after whose failure the task waits to be
--- made again, to be compared with an answer that may have come twice. An attempt that was given back has left no failure. Of a job that has succeeded that is its result, as long as it is kept: jobs has that of its newest task alone.
+-- made again, to be compared with an answer that may have come twice. An attempt that was given back has left no failure. Of a job that has
+-- succeeded it gives the result, as long as that is kept: jobs has that of its newest task alone.
 -- name: LeaseAnswered :one
 SELECT x.task_type, (x.status = 'FINISHED')::bool AS finished, x.response, x.failure, x.rejection, coalesce(p.kind, '')::text AS kind,
        (CASE WHEN j.name IS NOT NULL THEN json_build_object('name', j.name, 'options', j.options) END)::json AS job,

@@ -28,9 +28,7 @@ type NewJob struct {
 	Timeout        time.Duration
 	Priority       int32
 	RunTime        time.Time // not before; zero: now
-	UniqueKey      string    // "": none
-	UniqueTTL      time.Duration
-	UniqueWaiting  bool // the key is only held by a job that has not run yet
+	Unique         Unique
 	IdempotencyKey string
 	RequestID      uuid.UUID // process.RequestID of the key; zero: none
 	Fingerprint    []byte
@@ -38,6 +36,13 @@ type NewJob struct {
 	Actor          string // who asked; "": nobody who was named
 	Chosen         bool   // the engine has chosen the id: that it exists already can only be the work of the same request
 	Grouped        bool   // several workers run it: Options have workers, and it needs no keys of constraints itself
+}
+
+// Unique is what keeps twins of a job out: no two with its key are not at their end.
+type Unique struct {
+	Key     string        // "": nothing does
+	TTL     time.Duration // so long after its end it holds the key, too
+	Waiting bool          // the key is only held by a job that has not run yet
 }
 
 // Enqueued says what became of a job that was to be enqueued.
@@ -112,17 +117,17 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.Priorities = append(a.Priorities, j.Priority)
 	a.RunTimes = append(a.RunTimes, OrEpoch(j.RunTime))
 	a.TimeoutsUs = append(a.TimeoutsUs, j.Timeout.Microseconds())
-	a.UniqueKeys = append(a.UniqueKeys, j.UniqueKey)
-	a.UniqueTtlsUs = append(a.UniqueTtlsUs, j.UniqueTTL.Microseconds())
-	a.UniqueWaitings = append(a.UniqueWaitings, j.UniqueWaiting)
+	a.UniqueKeys = append(a.UniqueKeys, j.Unique.Key)
+	a.UniqueTtlsUs = append(a.UniqueTtlsUs, j.Unique.TTL.Microseconds())
+	a.UniqueWaitings = append(a.UniqueWaitings, j.Unique.Waiting)
 	a.ConstraintsVersions = append(a.ConstraintsVersions, j.Constraints.Version)
 	a.ConstraintKeys = append(a.ConstraintKeys, j.Constraints.JSON())
 	a.Lines = append(a.Lines, j.Constraints.Line())
 	a.Actors = append(a.Actors, j.Actor)
 	a.Groupeds = append(a.Groupeds, j.Grouped)
-	if j.UniqueKey != "" {
+	if j.Unique.Key != "" {
 		p.keys.Namespaces = append(p.keys.Namespaces, j.Key.Namespace)
-		p.keys.UniqueKeys = append(p.keys.UniqueKeys, j.UniqueKey)
+		p.keys.UniqueKeys = append(p.keys.UniqueKeys, j.Unique.Key)
 	}
 }
 

@@ -22,11 +22,11 @@ type messageJob struct {
 func (j *NewJob) Message() (Message, error) {
 	job, err := json.Marshal(messageJob{
 		Name: j.Name, Priority: j.Priority, TimeoutUs: j.Timeout.Microseconds(), Tags: j.Tags, Options: j.Options,
-		UniqueKey: j.UniqueKey, UniqueTTLUs: j.UniqueTTL.Microseconds(), UniqueWaiting: j.UniqueWaiting,
+		UniqueKey: j.Unique.Key, UniqueTTLUs: j.Unique.TTL.Microseconds(), UniqueWaiting: j.Unique.Waiting,
 		ConstraintsVersion: j.Constraints.Version, ConstraintKeys: j.Constraints.Keys, Line: j.Constraints.Line(),
 	})
 	return Message{
 		Kind: MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job,
-		Plain: j.UniqueKey == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && !j.Grouped,
+		Plain: j.Unique.Key == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && !j.Grouped,
 	}, err
 }

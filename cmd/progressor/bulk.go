@@ -60,10 +60,7 @@ func (c *bulkStartCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.request()
 	defer cancel()
-	ctx, sent := newChange(ctx, c.IdempotencyKey)
-	if c.DryRun { // it changes nothing
-		sent.key = c.IdempotencyKey
-	}
+	ctx, sent := newChange(ctx, c.IdempotencyKey, !c.DryRun)
 	resp, err := c.client().StartBulk(ctx, &progressorv1.StartBulkRequest{
 		Namespace: c.NS, Filter: c.Match, Verb: bulkVerbs[c.Action], Rate: c.Rate, DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: sent.key,
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -58,7 +59,7 @@ func barLine(b *progressorv1.Bulk, met int64, took time.Duration) string {
 	}
 	if rate := float64(met) / took.Seconds(); rate > 0 && !ended && !b.GetExpectedMore() {
 		left := time.Duration(float64(whole-matched) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %.0f/s, %s left", rate, withoutZeros(left.Round(time.Second)))
+		line += fmt.Sprintf(", %.0f/s, %s left", rate, durations.Exact(left.Round(time.Second)))
 	}
 	return line
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -58,7 +59,7 @@ func printFires(a *app, fires []*progressorv1.Fire) error {
 	return printRows(a.Stdout, header, rows, "times", "attempt")
 }
 
-func between(from, to time.Time) string { return showTook(to.Sub(from)) }
+func between(from, to time.Time) string { return durations.Rounded(to.Sub(from)) }
 
 // why is the reason of the decision, and what is to be said of the run's end.
 func why(f *progressorv1.Fire) string {

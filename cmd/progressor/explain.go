@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -95,7 +96,7 @@ func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 		return strings.Compare(a, b)
 	})
 	for n, what := range names {
-		names[n] = oneLine(what) + " " + showTook(took(what))
+		names[n] = oneLine(what) + " " + durations.Rounded(took(what))
 	}
 	return strings.Join(names, ", ")
 }
@@ -159,7 +160,7 @@ func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
 		if bar == "" {
 			bar = "▒"
 		}
-		took := showTook(end(s).Sub(s.GetFromTime().AsTime()))
+		took := durations.Rounded(end(s).Sub(s.GetFromTime().AsTime()))
 		if s.GetToTime() == nil {
 			took += "…"
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/search"
 )
@@ -78,10 +79,7 @@ func (c *flowStartCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.request()
 	defer cancel()
-	ctx, sent := newChange(ctx, c.IdempotencyKey)
-	if c.ID != "" || c.ValidateOnly { // a repeat finds the run by its id
-		sent.key = c.IdempotencyKey
-	}
+	ctx, sent := newChange(ctx, c.IdempotencyKey, c.ID == "" && !c.ValidateOnly)
 	req.IdempotencyKey = sent.key
 	resp, err := c.client().Flow.StartRun(ctx, req)
 	if err != nil {
@@ -246,7 +244,7 @@ the template is not repeatable.
 func (c *flowRepeatCmd) Run(a *app) error {
 	ctx, cancel := a.request()
 	defer cancel()
-	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	ctx, sent := newChange(ctx, c.IdempotencyKey, true)
 	resp, err := c.client().Flow.RepeatRun(ctx, &progressorv1.RepeatRunRequest{Namespace: c.NS, RunId: c.ID, IdempotencyKey: sent.key})
 	switch {
 	case err != nil:
@@ -322,5 +320,5 @@ func took(from, to timed) string {
 	if to.IsValid() {
 		end = to.AsTime()
 	}
-	return showTook(end.Sub(from.AsTime()))
+	return durations.Rounded(end.Sub(from.AsTime()))
 }

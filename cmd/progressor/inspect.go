@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -199,7 +200,7 @@ func (c *traceCmd) Run(a *app) error {
 func traceRow(t *progressorv1.Task) table.Row {
 	took := ""
 	if t.GetFinishedTime() != nil && t.GetRunningTime() != nil {
-		took = showTook(t.GetFinishedTime().AsTime().Sub(t.GetRunningTime().AsTime()))
+		took = durations.Rounded(t.GetFinishedTime().AsTime().Sub(t.GetRunningTime().AsTime()))
 	}
 	kind := shortEnum(t.GetType())
 	if t.GetTimerName() != "" {

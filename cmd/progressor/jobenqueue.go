@@ -70,10 +70,7 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.request()
 	defer cancel()
-	ctx, sent := newChange(ctx, c.IdempotencyKey)
-	if c.ID != "" { // a repeat finds the job by it
-		sent.key = c.IdempotencyKey
-	}
+	ctx, sent := newChange(ctx, c.IdempotencyKey, c.ID == "")
 	req.IdempotencyKey = sent.key
 	resp, err := c.client().Job.Enqueue(ctx, req)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -53,7 +54,7 @@ func (c *jobStatsCmd) Run(a *app) error {
 		return err
 	}
 	if age := resp.GetOldestAvailableAge(); age != nil {
-		_, err = fmt.Fprintf(a.Stdout, "\noldest available: %s\n", showTook(age.AsDuration()))
+		_, err = fmt.Fprintf(a.Stdout, "\noldest available: %s\n", durations.Rounded(age.AsDuration()))
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +22,13 @@ type change struct {
 
 type changeOf struct{} // where the context of its tries has it
 
-// newChange follows the tries of a request. One without a key is given it here, and not by the client: it is told where the answer is lost.
-func newChange(ctx context.Context, key string) (context.Context, *change) {
-	c := &change{key: cmp.Or(key, uuid.NewString())}
+// newChange follows the tries of a request with this key. keyed: one without it is given it here, and not by the client, as it is told where
+// the answer is lost; it is needless where a repeat finds what was made by its id, or where nothing is changed.
+func newChange(ctx context.Context, key string, keyed bool) (context.Context, *change) {
+	c := &change{key: key}
+	if key == "" && keyed {
+		c.key = uuid.NewString()
+	}
 	return context.WithValue(ctx, changeOf{}, c), c
 }
 

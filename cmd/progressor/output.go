@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/internal/durations"
 )
 
 // How many characters of a payload a cell of a table shows; a trace has two payloads in a row.
@@ -148,41 +150,7 @@ func showDuration(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	return withoutZeros(d)
-}
-
-// showTook rounds a duration that was measured to what a person reads: at most two units.
-func showTook(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s" // two clocks
-	case d < 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond).String()
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return withoutZeros(d.Round(100 * time.Millisecond))
-	case d < time.Hour:
-		return withoutZeros(d.Round(time.Second))
-	case d < 24*time.Hour:
-		return withoutZeros(d.Round(time.Minute))
-	}
-	days, hours := d/(24*time.Hour), d%(24*time.Hour)/time.Hour
-	if hours == 0 {
-		return fmt.Sprintf("%dd", days)
-	}
-	return fmt.Sprintf("%dd%dh", days, hours)
-}
-
-// withoutZeros writes 1h, not 1h0m0s.
-func withoutZeros(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if rest, ok := strings.CutSuffix(text, zero); ok {
-			text = rest + zero[:1]
-		}
-	}
-	return text
+	return durations.Exact(d)
 }
 
 func showID(id int64) string {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/proto"
@@ -28,28 +27,6 @@ func TestPrintEmptyList(t *testing.T) {
 		}
 		if err := json.Compact(&compact, b.Bytes()); err != nil || compact.String() != want {
 			t.Errorf("%q, %v; want %s", b.String(), err, want)
-		}
-	}
-}
-
-// Durations that were measured are rounded, those that were set are exact; neither has needless zeros.
-func TestDurations(t *testing.T) {
-	for d, want := range map[time.Duration][2]string{
-		0:                              {"", "0s"},
-		-time.Second:                   {"-1s", "0s"},
-		6_025_200 * time.Microsecond:   {"6.0252s", "6s"},
-		2_040 * time.Microsecond:       {"2.04ms", "2ms"},
-		500_388_783 * time.Microsecond: {"8m20.388783s", "8m20s"},
-		time.Minute:                    {"1m", "1m"},
-		10 * time.Minute:               {"10m", "10m"},
-		time.Hour:                      {"1h", "1h"},
-		time.Hour + 10*time.Minute:     {"1h10m", "1h10m"},
-		time.Hour + time.Second:        {"1h0m1s", "1h"},
-		24 * time.Hour:                 {"24h", "1d"},
-		50*time.Hour + 50*time.Minute:  {"50h50m", "2d2h"},
-	} {
-		if got := [2]string{showDuration(d), showTook(d)}; got != want {
-			t.Errorf("%s: %q, want %q", d, got, want)
 		}
 	}
 }

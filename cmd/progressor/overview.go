@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -36,15 +37,15 @@ func (c *overviewCmd) Run(a *app) error {
 func overviewFields(o *progressorv1.GetOverviewResponse) []field {
 	late, took := "", ""
 	if p99 := o.GetTimerLatenessP99(); p99 != nil {
-		late = showTook(p99.AsDuration()) + " (99 %)"
+		late = durations.Rounded(p99.AsDuration()) + " (99 %)"
 	}
 	if p99 := o.GetProcessingP99(); p99 != nil {
-		took = fmt.Sprintf("%s (half), %s (99 %%)", showTook(o.GetProcessingP50().AsDuration()), showTook(p99.AsDuration()))
+		took = fmt.Sprintf("%s (half), %s (99 %%)", durations.Rounded(o.GetProcessingP50().AsDuration()), durations.Rounded(p99.AsDuration()))
 	}
 	return []field{
 		{"processes", showCounts(o.GetCountByStatus())},
 		{"tasks that wait for", showCounts(o.GetWaitingByWhat())},
-		{"oldest that could run", showTook(o.GetOldestRunnableAge().AsDuration())},
+		{"oldest that could run", durations.Rounded(o.GetOldestRunnableAge().AsDuration())},
 		{"tasks a second", fmt.Sprintf("%.1f", o.GetTasksPerSecond())},
 		{"processors took", took},
 		{"timers late by", late},

@@ -53,7 +53,7 @@ func (c *startCmd) Run(a *app) error {
 	c.Accepted = c.Accepted || startTime != nil && c.timeout() == nil
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	ctx, sent := newChange(ctx, c.IdempotencyKey, true)
 	resp, err := c.client().Start(ctx, &progressorv1.StartRequest{
 		Namespace: c.NS, ProcessId: c.ID, Args: args, Metadata: metadata, IdempotencyKey: sent.key,
 		Context: taskContext, Range: c.historyRange(), Wait: c.wait(), Timeout: c.timeout(),
@@ -107,7 +107,7 @@ func (c *callCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	ctx, sent := newChange(ctx, c.IdempotencyKey, true)
 	resp, err := c.client().Call(ctx, &progressorv1.CallRequest{
 		Namespace: c.NS, ProcessId: c.ID, Args: args, IdempotencyKey: sent.key, Context: taskContext,
 		Range: c.historyRange(), Wait: c.wait(), Timeout: c.timeout(), Priority: c.Priority,
@@ -163,7 +163,7 @@ func (c *repairCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	ctx, sent := newChange(ctx, c.IdempotencyKey)
+	ctx, sent := newChange(ctx, c.IdempotencyKey, true)
 	req.IdempotencyKey = sent.key
 	resp, err := c.client().Repair(ctx, req)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -116,7 +117,7 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 			paused = "yes"
 		}
 		namespaces = append(namespaces, table.Row{
-			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(), showTook(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
+			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(), durations.Rounded(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
 		})
 	}
 	for _, g := range groups {

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -161,7 +162,7 @@ func (l *attemptLines) print(at client.Attempt) {
 		what += "  " + oneLine(at.Failure.GetReason()+": "+lastLine(at.Failure.GetMessage()))
 	}
 	_, _ = fmt.Fprintf(l.app.Stdout, attemptFormat, now.Format("2006-01-02T15:04:05.000Z"), at.Outcome, strconv.Itoa(int(req.GetAttempt())),
-		showTook(at.Duration), what)
+		durations.Rounded(at.Duration), what)
 }
 
 // attemptLine is an attempt for programs.

@@ -222,8 +222,7 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error
 	if j.IdempotencyKey != "" {
 		j.Fingerprint = process.Fingerprint("enqueue", []byte(r.GetJobId()), []byte(r.GetName()), args)
 	}
-	u := uniqueOf(r.GetOptions(), j.Name, args)
-	j.UniqueKey, j.UniqueTTL, j.UniqueWaiting = u.Key, u.TTL, u.Waiting
+	j.Unique = uniqueOf(r.GetOptions(), j.Name, args)
 	switch {
 	case j.Key.ProcessID != "":
 	case j.IdempotencyKey != "":

@@ -16,6 +16,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -69,16 +70,16 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 }
 
 // uniqueOf is what keeps twins of a job with these options out.
-func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) jobs.Unique {
+func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) storage.Unique {
 	u := o.GetUnique()
 	if u == nil {
-		return jobs.Unique{}
+		return storage.Unique{}
 	}
 	key := u.GetKey()
 	if key == "" {
 		key = fmt.Sprintf("%x", process.Fingerprint("unique", []byte(name), args))
 	}
-	return jobs.Unique{Key: key, TTL: u.GetTtl().AsDuration(), Waiting: u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
+	return storage.Unique{Key: key, TTL: u.GetTtl().AsDuration(), Waiting: u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
 }
 
 // valueJSON is a value as it is stored, within the limit of a payload.

@@ -21,7 +21,7 @@ const beside = -1
 // imports only what stands on a strictly lower level.
 var rooms = map[string]int{
 	"process": 0, "cron": 0, "migrations": 0, "proto/progressor/v1": 0, "console": 0, "docs": 0,
-	"internal/msgpack": 0, "internal/onewrite": 0, "internal/tracing": 0, "internal/warm": 0,
+	"internal/durations": 0, "internal/msgpack": 0, "internal/onewrite": 0, "internal/tracing": 0, "internal/warm": 0,
 	"processor": 1, "explain": 1, "flow": 1, "internal/digits": 1,
 	"client": 2, "processor/remote": 2, "storage": 2,
 	"wire": 3, "storage/crons": 3, "storage/jobs": 3, "storage/flows": 3, "storage/search": 3,

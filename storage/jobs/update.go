@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,15 +47,8 @@ func Change(ctx context.Context, s *storage.Store, u Update) error {
 	})
 }
 
-// Unique is what keeps twins of a job out: see storage.NewJob. Without a key nothing does.
-type Unique struct {
-	Key     string
-	TTL     time.Duration
-	Waiting bool
-}
-
 // Retry lets a job that is at its end run again, if no other job holds its unique key meanwhile. by: who asked.
-func Retry(ctx context.Context, s *storage.Store, key process.Key, unique Unique, clearSuccesses bool, by ...process.Actor) error {
+func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storage.Unique, clearSuccesses bool, by ...process.Actor) error {
 	actor := ""
 	if len(by) > 0 {
 		actor = by[0].Name

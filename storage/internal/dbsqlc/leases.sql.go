@@ -165,7 +165,8 @@ type LeaseAnsweredRow struct {
 }
 
 // LeaseAnswered gives what stands of an attempt that has ended one of the newest tasks of its process, or after whose failure the task waits to be
-// made again, to be compared with an answer that may have come twice. An attempt that was given back has left no failure. Of a job that has succeeded that is its result, as long as it is kept: jobs has that of its newest task alone.
+// made again, to be compared with an answer that may have come twice. An attempt that was given back has left no failure. Of a job that has
+// succeeded it gives the result, as long as that is kept: jobs has that of its newest task alone.
 func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredParams) (LeaseAnsweredRow, error) {
 	row := db.QueryRow(ctx, leaseAnswered, arg.Namespace, arg.ProcessID, arg.FencingToken)
 	var i LeaseAnsweredRow

@@ -60,7 +60,7 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 	if h.whole && c.LastEventID > process.MaxHistoryEvents {
 		return nil, &historyTooLargeError{events: c.LastEventID}
 	}
-	if h.events, err = e.store.ReadHistory(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, rng); err != nil {
+	if h.events, err = e.store.ReadHistory(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, rng, c.LastEventID); err != nil {
 		switch {
 		case errors.Is(err, process.ErrUnavailable):
 			// Not the processor's doing, and it has seen nothing of the task: another attempt is made when the database is back.

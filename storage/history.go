@@ -20,11 +20,28 @@ type HistoryRange struct {
 	Backward bool
 }
 
+// of is the range within a history that ends with this event: its limit is what it holds at most.
+func (rng HistoryRange) of(last int64) HistoryRange {
+	holds := last - rng.Offset
+	if rng.Backward {
+		holds = last
+		if rng.Offset > 0 {
+			holds = min(last, rng.Offset-1)
+		}
+	}
+	holds = min(max(holds, 0), process.MaxHistoryEvents+1)
+	if rng.Limit < 0 || int64(rng.Limit) > holds {
+		rng.Limit = int(holds)
+	}
+	return rng
+}
+
 // historyRead is one reader in a histories lane.
 type historyRead struct {
 	key    process.Key
 	rng    HistoryRange
 	events []Event
+	cut    bool // there is a larger event than was asked for
 	err    error
 	done   chan struct{}
 }
@@ -41,10 +58,13 @@ type histories struct {
 // ErrSlowHistory answers a read that PostgreSQL has given up at the statement_timeout.
 var ErrSlowHistory = errors.New("the history takes too long to read")
 
-// ReadHistory reads a part of a history: at most process.MaxHistoryEvents+1 events, which end with the one whose payload and
-// metadata make more than process.MaxHistoryBytes of them. More than either limit: the range holds more.
-func (s *Store) ReadHistory(key process.Key, rng HistoryRange) ([]Event, error) {
-	r := &historyRead{key: key, rng: rng, done: make(chan struct{})}
+// ReadHistory reads a part of a history whose last event is this one: at most process.MaxHistoryEvents+1 events, which end with the one
+// whose payload and metadata make more than process.MaxHistoryBytes of them. More than either limit: the range holds more.
+func (s *Store) ReadHistory(key process.Key, rng HistoryRange, last int64) ([]Event, error) {
+	r := &historyRead{key: key, rng: rng.of(last), done: make(chan struct{})}
+	if r.rng.Limit == 0 {
+		return nil, nil
+	}
 	h := &s.histories
 	h.mu.Lock()
 	h.waiting = append(h.waiting, r)
@@ -83,62 +103,104 @@ const (
 	// One read for many is sent at most so much (each reader's share is not less than minShare). Who wants more is read alone.
 	maxBatchBytes = 64 << 20
 	minShare      = 256 << 10
+	// The least size of an event that a short read must have room for: 2,048 events of one process, and 16,384 of all.
+	minLargest = 4 << 10
 )
 
-// readBatch reads for many by one statement. Those whose history is larger than their share, and everybody of a read that failed
-// while its connection lives, are read alone: one bad reader costs the others a moment. It does not wait for these.
+// readBatch reads for many by one statement. Those who want more than it may send them are read again, at last alone, and so is everybody of
+// a read that failed while its connection lives: one bad reader costs the others a moment. It does not wait for those who are read alone.
 func (s *Store) readBatch(reads []*historyRead) {
+	if largest := largestEvent(reads); largest >= minLargest {
+		reads = s.settle(reads, s.read(reads, s.shortHistories, largest), func(r *historyRead) bool { return r.cut })
+	}
+	if len(reads) == 0 {
+		return
+	}
 	share := process.MaxHistoryBytes
 	if len(reads) > 1 {
 		share = min(share, max(maxBatchBytes/len(reads), minShare))
 	}
-	err := s.read(reads, share)
+	large := s.settle(reads, s.read(reads, s.longHistories, share), func(r *historyRead) bool {
+		return share < process.MaxHistoryBytes && r.bytes() > share
+	})
+	if len(large) > 0 {
+		go s.readAlone(large)
+	}
+}
+
+// largestEvent is the size up to which all events of these readers may be sent at once.
+func largestEvent(reads []*historyRead) int {
+	longest, all := 1, 1
+	for _, r := range reads {
+		longest, all = max(longest, r.rng.Limit), all+r.rng.Limit
+	}
+	return min(process.MaxHistoryBytes/longest, maxBatchBytes/all)
+}
+
+// settle answers those who have been read, and gives back the ones that want more.
+func (s *Store) settle(reads []*historyRead, err error, wantsMore func(*historyRead) bool) (more []*historyRead) {
 	if err != nil && !lost(err) && len(reads) > 1 {
 		go s.readAlone(reads)
-		return
+		return nil
 	}
-	var large []*historyRead
 	for _, r := range reads {
-		if err == nil && share < process.MaxHistoryBytes && r.bytes() > share {
-			large = append(large, r)
+		if err == nil && wantsMore(r) {
+			more = append(more, r)
 			continue
 		}
 		r.finish(historyError(r.key, err))
 	}
-	if len(large) > 0 {
-		go s.readAlone(large)
-	}
+	return more
 }
 
 func (s *Store) readAlone(reads []*historyRead) {
 	s.histories.alone.Lock() // the other connections of the pool are for scans and batches
 	defer s.histories.alone.Unlock()
 	for n, r := range reads {
-		r.finish(historyError(r.key, s.read(reads[n:n+1], process.MaxHistoryBytes)))
+		r.finish(historyError(r.key, s.read(reads[n:n+1], s.longHistories, process.MaxHistoryBytes)))
 	}
 }
 
-// read reads once for all, each to so many bytes and the event that passes them.
-func (s *Store) read(reads []*historyRead, maxBytes int) error {
+// historyQuery is a statement that reads for many.
+type historyQuery func(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error
+
+// longHistories gives each reader so many bytes and the event that passes them.
+func (s *Store) longHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error {
+	rows, err := s.q.ReadHistories(ctx, s.hot, arg)
+	for n := range rows {
+		take(&rows[n])
+	}
+	return err
+}
+
+// shortHistories gives the events up to so many bytes each, and of the others no payload.
+func (s *Store) shortHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error {
+	rows, err := s.q.ReadShortHistories(ctx, s.hot, dbsqlc.ReadShortHistoriesParams(arg))
+	for n := range rows {
+		take((*dbsqlc.ReadHistoriesRow)(&rows[n]))
+	}
+	return err
+}
+
+// read reads once for all.
+func (s *Store) read(reads []*historyRead, query historyQuery, maxBytes int) error {
 	ctx, cancel := context.WithTimeout(s.stopped, historyTimeout)
 	defer cancel()
 	arg := dbsqlc.ReadHistoriesParams{MaxBytes: int64(maxBytes)}
 	for n, r := range reads {
 		addRange(&arg, n, r.key, r.rng)
-		r.events = nil
+		r.events, r.cut = make([]Event, 0, min(r.rng.Limit, 100)), false
 	}
-	rows, err := s.q.ReadHistories(ctx, s.hot, arg)
+	take := func(row *dbsqlc.ReadHistoriesRow) {
+		r := reads[row.Ord]
+		r.events = append(r.events, eventOf(row))
+		r.cut = r.cut || row.Payload == nil
+	}
+	err := query(ctx, arg, take)
 	for try := 1; err != nil && lost(err) && try <= int(s.hot.Config().MaxConns) && ctx.Err() == nil; try++ {
-		rows, err = s.q.ReadHistories(ctx, s.hot, arg) // each connection of the pool may be one that broke while it rested
+		err = query(ctx, arg, take) // each connection of the pool may be one that broke while it rested
 	}
-	if err != nil {
-		return err
-	}
-	for i := range rows {
-		read := reads[rows[i].Ord]
-		read.events = append(read.events, eventOf(&rows[i]))
-	}
-	return nil
+	return err
 }
 
 func addRange(arg *dbsqlc.ReadHistoriesParams, ord int, key process.Key, rng HistoryRange) {

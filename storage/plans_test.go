@@ -85,11 +85,14 @@ func hotStatements() map[string]string {
 		"SearchCronTimers": text(func(db dbsqlc.DBTX) error {
 			return second(q.SearchCronTimers(ctx, db, dbsqlc.SearchCronTimersParams{}))
 		}),
-		"NextTimes":       text(func(db dbsqlc.DBTX) error { return second(q.NextTimes(ctx, db, nil)) }),
-		"ReadAnswers":     text(func(db dbsqlc.DBTX) error { return second(q.ReadAnswers(ctx, db, dbsqlc.ReadAnswersParams{})) }),
-		"ReadApplied":     text(func(db dbsqlc.DBTX) error { return second(q.ReadApplied(ctx, db, dbsqlc.ReadAppliedParams{})) }),
-		"ReadRequests":    text(func(db dbsqlc.DBTX) error { return second(q.ReadRequests(ctx, db, nil)) }),
-		"ReadHistories":   text(func(db dbsqlc.DBTX) error { return second(q.ReadHistories(ctx, db, dbsqlc.ReadHistoriesParams{})) }),
+		"NextTimes":     text(func(db dbsqlc.DBTX) error { return second(q.NextTimes(ctx, db, nil)) }),
+		"ReadAnswers":   text(func(db dbsqlc.DBTX) error { return second(q.ReadAnswers(ctx, db, dbsqlc.ReadAnswersParams{})) }),
+		"ReadApplied":   text(func(db dbsqlc.DBTX) error { return second(q.ReadApplied(ctx, db, dbsqlc.ReadAppliedParams{})) }),
+		"ReadRequests":  text(func(db dbsqlc.DBTX) error { return second(q.ReadRequests(ctx, db, nil)) }),
+		"ReadHistories": text(func(db dbsqlc.DBTX) error { return second(q.ReadHistories(ctx, db, dbsqlc.ReadHistoriesParams{})) }),
+		"ReadShortHistories": text(func(db dbsqlc.DBTX) error {
+			return second(q.ReadShortHistories(ctx, db, dbsqlc.ReadShortHistoriesParams{}))
+		}),
 		"InsertAudits":    text(func(db dbsqlc.DBTX) error { return q.InsertAudits(ctx, db, dbsqlc.InsertAuditsParams{}) }),
 		"ReadWatched":     text(func(db dbsqlc.DBTX) error { return second(q.ReadWatched(ctx, db, dbsqlc.ReadWatchedParams{})) }),
 		"ReadProcesses":   text(func(db dbsqlc.DBTX) error { return second(q.ReadProcesses(ctx, db, dbsqlc.ReadProcessesParams{})) }),

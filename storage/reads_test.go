@@ -27,12 +27,14 @@ func TestReadHistory(t *testing.T) {
 		{storage.HistoryRange{Offset: 3, Limit: -1, Backward: true}, "2b 1a "},
 		{storage.HistoryRange{Offset: 1, Limit: 9, Backward: true}, ""},
 	} {
-		got, err := b.ReadHistory(key("p"), c.rng)
-		text := ""
-		for _, e := range must(t, got, err) {
-			text += fmt.Sprintf("%d%s ", e.EventID, e.Payload)
+		for _, last := range []int64{5, process.MaxHistoryEvents} { // read as a short one, and as a long one
+			got, err := b.ReadHistory(key("p"), c.rng, last)
+			text := ""
+			for _, e := range must(t, got, err) {
+				text += fmt.Sprintf("%d%s ", e.EventID, e.Payload)
+			}
+			equal(t, fmt.Sprintf("%+v of %d", c.rng, last), text, c.want)
 		}
-		equal(t, fmt.Sprintf("%+v", c.rng), text, c.want)
 	}
 	// Many readers at once are each handed their own.
 	all(300, func(i int) {
@@ -40,12 +42,12 @@ func TestReadHistory(t *testing.T) {
 		if i%2 == 0 {
 			k, want = "other", 1
 		}
-		got, err := b.ReadHistory(key(k), storage.HistoryRange{Limit: -1})
+		got, err := b.ReadHistory(key(k), storage.HistoryRange{Limit: -1}, int64(want))
 		if err != nil || len(got) != want {
 			t.Errorf("reader %d of %s: %d events, %v", i, k, len(got), err)
 		}
 	})
-	got, err := b.ReadHistory(key("none"), storage.HistoryRange{Limit: -1})
+	got, err := b.ReadHistory(key("none"), storage.HistoryRange{Limit: -1}, 1)
 	equal(t, "of no process", len(must(t, got, err)), 0)
 }
 
@@ -158,8 +160,8 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload, metadata)
 		SELECT namespace, process_id, n, 0, now(), convert_to(repeat('x', 1 << 20), 'UTF8'), '{"a":1}' FROM processes, generate_series(1, 40) n WHERE process_id = 'heavy'`)
 	b.exec("UPDATE processes SET last_event_id = 40 WHERE process_id = 'heavy'")
-	read := func(id string, rng storage.HistoryRange) string {
-		got, err := b.ReadHistory(key(id), rng)
+	read := func(id string, rng storage.HistoryRange, last int64) string {
+		got, err := b.ReadHistory(key(id), rng, last)
 		if err != nil {
 			return err.Error()
 		}
@@ -174,14 +176,17 @@ func TestReadHistoryIsBounded(t *testing.T) {
 		{Limit: 3, Offset: 5}:                 "3 from 6",
 		{Limit: 2, Offset: 9, Backward: true}: "2 from 8",
 	} {
-		equal(t, fmt.Sprintf("%+v", rng), read("heavy", rng), want)
+		equal(t, fmt.Sprintf("%+v", rng), read("heavy", rng, 40), want)
+		if !rng.Backward { // of which it is not told that it is short
+			equal(t, fmt.Sprintf("%+v of many", rng), read("heavy", rng, process.MaxHistoryEvents), want)
+		}
 	}
 	all(40, func(i int) {
-		id, want := "small", "2 from 1"
+		id, want, last := "small", "2 from 1", int64(2)
 		if i%8 == 0 {
-			id, want = "heavy", "8 from 1"
+			id, want, last = "heavy", "8 from 1", 40
 		}
-		if got := read(id, storage.HistoryRange{Limit: -1}); got != want {
+		if got := read(id, storage.HistoryRange{Limit: -1}, last); got != want {
 			t.Errorf("reader %d of %s: %s, want %s", i, id, got, want)
 		}
 	})
@@ -197,7 +202,7 @@ func TestReadHistoryOfABadReader(t *testing.T) {
 		if i%10 == 0 {
 			id = "\x00"
 		}
-		got, err := b.ReadHistory(key(id), storage.HistoryRange{Limit: -1})
+		got, err := b.ReadHistory(key(id), storage.HistoryRange{Limit: -1}, 2)
 		if bad := i%10 == 0; bad != (err != nil) || !bad && len(got) != 2 || errors.Is(err, process.ErrUnavailable) {
 			t.Errorf("reader %d: %d events, %v", i, len(got), err)
 		}

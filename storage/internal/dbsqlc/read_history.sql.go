@@ -92,3 +92,78 @@ func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesP
 	}
 	return items, nil
 }
+
+const readShortHistories = `-- name: ReadShortHistories :many
+SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp", x.metadata, x.payload::bytea AS payload
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
+                  unnest($5::int[]), unnest($6::bool[]))
+       AS k(ord, namespace, process_id, bound, lim, backward)
+ CROSS JOIN LATERAL (
+   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata,
+           CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) <= $7::bigint THEN e.payload END AS payload
+      FROM events e
+     WHERE NOT k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.bound
+     ORDER BY e.namespace, e.process_id, e.event_id LIMIT k.lim)
+   UNION ALL
+   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata,
+           CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) <= $7::bigint THEN e.payload END
+      FROM events e
+     WHERE k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id < k.bound
+     ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim)) x
+`
+
+type ReadShortHistoriesParams struct {
+	Ords       []int32
+	Namespaces []string
+	ProcessIds []string
+	Bounds     []int64
+	Limits     []int32
+	Backwards  []bool
+	MaxBytes   int64
+}
+
+type ReadShortHistoriesRow struct {
+	Ord       int32
+	EventID   int64
+	TaskID    int64
+	Timestamp time.Time
+	Metadata  json.RawMessage
+	Payload   []byte
+}
+
+// ReadShortHistories reads them where they are short. An event of more than max_bytes comes without its payload: whoever wants it reads by
+// ReadHistories, whose running total costs a fifth of its time.
+func (q *Queries) ReadShortHistories(ctx context.Context, db DBTX, arg ReadShortHistoriesParams) ([]ReadShortHistoriesRow, error) {
+	rows, err := db.Query(ctx, readShortHistories,
+		arg.Ords,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Bounds,
+		arg.Limits,
+		arg.Backwards,
+		arg.MaxBytes,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadShortHistoriesRow
+	for rows.Next() {
+		var i ReadShortHistoriesRow
+		if err := rows.Scan(
+			&i.Ord,
+			&i.EventID,
+			&i.TaskID,
+			&i.Timestamp,
+			&i.Metadata,
+			&i.Payload,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -25,22 +25,20 @@ SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp", x.metadata, x.pa
          ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim) r) s
      WHERE s.total - s.size <= @max_bytes::bigint)) x;
 
--- ReadShortHistories reads them where they are short. An event of more than max_bytes comes without its payload: whoever wants it reads by
--- ReadHistories, whose running total costs a fifth of its time.
+-- ReadShortHistories reads them where they are short. An event of more than max_bytes comes without its payload and metadata: whoever wants
+-- it reads by ReadHistories, whose running total costs a fifth of its time.
 -- name: ReadShortHistories :many
-SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp", x.metadata, x.payload::bytea AS payload
+SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp",
+       (CASE WHEN f.fits THEN x.metadata END)::jsonb AS metadata, (CASE WHEN f.fits THEN x.payload END)::bytea AS payload
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@bounds::bigint[]),
                   unnest(@limits::int[]), unnest(@backwards::bool[]))
        AS k(ord, namespace, process_id, bound, lim, backward)
  CROSS JOIN LATERAL (
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata,
-           CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) <= @max_bytes::bigint THEN e.payload END AS payload
-      FROM events e
+   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload FROM events e
      WHERE NOT k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.bound
      ORDER BY e.namespace, e.process_id, e.event_id LIMIT k.lim)
    UNION ALL
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata,
-           CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) <= @max_bytes::bigint THEN e.payload END
-      FROM events e
+   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload FROM events e
      WHERE k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id < k.bound
-     ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim)) x;
+     ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim)) x
+ CROSS JOIN LATERAL (SELECT octet_length(x.payload) + coalesce(octet_length(x.metadata::text), 0) <= @max_bytes::bigint AS fits) f;

@@ -96,7 +96,7 @@ func (s State) workers() (poll, unblock string) {
 	case len(free) > 0:
 		shown := make([]string, len(free))
 		for n, w := range free {
-			shown[n] = fmt.Sprintf("%s (holds %d, heard of %s ago)", w.ID, w.Leases, durations.Rounded(max(s.Now.Sub(w.Seen), 0)))
+			shown[n] = fmt.Sprintf("%s (holds %d, heard of %s ago)", w.ID, w.Leases, durations.Rounded(s.Now.Sub(w.Seen)))
 		}
 		return fmt.Sprintf("%s polled namespace %s lately: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
 			fmt.Sprintf("A worker that polls %s, and has room: progressor worker list %s shows what each holds. %s", s.polledFor(), word(ns), s.startWorker(only))

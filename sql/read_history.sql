@@ -34,11 +34,13 @@ SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp",
                   unnest(@limits::int[]), unnest(@backwards::bool[]))
        AS k(ord, namespace, process_id, bound, lim, backward)
  CROSS JOIN LATERAL (
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload FROM events e
+   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+           octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
      WHERE NOT k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.bound
      ORDER BY e.namespace, e.process_id, e.event_id LIMIT k.lim)
    UNION ALL
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload FROM events e
+   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+           octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
      WHERE k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id < k.bound
      ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim)) x
- CROSS JOIN LATERAL (SELECT octet_length(x.payload) + coalesce(octet_length(x.metadata::text), 0) <= @max_bytes::bigint AS fits) f;
+ CROSS JOIN LATERAL (SELECT x.size <= @max_bytes::bigint AS fits) f;

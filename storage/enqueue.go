@@ -38,7 +38,7 @@ type NewJob struct {
 	Grouped        bool   // several workers run it: Options have workers, and it needs no keys of constraints itself
 }
 
-// Unique is what keeps twins of a job out: no two with its key are not at their end.
+// Unique is what keeps twins of a job out: at most one with its key is not at its end.
 type Unique struct {
 	Key     string        // "": nothing does
 	TTL     time.Duration // so long after its end it holds the key, too

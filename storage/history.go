@@ -105,20 +105,22 @@ const (
 	minShare      = 256 << 10
 	// The least size of an event that a short read must have room for: 2,048 events of one process, and 16,384 of all.
 	minLargest = 4 << 10
+	// Room is made for so many events of a reader at once, 9 KiB; who has more is given more as they come.
+	usualEvents = 100
 )
 
 // readBatch reads for many by one statement. Those who want more than it may send them are read again, at last alone, and so is everybody of
 // a read that failed while its connection lives: one bad reader costs the others a moment. It does not wait for those who are read alone.
 func (s *Store) readBatch(reads []*historyRead) {
+	share := process.MaxHistoryBytes
+	if len(reads) > 1 {
+		share = min(share, max(maxBatchBytes/len(reads), minShare))
+	}
 	if largest := largestEvent(reads); largest >= minLargest {
 		reads = s.settle(reads, s.read(reads, s.shortHistories, largest), func(r *historyRead) bool { return r.cut })
 	}
 	if len(reads) == 0 {
 		return
-	}
-	share := process.MaxHistoryBytes
-	if len(reads) > 1 {
-		share = min(share, max(maxBatchBytes/len(reads), minShare))
 	}
 	large := s.settle(reads, s.read(reads, s.longHistories, share), func(r *historyRead) bool {
 		return share < process.MaxHistoryBytes && r.bytes() > share
@@ -130,14 +132,14 @@ func (s *Store) readBatch(reads []*historyRead) {
 
 // largestEvent is the size up to which all events of these readers may be sent at once.
 func largestEvent(reads []*historyRead) int {
-	longest, all := 1, 1
+	longest, all := 0, 0
 	for _, r := range reads {
 		longest, all = max(longest, r.rng.Limit), all+r.rng.Limit
 	}
 	return min(process.MaxHistoryBytes/longest, maxBatchBytes/all)
 }
 
-// settle answers those who have been read, and gives back the ones that want more.
+// settle answers those who have been read, and gives back the ones that want more. Where the statement failed, each is read alone.
 func (s *Store) settle(reads []*historyRead, err error, wantsMore func(*historyRead) bool) (more []*historyRead) {
 	if err != nil && !lost(err) && len(reads) > 1 {
 		go s.readAlone(reads)
@@ -173,7 +175,7 @@ func (s *Store) longHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParam
 	return err
 }
 
-// shortHistories gives the events up to so many bytes each, and of the others no payload.
+// shortHistories gives the events up to so many bytes each, and of the others neither payload nor metadata.
 func (s *Store) shortHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error {
 	rows, err := s.q.ReadShortHistories(ctx, s.hot, dbsqlc.ReadShortHistoriesParams(arg))
 	for n := range rows {
@@ -189,7 +191,7 @@ func (s *Store) read(reads []*historyRead, query historyQuery, maxBytes int) err
 	arg := dbsqlc.ReadHistoriesParams{MaxBytes: int64(maxBytes)}
 	for n, r := range reads {
 		addRange(&arg, n, r.key, r.rng)
-		r.events, r.cut = make([]Event, 0, min(r.rng.Limit, 100)), false
+		r.events, r.cut = make([]Event, 0, min(r.rng.Limit, usualEvents)), false
 	}
 	take := func(row *dbsqlc.ReadHistoriesRow) {
 		r := reads[row.Ord]
@@ -204,18 +206,15 @@ func (s *Store) read(reads []*historyRead, query historyQuery, maxBytes int) err
 }
 
 func addRange(arg *dbsqlc.ReadHistoriesParams, ord int, key process.Key, rng HistoryRange) {
-	bound, limit := rng.Offset, rng.Limit
+	bound := rng.Offset
 	if rng.Backward && bound == 0 {
 		bound = math.MaxInt64
-	}
-	if limit < 0 || limit > process.MaxHistoryEvents+1 {
-		limit = process.MaxHistoryEvents + 1
 	}
 	arg.Ords = append(arg.Ords, int32(ord)) //nolint:gosec // at most maxFlushItems
 	arg.Namespaces = append(arg.Namespaces, key.Namespace)
 	arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
 	arg.Bounds = append(arg.Bounds, bound)
-	arg.Limits = append(arg.Limits, int32(limit)) //nolint:gosec // bounded above
+	arg.Limits = append(arg.Limits, int32(rng.Limit)) //nolint:gosec // see of
 	arg.Backwards = append(arg.Backwards, rng.Backward)
 }
 

@@ -27,14 +27,16 @@ func TestReadHistory(t *testing.T) {
 		{storage.HistoryRange{Offset: 3, Limit: -1, Backward: true}, "2b 1a "},
 		{storage.HistoryRange{Offset: 1, Limit: 9, Backward: true}, ""},
 	} {
-		for _, last := range []int64{5, process.MaxHistoryEvents} { // read as a short one, and as a long one
-			got, err := b.ReadHistory(key("p"), c.rng, last)
-			text := ""
-			for _, e := range must(t, got, err) {
+		text := func(events []storage.Event) (text string) {
+			for _, e := range events {
 				text += fmt.Sprintf("%d%s ", e.EventID, e.Payload)
 			}
-			equal(t, fmt.Sprintf("%+v of %d", c.rng, last), text, c.want)
+			return text
 		}
+		short, err := b.ReadHistory(key("p"), c.rng, 5)
+		equal(t, fmt.Sprintf("%+v of a short history", c.rng), text(must(t, short, err)), c.want)
+		long, err := b.ViewProcess(t.Context(), key("p"), c.rng) // by the statement for long ones
+		equal(t, fmt.Sprintf("%+v of a process that is looked at", c.rng), text(must(t, long, err).Events), c.want)
 	}
 	// Many readers at once are each handed their own.
 	all(300, func(i int) {
@@ -177,10 +179,14 @@ func TestReadHistoryIsBounded(t *testing.T) {
 		{Limit: 2, Offset: 9, Backward: true}: "2 from 8",
 	} {
 		equal(t, fmt.Sprintf("%+v", rng), read("heavy", rng, 40), want)
-		if !rng.Backward { // of which it is not told that it is short
-			equal(t, fmt.Sprintf("%+v of many", rng), read("heavy", rng, process.MaxHistoryEvents), want)
-		}
 	}
+	equal(t, "as a long history", read("heavy", storage.HistoryRange{Limit: -1}, process.MaxHistoryEvents), "8 from 1")
+	b.process("attributes")
+	b.exec(`INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", payload, metadata)
+		SELECT namespace, process_id, n, 0, now(), '', jsonb_build_object('a', repeat('x', 65000)) FROM processes, generate_series(1, 200) n WHERE process_id = 'attributes'`)
+	b.exec("UPDATE processes SET last_event_id = 200 WHERE process_id = 'attributes'")
+	equal(t, "of attributes alone", read("attributes", storage.HistoryRange{Limit: -1}, 200), "130 from 1")
+	equal(t, "of empty payloads", read("attributes", storage.HistoryRange{Limit: 10}, 200), "10 from 1")
 	all(40, func(i int) {
 		id, want, last := "small", "2 from 1", int64(2)
 		if i%8 == 0 {

@@ -22,11 +22,11 @@ type change struct {
 
 type changeOf struct{} // where the context of its tries has it
 
-// newChange follows the tries of a request with this key. keyed: one without it is given it here, and not by the client, as it is told where
-// the answer is lost; it is needless where a repeat finds what was made by its id, or where nothing is changed.
-func newChange(ctx context.Context, key string, keyed bool) (context.Context, *change) {
+// newChange follows the tries of a request with this key. needsKey: where there is none it is made here, and not by the client, as it is told
+// where the answer is lost. A request whose repeat finds what was made by its id, or that changes nothing, needs none.
+func newChange(ctx context.Context, key string, needsKey bool) (context.Context, *change) {
 	c := &change{key: key}
-	if key == "" && keyed {
+	if key == "" && needsKey {
 		c.key = uuid.NewString()
 	}
 	return context.WithValue(ctx, changeOf{}, c), c

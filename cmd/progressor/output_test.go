@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"google.golang.org/protobuf/proto"
@@ -39,5 +40,12 @@ func TestNumbersStandRight(t *testing.T) {
 	}
 	if want := "BULK  EXPECTED  FILTER\nb       10,000  x\nc            7  y\nd               z\n"; b.String() != want {
 		t.Errorf("%s", b.String())
+	}
+}
+
+// A duration that is not set is not shown.
+func TestShowDuration(t *testing.T) {
+	if got := [2]string{showDuration(0), showDuration(time.Hour)}; got != [2]string{"", "1h"} {
+		t.Errorf("%q", got)
 	}
 }

@@ -80,7 +80,9 @@ export function Palette({ onClose, more }: { onClose: () => void; more: (typed: 
     onClose();
     c.run();
   };
-  useEffect(() => document.getElementById(`${list}-${chosen}`)?.scrollIntoView({ block: "nearest" }), [chosen, list]);
+  useEffect(() => {
+    document.getElementById(`${list}-${chosen}`)?.scrollIntoView({ block: "nearest" }); // newer browsers give back a promise, which is no end of an effect
+  }, [chosen, list]);
   return (
     <Dialog title="Go or do" onClose={onClose}>
       <div className="palette">

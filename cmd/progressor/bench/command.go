@@ -81,7 +81,7 @@ func (c *Command) Run(ctx context.Context, env Environment) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	server, err := openServer(ctx, c.DSN, nil)
+	server, err := openServer(ctx, c.DSN, privateSettings)
 	if err != nil {
 		return err
 	}

@@ -8,48 +8,93 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// flat calls the same processes twice: alone in the database, and among many others that have a long history. A hot path that
-// is bounded by what is hot is as quick the second time.
+// flat calls the same processes in two databases: alone in the one, and in the other among many that have a long history and came
+// after them. A hot path that is bounded by what is hot is as quick there. The two are measured in turn (alone, among, among,
+// alone): a machine that grows slower or quicker meanwhile does it to both.
 func (r *runner) flat(ctx context.Context, v variant) error {
 	if r.command.FlatDatabase != "" {
 		return r.flatKept(ctx, v)
 	}
-	alone, among := v.row(subjectEngine), v.row(subjectEngine)
-	alone.Note = "alone"
-	among.Note = fmt.Sprintf("among %d processes with %d tasks", r.command.FlatProcesses, r.command.FlatTasks)
-	err := r.onEngine(ctx, v.history, processor.BenchNoop(), among, func(d *scratch, s *site) (acknowledged, error) {
-		o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
-		if err := o.fill(ctx, d, 1); err != nil {
-			return nil, err
-		}
-		done := acknowledged{process.TaskInit: int64(o.processes)}
-		for _, row := range []*Row{alone, among} {
-			if row == among {
-				if err := r.fillFlat(ctx, d, 0, o.payload, done); err != nil {
-					return nil, err
+	others := fmt.Sprintf("among %d processes with %d tasks", r.command.FlatProcesses, r.command.FlatTasks)
+	return r.onFlat(ctx, v, "alone", func(alone *flatSide) error {
+		return r.onFlat(ctx, v, others, func(among *flatSide) error {
+			if err := r.fillFlat(ctx, among.scratch, 0, among.payload, among.done); err != nil {
+				return err
+			}
+			for _, side := range []*flatSide{alone, among} {
+				if err := side.scratch.analyze(ctx); err != nil {
+					return err
 				}
 			}
-			r.step("flat, " + row.Note)
-			if err := r.settle(ctx, d.analyze); err != nil {
-				return nil, err
+			for _, side := range []*flatSide{alone, among, among, alone} {
+				if err := r.callFlat(ctx, v, side); err != nil {
+					return err
+				}
 			}
-			w, err := load{clients: v.clients, warmup: r.command.FlatWarmup, duration: r.command.Duration, do: o.call}.run(ctx, r.meterOf(s))
-			if err != nil {
-				return nil, err
+			if !r.report.Machine.Durable() {
+				return nil
 			}
-			row.rate(w)
-			done[process.TaskCall] += w.acknowledged
-		}
-		return done, nil
+			for _, row := range among.rows {
+				row.compare(meanRate(alone.rows), "alone")
+			}
+			return nil
+		})
 	})
+}
+
+// flatSide is one of the two databases, with an engine and the processes that are called.
+type flatSide struct {
+	*operations
+	scratch *scratch
+	note    string
+	rows    []*Row
+	done    acknowledged
+}
+
+func (r *runner) onFlat(ctx context.Context, v variant, note string, use func(side *flatSide) error) error {
+	side := &flatSide{note: note}
+	checked := v.row(subjectEngine)
+	err := r.onEngine(ctx, v.history, processor.BenchNoop(), checked, func(d *scratch, s *site) (acknowledged, error) {
+		side.scratch = d
+		side.operations = &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
+		side.done = acknowledged{process.TaskInit: int64(side.processes)}
+		if err := side.fill(ctx, d, 1); err != nil {
+			return nil, err
+		}
+		return side.done, use(side)
+	})
+	for _, row := range side.rows {
+		row.Checked = checked.Checked
+	}
+	return err
+}
+
+// callFlat measures one side once more.
+func (r *runner) callFlat(ctx context.Context, v variant, side *flatSide) error {
+	row := v.row(subjectEngine)
+	row.Note = side.note
+	r.step("flat, " + side.note)
+	if err := r.server.checkpoint(ctx); err != nil {
+		return err
+	}
+	w, err := load{clients: v.clients, warmup: r.command.FlatWarmup, duration: r.command.Duration, do: side.call}.run(ctx, r.meterOf(side.site))
 	if err != nil {
 		return err
 	}
-	if r.report.Machine.Durable() {
-		among.compare(alone, "alone")
-	}
-	r.report.Rows = append(r.report.Rows, alone, among)
+	row.rate(w)
+	side.done[process.TaskCall] += w.acknowledged
+	side.rows = append(side.rows, row)
+	r.report.Rows = append(r.report.Rows, row)
 	return nil
+}
+
+// meanRate is what the other rows are compared with.
+func meanRate(rows []*Row) *Row {
+	mean := &Row{}
+	for _, row := range rows {
+		mean.OpsPerSecond += row.OpsPerSecond / float64(len(rows))
+	}
+	return mean
 }
 
 func (r *runner) fillFlat(ctx context.Context, d *scratch, there int, p payload, done acknowledged) error {

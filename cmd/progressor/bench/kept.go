@@ -57,10 +57,13 @@ func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) err
 	o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
 	row := v.row(subjectEngine)
 	if there < r.command.FlatProcesses+r.command.Processes {
-		if err := r.fillFlat(ctx, d, there, o.payload, acknowledged{}); err != nil {
-			return err
+		if there < r.command.Processes {
+			if err := o.fill(ctx, d, 1); err != nil {
+				return err
+			}
+			there = r.command.Processes
 		}
-		if err := o.fill(ctx, d, 1); err != nil {
+		if err := r.fillFlat(ctx, d, there-r.command.Processes, o.payload, acknowledged{}); err != nil {
 			return err
 		}
 		row.figure("tasks that database "+d.name+" was filled with", float64(r.command.FlatTasks), "tasks")

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -85,11 +86,16 @@ func (o *operations) call(ctx context.Context, c *client) error {
 	return err
 }
 
-// fill starts the processes 0 to n-1 and, where the processor is to be shown their history, adds events to them.
+// fill starts the processes 0 to n-1 that are not there yet and, where the processor is to be shown their history, adds events to them.
 func (o *operations) fill(ctx context.Context, d *scratch, events int) error {
 	filling := &operations{payload: o.payload, site: o.site, variant: o.variant}
 	filling.variant.keys = false
-	err := each(ctx, int(o.processes), fillers, func(ctx context.Context, i int) error { return filling.startProcess(ctx, uint64(i)) })
+	err := each(ctx, int(o.processes), fillers, func(ctx context.Context, i int) error {
+		if err := filling.startProcess(ctx, uint64(i)); !errors.Is(err, process.ErrProcessExists) {
+			return err
+		}
+		return nil
+	})
 	if err != nil || o.variant.history != historyFull {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -274,7 +275,7 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 		return p, nil
 	case *progressorv1.ProcessorConfig_Pull:
 		if d := t.Pull.GetLeaseDuration().AsDuration(); d > maxLease {
-			return nil, &process.InvalidError{Field: "namespace.processor.pull.lease_duration", Message: fmt.Sprintf("%s is more than %s", d, maxLease)}
+			return nil, &process.InvalidError{Field: "namespace.processor.pull.lease_duration", Message: fmt.Sprintf("%s is more than %s", durations.Exact(d), durations.Exact(maxLease))}
 		}
 		return nil, nil //nolint:nilnil // workers are its processor
 	}

@@ -213,7 +213,7 @@ func banner(address, dir string, postgres int, mode rpc.Console, own []fileNames
 		}
 	}
 	text := `
-Progressor ${version} runs. Ctrl-C stops it; the data stays.
+Progressor ${version} is ready. Ctrl-C stops it; the data stays.
 
   console     ${console}
   API         ${url}  (Connect, gRPC, gRPC-Web, JSON)
@@ -223,12 +223,12 @@ Progressor ${version} runs. Ctrl-C stops it; the data stays.
 
 To try, in another terminal:
 
-  ${program} start demo order-1 --args '{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}'${flag}
-  ${program} call demo order-1 --args '{"pay":200}'${flag}
-  ${program} get demo order-1${flag}
+  ${program} start demo my-order --args '{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}'${flag}
+  ${program} call demo my-order --args '{"pay":200}'${flag}
+  ${program} get demo my-order${flag}
 
-  curl ${url}/progressor.v1.ProcessService/GetProcess -H 'Content-Type: application/json' \
-    -d '{"namespace":"demo","processId":"order-1"}'
+  curl -w '\n' ${url}/progressor.v1.ProcessService/GetProcess -H 'Content-Type: application/json' \
+    -d '{"namespace":"demo","processId":"my-order"}'
 
 `
 	return strings.NewReplacer(

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/remote"
@@ -124,7 +124,7 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
 		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // as the cron itself says, which looks at the same moment
 	case errors.Is(timed.Err(), context.DeadlineExceeded):
-		return &outcome{cron.Timeout, fmt.Sprintf("no answer within %s", limit.Round(time.Millisecond))}, nil
+		return &outcome{cron.Timeout, "no answer within " + durations.Exact(limit.Round(time.Millisecond))}, nil
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

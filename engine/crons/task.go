@@ -8,6 +8,7 @@ import (
 
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -85,7 +86,7 @@ func (t *task) look(ctx context.Context) error {
 }
 
 func passedTimeout(limit time.Duration) string {
-	return "the run passed the timeout of " + limit.String()
+	return "the run passed the timeout of " + durations.Exact(limit)
 }
 
 // told is what the NOTIFY that tells the end of a run says of it.

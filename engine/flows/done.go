@@ -190,7 +190,7 @@ func (t *task) why() (string, error) {
 		}
 		return "the run was cancelled: " + t.state.Cancel, nil
 	case flow.ByTime:
-		return "the run passed its timeout of " + t.template.plan.Timeout.String(), nil
+		return t.passedTimeout(), nil
 	}
 	if t.state.Run.Broken == nil {
 		return "the run failed", nil
@@ -369,7 +369,7 @@ func (t *task) finish(now *flows.Change) error {
 	case t.failure != nil:
 		now.Failure = t.failure
 	case s.Cause == flow.ByTime:
-		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the run passed its timeout of " + t.template.plan.Timeout.String()})
+		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: t.passedTimeout()})
 	case s.Broken != nil && s.Cause == flow.ByFailure:
 		failure, err := t.broke(*s.Broken)
 		if err != nil {

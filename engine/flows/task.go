@@ -11,6 +11,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/internal/tracing"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -340,6 +341,10 @@ func (t *task) overdue(p place) flow.Letter {
 		t.ends[p] = &end{result: text}
 		return flow.Succeeded
 	}
-	t.ends[p] = &end{failure: &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "nobody answered within " + w.GetDue().AsDuration().String()}}
+	t.ends[p] = &end{failure: &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "nobody answered within " + durations.Exact(w.GetDue().AsDuration())}}
 	return flow.Failed
+}
+
+func (t *task) passedTimeout() string {
+	return "the run passed its timeout of " + durations.Exact(t.template.plan.Timeout)
 }

@@ -95,8 +95,9 @@ async function tryConstraints() {
   const sync = (tenant) => ({ namespace, name: "sync", args: value({ tenant }) });
   const batch = await jobs.enqueueBatch({ jobs: [sync("acme"), sync("acme"), sync("globex")] });
   const poll = { namespaces: [namespace], workerId, jobNames: ["sync"], maxLeases: 10, wait: seconds(30) };
-  const { leases } = await workers.poll(poll);
-  assert.equal(leases.length, 2); // one of each tenant
+  const leases = [];
+  while (leases.length < 2) leases.push(...(await workers.poll(poll)).leases); // one of each tenant, of which a poll may meet the first alone
+  assert.equal(leases.length, 2);
   const { constraints } = await jobs.listConstraints({ namespace });
   assert.deepEqual([constraints[0].running, constraints[0].waiting], [2n, 1n]);
   const blocked = (await jobs.listJobs({ namespace, filter: 'name = "sync" AND state = AVAILABLE' })).jobs;

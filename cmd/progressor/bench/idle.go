@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -22,7 +23,9 @@ func (r *runner) idle(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	server, preloaded := r.server, false
 	if r.server.private != nil {
-		watched, err := openServer(ctx, "", map[string]string{"shared_preload_libraries": "pg_stat_statements"})
+		settings := maps.Clone(privateSettings)
+		settings["shared_preload_libraries"] = "pg_stat_statements"
+		watched, err := openServer(ctx, "", settings)
 		if err == nil {
 			server, preloaded = watched, true
 			defer func() { _ = watched.close(ctx) }()

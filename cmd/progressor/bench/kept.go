@@ -46,22 +46,18 @@ func (r *runner) flatKept(ctx context.Context, v variant) error {
 }
 
 func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) error {
-	counts, err := s.engine.CountProcesses(ctx, namespaceName)
+	there, err := countThere(ctx, s)
 	if err != nil {
 		return err
-	}
-	there := 0
-	for _, n := range counts {
-		there += int(n)
 	}
 	o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
 	row := v.row(subjectEngine)
 	if there < r.command.FlatProcesses+r.command.Processes {
-		if there < r.command.Processes {
-			if err := o.fill(ctx, d, 1); err != nil {
-				return err
-			}
-			there = r.command.Processes
+		if err := o.fill(ctx, d, 1); err != nil {
+			return err
+		}
+		if there, err = countThere(ctx, s); err != nil {
+			return err
 		}
 		if err := r.fillFlat(ctx, d, there-r.command.Processes, o.payload, acknowledged{}); err != nil {
 			return err
@@ -82,4 +78,13 @@ func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) err
 	row.rate(w)
 	r.report.Rows = append(r.report.Rows, row)
 	return nil
+}
+
+func countThere(ctx context.Context, s *site) (int, error) {
+	counts, err := s.engine.CountProcesses(ctx, namespaceName)
+	there := 0
+	for _, n := range counts {
+		there += int(n)
+	}
+	return there, err
 }

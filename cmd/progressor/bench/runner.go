@@ -66,10 +66,13 @@ func (r *runner) rounds(ctx context.Context, p planned) error {
 	return nil
 }
 
-// medianRound is the round whose first row has the median ratio, or rate where there is none.
+// medianRound is the round whose first row with a ratio has the median one, or whose first row has the median rate where none has a ratio.
 func medianRound(rounds [][]*Row) []*Row {
+	first := func(rows []*Row) *Row {
+		return rows[max(0, slices.IndexFunc(rows, func(row *Row) bool { return row.Ratio != nil }))]
+	}
 	slices.SortFunc(rounds, func(a, b []*Row) int {
-		x, y := a[0], b[0]
+		x, y := first(a), first(b)
 		if x.Ratio != nil && y.Ratio != nil {
 			return cmp.Compare(*x.Ratio, *y.Ratio)
 		}

@@ -51,7 +51,6 @@ func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) err
 		return err
 	}
 	o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
-	row := v.row(subjectEngine)
 	if there < r.command.FlatProcesses+r.command.Processes {
 		if err := o.fill(ctx, d, 1); err != nil {
 			return err
@@ -62,20 +61,18 @@ func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) err
 		if err := r.fillFlat(ctx, d, there-r.command.Processes, o.payload, acknowledged{}); err != nil {
 			return err
 		}
+		row := v.row(subjectEngine)
 		row.figure("tasks that database "+d.name+" was filled with", float64(r.command.FlatTasks), "tasks")
 		r.report.Rows = append(r.report.Rows, row)
 		return r.settle(ctx, d.analyze)
 	}
-	row.Note = fmt.Sprintf("in database %s, among %d processes with %d tasks", d.name, r.command.FlatProcesses, r.command.FlatTasks)
-	r.step("flat, " + row.Note)
-	if err := r.server.checkpoint(ctx); err != nil {
-		return err
-	}
-	w, err := load{clients: v.clients, warmup: r.command.FlatWarmup, duration: r.command.Duration, do: o.call}.run(ctx, r.meterOf(s))
+	row, err := r.callFlat(ctx, v, &flatSide{
+		operations: o, scratch: d, done: acknowledged{},
+		note: fmt.Sprintf("in database %s, among %d processes with %d tasks", d.name, r.command.FlatProcesses, r.command.FlatTasks),
+	})
 	if err != nil {
 		return err
 	}
-	row.rate(w)
 	r.report.Rows = append(r.report.Rows, row)
 	return nil
 }

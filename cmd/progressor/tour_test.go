@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what the commands of README.md an
 
 // The pages whose commands are run as a reader runs them, one after the other in one shell, each page on an engine of its own.
 var touredPages = []string{
-	"README.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
+	"README.md", "docs/tour.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
 	"docs/quickstart/curl.md", "docs/quickstart/go.md", "docs/quickstart/node.md", "docs/quickstart/python.md",
 }
 

@@ -50,7 +50,7 @@ const (
 type waiter struct {
 	ref     storage.TaskRef
 	answers chan answer // holds one
-	fresh   bool        // it was registered after its task: the task may have ended before, so it is asked for once
+	fresh   bool        // the task may have ended without a delivery, so the database is asked for it once
 	asked   time.Time   // when the database was last asked; of a new one: when it came
 }
 
@@ -62,7 +62,7 @@ type waiters struct {
 	byTask map[int64][]*waiter
 	order  []*waiter // in the order of registration, for taking turns; those that are gone are dropped in passing
 	kick   chan struct{}
-	stale  map[process.Key]struct{} // to be asked for although the process runs here: something was missed
+	stale  map[process.Key]struct{} // processes whose waiters the next turn marks as fresh
 	done   chan struct{}
 
 	failing bool // the last query failed; Run alone looks at it
@@ -216,8 +216,10 @@ func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 			here = w.engine.attempts.runs(wt.ref.Key)
 			runs[wt.ref.Key] = here
 		}
-		_, stale := w.stale[wt.ref.Key]
-		if len(asked) < maxPolled && (wt.fresh || stale || !here || now.Sub(wt.asked) >= maxUnasked) {
+		if _, stale := w.stale[wt.ref.Key]; stale {
+			wt.fresh = true
+		}
+		if len(asked) < maxPolled && (wt.fresh || !here || now.Sub(wt.asked) >= maxUnasked) {
 			wt.fresh, wt.asked = false, now
 			asked = append(asked, wt)
 			refs = append(refs, wt.ref)
@@ -225,9 +227,7 @@ func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 		}
 		kept = append(kept, wt)
 	}
-	if len(asked) < maxPolled {
-		clear(w.stale)
-	}
+	clear(w.stale) // every waiter of these processes is marked
 	w.order = append(kept, asked...)
 	return refs, len(w.order)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -123,5 +124,31 @@ func TestWaitersTakeTurns(t *testing.T) {
 	}
 	if len(seen) != 2*maxPolled+500 {
 		t.Errorf("%d were asked for", len(seen))
+	}
+}
+
+// The set of stale processes does not grow while more clients wait than one query asks for, and each
+// waiter of a stale process is still asked for once.
+func TestWaitersForgetStale(t *testing.T) {
+	t.Parallel()
+	e := bare()
+	w := e.waiters
+	claim := &storage.Claim{Namespace: "ns", ProcessID: "here", TaskID: 1, FencingToken: 10}
+	e.attempts.begin(claim, nil)
+	for n := range int64(maxPolled + 200) {
+		w.register(refOf("elsewhere", 100+n), false)
+	}
+	w.register(refOf("here", 1), false)
+	w.recheck(process.Key{Namespace: "ns", ProcessID: "here"})
+	found := false
+	for n := range 3 {
+		w.recheck(process.Key{Namespace: "ns", ProcessID: "gone" + strconv.Itoa(n)})
+		found = asked(w)[1] || found
+		if len(w.stale) != 0 {
+			t.Fatalf("%d stale processes are remembered after turn %d", len(w.stale), n)
+		}
+	}
+	if !found {
+		t.Error("the waiter of a stale process was not asked for")
 	}
 }

@@ -45,6 +45,7 @@ func (e *Engine) current(ns *namespace) *namespace {
 func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, asked *trace.SpanContext, step int) (*storage.Claim, *knownHistory, bool) {
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
+	e.store.Saw(c.TaskID, c.FencingToken)
 	if !e.attempts.begin(c, cancel) {
 		return nil, nil, false
 	}
@@ -157,10 +158,10 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 // announce wakes who waits for what was stored.
 func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	if d.completion.Outcome != storage.Retry && !saved.Lost { // of a lost answer only the database knows what became of the process
-		e.waiters.deliver(c.TaskID, answerOf(d, saved))
+		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, answerOf(d, saved))
 	}
 	for _, id := range saved.Cancelled {
-		e.waiters.deliver(id, answer{status: process.TaskStatusCancelled})
+		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: id}, answer{status: process.TaskStatusCancelled})
 	}
 	if d.completion.Outcome == storage.Removed || d.completion.Outcome == storage.Rejected && c.TaskType == process.TaskInit || saved.Lost {
 		e.waiters.recheck(d.completion.Key)
@@ -294,7 +295,7 @@ func (e *Engine) adopt(claims []storage.Claim) {
 	for n := range claims {
 		c := &claims[n]
 		ns, ok := e.registry.all()[c.Namespace]
-		if !ok || e.attempts.known(c.FencingToken) || !e.crew.join() {
+		if !ok || e.attempts.known(attemptOf(c)) || !e.crew.join() {
 			continue
 		}
 		ns.places.force()

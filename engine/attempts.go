@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,10 +13,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// attempts are what this node runs now, by fencing token.
+// attempts are what this node runs now. A fencing token alone does not identify an attempt: a
+// database that was restored behind the engine's back may issue it again.
 type attempts struct {
 	mu      sync.Mutex
-	byToken map[int64]*running
+	byToken map[storage.AttemptRef]*running
 	byKey   map[process.Key]int
 }
 
@@ -28,7 +31,11 @@ type running struct {
 }
 
 func newAttempts() *attempts {
-	return &attempts{byToken: map[int64]*running{}, byKey: map[process.Key]int{}}
+	return &attempts{byToken: map[storage.AttemptRef]*running{}, byKey: map[process.Key]int{}}
+}
+
+func attemptOf(c *storage.Claim) storage.AttemptRef {
+	return storage.AttemptRef{Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, FencingToken: c.FencingToken}
 }
 
 // begin registers a claim; false: it runs already (it was adopted and handed out both).
@@ -36,10 +43,10 @@ func (a *attempts) begin(c *storage.Claim, cancel context.CancelCauseFunc) bool 
 	key := process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, ok := a.byToken[c.FencingToken]; ok {
+	if _, ok := a.byToken[attemptOf(c)]; ok {
 		return false
 	}
-	a.byToken[c.FencingToken] = &running{claim: c, began: time.Now(), cancel: cancel}
+	a.byToken[attemptOf(c)] = &running{claim: c, began: time.Now(), cancel: cancel}
 	a.byKey[key]++
 	return true
 }
@@ -48,7 +55,7 @@ func (a *attempts) end(c *storage.Claim) {
 	key := process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.byToken, c.FencingToken)
+	delete(a.byToken, attemptOf(c))
 	if a.byKey[key]--; a.byKey[key] <= 0 {
 		delete(a.byKey, key)
 	}
@@ -61,12 +68,12 @@ func (a *attempts) runs(key process.Key) bool {
 	return a.byKey[key] > 0
 }
 
-// beganOf tells since when this node runs a task.
-func (a *attempts) beganOf(taskID int64) (at time.Time, runs bool) {
+// beganOf returns when this node began to run a task.
+func (a *attempts) beganOf(task storage.TaskRef) (at time.Time, runs bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, r := range a.byToken {
-		if r.claim.TaskID == taskID {
+	for ref, r := range a.byToken {
+		if ref.Key == task.Key && r.claim.TaskID == task.TaskID {
 			return r.began, true
 		}
 	}
@@ -81,17 +88,17 @@ func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if r, ok := a.byToken[c.FencingToken]; ok {
+	if r, ok := a.byToken[attemptOf(c)]; ok {
 		r.vain, r.cause = times, cut(cause)
 	}
 }
 
-// vainOf tells how often a task that this node runs has not reached its processor, and why.
-func (a *attempts) vainOf(taskID int64) (times int32, cause string) {
+// vainOf returns how often a task that this node runs has not reached its processor, and why.
+func (a *attempts) vainOf(task storage.TaskRef) (times int32, cause string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, r := range a.byToken {
-		if r.claim.TaskID == taskID {
+	for ref, r := range a.byToken {
+		if ref.Key == task.Key && r.claim.TaskID == task.TaskID {
 			return r.vain, r.cause
 		}
 	}
@@ -108,8 +115,8 @@ func (a *attempts) tokens() []int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	tokens := make([]int64, 0, len(a.byToken))
-	for t := range a.byToken {
-		tokens = append(tokens, t)
+	for ref := range a.byToken {
+		tokens = append(tokens, ref.FencingToken)
 	}
 	return tokens
 }
@@ -139,12 +146,32 @@ func (a *attempts) of(key process.Key) []*running {
 		return nil
 	}
 	var found []*running
-	for _, r := range a.byToken {
-		if r.claim.Namespace == key.Namespace && r.claim.ProcessID == key.ProcessID {
+	for ref, r := range a.byToken {
+		if ref.Key == key {
 			found = append(found, r)
 		}
 	}
 	return found
+}
+
+// cancelThese cancels those of these attempts that still run, and returns how many.
+func (a *attempts) cancelThese(refs []storage.AttemptRef, cause error) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, ref := range refs {
+		if r, ok := a.byToken[ref]; ok {
+			r.cancel(cause)
+			n++
+		}
+	}
+	return n
+}
+
+// refs returns all attempts.
+func (a *attempts) refs() []storage.AttemptRef {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.byToken))
 }
 
 // cancelAll ends the contexts of all attempts.
@@ -157,9 +184,9 @@ func (a *attempts) cancelAll(cause error) int {
 	return len(a.byToken)
 }
 
-func (a *attempts) known(token int64) bool {
+func (a *attempts) known(ref storage.AttemptRef) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, ok := a.byToken[token]
+	_, ok := a.byToken[ref]
 	return ok
 }

@@ -66,7 +66,7 @@ const (
 
 // outlast waits a little longer, at the end of a wait, if the attempt of the task on this node is over too. It leaves an answer in answers.
 func (e *Engine) outlast(ctx context.Context, ref storage.TaskRef, waited time.Duration, answers chan answer) {
-	began, runs := e.attempts.beganOf(ref.TaskID)
+	began, runs := e.attempts.beganOf(ref)
 	ns, known := e.registry.all()[ref.Key.Namespace]
 	if !runs || !known {
 		return

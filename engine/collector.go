@@ -17,7 +17,7 @@ type collector struct {
 	passes  int
 	endNext int // the pass from which on cancels past their grace are ended again
 	// unknown are tokens of this node that the last pass saw and nobody ran: seen twice, they are adopted.
-	unknown map[int64]struct{}
+	unknown map[storage.AttemptRef]struct{}
 	// expiring: the last pass had no time for all processes whose retention is over. expiry is how long a pass has for them.
 	expiring bool
 	expiry   time.Duration
@@ -25,11 +25,11 @@ type collector struct {
 	forgetting bool
 
 	mu     sync.Mutex
-	saving map[int64]struct{} // tokens of zombies that are being saved: one may wait for a row that another session holds
+	saving map[storage.AttemptRef]struct{} // tokens of zombies that are being saved: one may wait for a row that another session holds
 }
 
 func newCollector(e *Engine) *collector {
-	return &collector{engine: e, unknown: map[int64]struct{}{}, saving: map[int64]struct{}{}, expiry: purgeTime}
+	return &collector{engine: e, unknown: map[storage.AttemptRef]struct{}{}, saving: map[storage.AttemptRef]struct{}{}, expiry: purgeTime}
 }
 
 const (
@@ -111,20 +111,24 @@ func (c *collector) collect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.begin(z.FencingToken) {
+		if c.begin(zombieRef(&z)) {
 			go c.save(ns, z)
 		}
 	}
 	return nil
 }
 
-func (c *collector) begin(token int64) bool {
+func zombieRef(z *storage.Zombie) storage.AttemptRef {
+	return storage.AttemptRef{Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, FencingToken: z.FencingToken}
+}
+
+func (c *collector) begin(ref storage.AttemptRef) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.saving[token]; ok {
+	if _, ok := c.saving[ref]; ok {
 		return false
 	}
-	c.saving[token] = struct{}{}
+	c.saving[ref] = struct{}{}
 	return true
 }
 
@@ -132,7 +136,7 @@ func (c *collector) begin(token int64) bool {
 func (c *collector) save(ns *namespace, z storage.Zombie) {
 	defer func() {
 		c.mu.Lock()
-		delete(c.saving, z.FencingToken)
+		delete(c.saving, zombieRef(&z))
 		c.mu.Unlock()
 	}()
 	e := c.engine
@@ -252,11 +256,12 @@ func (c *collector) adopt(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	seen := map[int64]struct{}{}
+	seen := map[storage.AttemptRef]struct{}{}
 	lost := claims[:0]
 	for _, cl := range claims {
-		seen[cl.FencingToken] = struct{}{}
-		if _, twice := c.unknown[cl.FencingToken]; twice && !e.attempts.known(cl.FencingToken) {
+		ref := attemptOf(&cl)
+		seen[ref] = struct{}{}
+		if _, twice := c.unknown[ref]; twice && !e.attempts.known(ref) {
 			lost = append(lost, cl)
 		}
 	}

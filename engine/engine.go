@@ -44,13 +44,15 @@ type Engine struct {
 	draining atomic.Bool
 	drained  chan struct{} // closed when the drain begins
 
-	drainOnce sync.Once
-	lastBeat  atomic.Int64 // when the node last beat, in nanoseconds since started
-	touched   atomic.Int64 // since when it has beaten without a gap, likewise
-	started   time.Time
-	crew      crew
-	doubt     atomic.Int64 // until when the collector looks out for claims whose answer was lost, likewise
-	removals  atomic.Bool  // a process was removed since the collector looked: its history may be left
+	drainOnce   sync.Once
+	beating     sync.Mutex   // held during a heartbeat: two at once would both register a lost node
+	lastBeat    atomic.Int64 // when the node last beat, in nanoseconds since started
+	touched     atomic.Int64 // since when it has beaten without a gap, likewise
+	started     time.Time
+	crew        crew
+	doubt       atomic.Int64  // until when the collector looks out for claims whose answer was lost, likewise
+	generations chan struct{} // signalled when the database has failed over
+	removals    atomic.Bool   // a process was removed since the collector looked: its history may be left
 
 	doing     context.Context // of attempts; ends when the drain is over
 	stopDoing context.CancelFunc
@@ -59,8 +61,8 @@ type Engine struct {
 // New registers the node and reads the namespaces. Run must follow.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), kinds: map[string]Kind{},
-		leased: leased{byToken: map[int64]*storage.Lease{}}, polling: make(chan struct{}, pollsAtOnce)}
+	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{},
+		leased: leased{byToken: map[storage.AttemptRef]*storage.Lease{}}, polling: make(chan struct{}, pollsAtOnce)}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
@@ -69,6 +71,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.jobEvents = newEventWatchers(e)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
+	e.store.OnNewGeneration(func() { signal(e.generations) })
 	e.store.OnEventMode(e.eventMode)
 	e.messages = newDeliverer(e)
 	e.store.OnMessages(e.messages.told)
@@ -98,7 +101,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			takers.Go(func() error { return k.Run(taking) })
 		}
 	}
-	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.trend.Run} {
+	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.trend.Run, newFailovers(e).Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {

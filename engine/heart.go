@@ -35,6 +35,8 @@ func (h *heart) Run(ctx context.Context) error {
 
 func (h *heart) runOnce(ctx context.Context) {
 	e := h.engine
+	e.beating.Lock()
+	defer e.beating.Unlock()
 	limit, cancel := context.WithTimeout(ctx, h.interval)
 	defer cancel()
 	drain, err := e.store.Beat(limit, e.minute.pulse(time.Now(), e.draining.Load()))

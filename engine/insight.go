@@ -11,6 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/explain"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -61,7 +62,7 @@ func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1
 	n := &state.Namespace
 	n.Paused, n.MaxRunning, n.MaxAttempts, n.Away = ns.paused, ns.places.size(), ns.retry.MaxAttempts, ns.away.Load()
 	if r := state.Running; r != nil && r.NodeID == e.store.NodeID() {
-		r.Vain, r.Cause = e.attempts.vainOf(r.ID)
+		r.Vain, r.Cause = e.attempts.vainOf(storage.TaskRef{Key: process.Key{Namespace: ns.name, ProcessID: p.GetProcessId()}, TaskID: r.ID})
 	}
 	kind := e.kinds[p.GetKind()]
 	if kind.Processor == nil {

@@ -151,6 +151,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) 
 			e.refuseLease(&held[n], err)
 			continue
 		}
+		e.store.Saw(held[n].Claim.TaskID, held[n].Claim.FencingToken)
 		e.leased.put(&held[n], e.traces.slim(held[n].Claim.Context))
 		leases = append(leases, lease)
 	}
@@ -261,7 +262,7 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 	d := decide(end)
 	d.completion.AnsweredBy = l.WorkerID
 	err = e.endLease(ns, l, d)
-	e.leased.drop(t.FencingToken)
+	e.leased.drop(t)
 	if errors.Is(err, process.ErrFenced) {
 		return e.answeredBefore(ctx, t, a)
 	}
@@ -309,7 +310,7 @@ func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
 			return err
 		}
 		e.release(l)
-		e.leased.drop(t.FencingToken)
+		e.leased.drop(t)
 	}
 	return nil
 }
@@ -351,7 +352,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		switch {
 		case b.Lost:
 			d.Directive = progressorv1.LeaseDirective_DIRECTIVE_LOST
-			e.leased.drop(beats[at].Token.FencingToken)
+			e.leased.drop(beats[at].Token)
 		case b.Cancelling:
 			d.Directive, d.CancelReason = progressorv1.LeaseDirective_DIRECTIVE_CANCEL, b.CancelReason
 		}
@@ -405,7 +406,7 @@ func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
 // leased remembers leases that this node has handed out, without what only their workers need. Of the context it keeps a trace.
 type leased struct {
 	mu      sync.Mutex
-	byToken map[int64]*storage.Lease
+	byToken map[storage.AttemptRef]*storage.Lease
 }
 
 // maxLeased bounds what is remembered; of what is beyond the database knows.
@@ -423,22 +424,29 @@ func (l *leased) put(held *storage.Lease, context []byte) {
 			break
 		}
 	}
-	l.byToken[held.Claim.FencingToken] = &slim
+	l.byToken[attemptOf(&held.Claim)] = &slim
 }
 
 func (l *leased) get(t storage.LeaseToken) *storage.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held := l.byToken[t.FencingToken]
-	if held == nil || held.Claim.Namespace != t.Key.Namespace || held.Claim.ProcessID != t.Key.ProcessID || string(held.Salt) != string(t.Salt) {
+	held := l.byToken[storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}]
+	if held == nil || string(held.Salt) != string(t.Salt) {
 		return nil
 	}
 	return held
 }
 
-func (l *leased) drop(token int64) {
+func (l *leased) drop(t storage.LeaseToken) {
 	l.mu.Lock()
-	delete(l.byToken, token)
+	delete(l.byToken, storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken})
+	l.mu.Unlock()
+}
+
+// clear forgets all leases: the database knows them.
+func (l *leased) clear() {
+	l.mu.Lock()
+	clear(l.byToken)
 	l.mu.Unlock()
 }
 

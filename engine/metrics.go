@@ -30,6 +30,7 @@ type engineMetrics struct {
 	expired       *prometheus.CounterVec
 	zombieTasks   *prometheus.CounterVec
 	adopted       *prometheus.CounterVec
+	lost          *prometheus.CounterVec
 	messages      *prometheus.CounterVec
 }
 
@@ -63,6 +64,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		expired:     counter("progressor_expired_processes_total", "Processes removed because the retention of their namespace was over.", "namespace"),
 		zombieTasks: counter("progressor_zombies_total", "Tasks collected from dead nodes, or past their deadline.", "namespace"),
 		adopted:     counter("progressor_tasks_adopted_total", "Tasks that turned up in the database after a commit whose answer was lost.", "namespace"),
+		lost:        counter("progressor_tasks_lost_total", "Tasks that clients waited for and that a failover of the database lost.", "namespace"),
 		messages:    counter("progressor_messages_total", "Messages to processes, by the namespace they went to, their kind, and what became of them.", "namespace", "kind", "outcome"),
 	}
 	// Nothing observes it before there is a notifier; its name and HELP are shown all the same.
@@ -76,7 +78,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	}
 	storage.Register(registerer,
 		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
-		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.messages,
+		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.lost, m.messages,
 		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),

@@ -19,14 +19,15 @@ type Answer struct {
 	Response  []byte
 }
 
-// TaskError says what became of a task, where that is not a response. Exactly one of Failure, Rejection, Cancelled, WaitTimeout
-// and Draining is set.
+// TaskError says what became of a task, where that is not a response. Exactly one of Failure, Rejection, Cancelled, Lost,
+// WaitTimeout and Draining is set.
 type TaskError struct {
 	Key           process.Key
 	TaskID        int64
 	Failure       *progressorv1.Failure   // the task failed for good
 	Rejection     *progressorv1.Rejection // the processor said no
 	Cancelled     bool                    // the task ended with its process, or with what broke it
+	Lost          bool                    // a failover of the database lost the task: nothing of it is stored
 	WaitTimeout   bool                    // the wait is over; the task goes on
 	Draining      bool                    // the node stops before the wait is over; the task goes on, and another node can be asked
 	ProcessStatus process.Status          // "": not known
@@ -41,6 +42,8 @@ func (e *TaskError) Error() string {
 		return fmt.Sprintf("%s was rejected: %s: %s", task, e.Rejection.GetReason(), e.Rejection.GetMessage())
 	case e.Cancelled:
 		return task + " was cancelled"
+	case e.Lost:
+		return task + " was lost by a failover of the database: nothing of it is stored"
 	case e.Draining:
 		return task + " goes on, the node that waited for it stops"
 	default:
@@ -52,6 +55,8 @@ func (e *TaskError) Error() string {
 func (a answer) errorOf(key process.Key, taskID int64) error {
 	err := &TaskError{Key: key, TaskID: taskID, Failure: a.failure, Rejection: a.rejection}
 	switch {
+	case a.lost:
+		err.Lost = true
 	case a.status == process.TaskStatusCancelled:
 		err.Cancelled = true
 	case a.status == process.TaskStatusError:
@@ -131,6 +136,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 	key := process.Key{Namespace: r.call.Key.Namespace, ProcessID: p.ProcessID}
 	ans := Answer{ProcessID: p.ProcessID, TaskID: p.TaskID}
 	ref := storage.TaskRef{Key: key, TaskID: p.TaskID}
+	e.store.Saw(p.TaskID, 0)
 	switch p.Outcome {
 	case storage.Captured:
 		var wt *waiter

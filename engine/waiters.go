@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ type answer struct {
 	failure       *progressorv1.Failure
 	rejection     *progressorv1.Rejection
 	processStatus process.Status // of a task that failed; "": the process is gone
+	lost          bool           // a failover of the database lost the task
 }
 
 func answerOf(d *decision, saved *storage.Saved) answer {
@@ -59,7 +62,7 @@ type waiter struct {
 type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
-	byTask map[int64][]*waiter
+	byTask map[storage.TaskRef][]*waiter
 	order  []*waiter // in the order of registration, for taking turns; those that are gone are dropped in passing
 	kick   chan struct{}
 	stale  map[process.Key]struct{} // processes whose waiters the next turn marks as fresh
@@ -70,7 +73,7 @@ type waiters struct {
 
 func newWaiters(e *Engine) *waiters {
 	return &waiters{
-		engine: e, byTask: map[int64][]*waiter{}, kick: make(chan struct{}, 1), stale: map[process.Key]struct{}{}, done: make(chan struct{}),
+		engine: e, byTask: map[storage.TaskRef][]*waiter{}, kick: make(chan struct{}, 1), stale: map[process.Key]struct{}{}, done: make(chan struct{}),
 	}
 }
 
@@ -79,7 +82,7 @@ func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
 	wt := &waiter{ref: ref, answers: make(chan answer, 1), fresh: fresh, asked: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.byTask[ref.TaskID] = append(w.byTask[ref.TaskID], wt)
+	w.byTask[ref] = append(w.byTask[ref], wt)
 	w.order = append(w.order, wt)
 	if len(w.order) == 1 {
 		signal(w.kick)
@@ -91,7 +94,7 @@ func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
 func (w *waiters) forget(wt *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := w.byTask[wt.ref.TaskID]
+	list := w.byTask[wt.ref]
 	for n, other := range list {
 		if other == wt {
 			list = append(list[:n], list[n+1:]...)
@@ -99,24 +102,24 @@ func (w *waiters) forget(wt *waiter) {
 		}
 	}
 	if len(list) == 0 {
-		delete(w.byTask, wt.ref.TaskID)
+		delete(w.byTask, wt.ref)
 	} else {
-		w.byTask[wt.ref.TaskID] = list
+		w.byTask[wt.ref] = list
 	}
 	wt.answers = nil
 }
 
-// deliver tells all who wait for a task how it ended.
-func (w *waiters) deliver(taskID int64, a answer) {
+// deliver notifies all clients that wait for a task of its end.
+func (w *waiters) deliver(ref storage.TaskRef, a answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, wt := range w.byTask[taskID] {
+	for _, wt := range w.byTask[ref] {
 		select {
 		case wt.answers <- a:
 		default: // answered already
 		}
 	}
-	delete(w.byTask, taskID)
+	delete(w.byTask, ref)
 }
 
 // recheck has the database asked for everything that waits for a process.
@@ -132,6 +135,13 @@ func (w *waiters) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.byTask)
+}
+
+// refs returns all tasks that are waited for.
+func (w *waiters) refs() []storage.TaskRef {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.byTask))
 }
 
 // close ends all waits.
@@ -193,7 +203,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 			w.engine.log.Error("answer cannot be read", "namespace", refs[rows[i].Ord].Key.Namespace, "process_id", refs[rows[i].Ord].Key.ProcessID, "task_id", refs[rows[i].Ord].TaskID, "error", err)
 			continue
 		}
-		w.deliver(refs[rows[i].Ord].TaskID, a)
+		w.deliver(refs[rows[i].Ord], a)
 	}
 	return false
 }
@@ -208,7 +218,7 @@ func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 	var asked []*waiter
 	runs := map[process.Key]bool{}
 	for _, wt := range w.order {
-		if wt.answers == nil || len(w.byTask[wt.ref.TaskID]) == 0 {
+		if wt.answers == nil || len(w.byTask[wt.ref]) == 0 {
 			continue
 		}
 		here, ok := runs[wt.ref.Key]

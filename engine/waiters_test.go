@@ -36,25 +36,26 @@ func TestWaitersDeliver(t *testing.T) {
 	t.Parallel()
 	w := bare().waiters
 	a, b, other := w.register(refOf("p", 1), false), w.register(refOf("p", 1), true), w.register(refOf("p", 2), false)
-	left := w.register(refOf("p", 1), false)
+	left, namesake := w.register(refOf("p", 1), false), w.register(refOf("q", 1), false) // of a task that has the same number
 	leftAnswers := left.answers
 	w.forget(left)
-	if w.count() != 2 {
+	if w.count() != 3 {
 		t.Errorf("%d tasks are waited for", w.count())
 	}
-	w.deliver(1, answer{response: []byte("x")})
-	w.deliver(1, answer{response: []byte("twice")})
+	w.deliver(refOf("p", 1), answer{response: []byte("x")})
+	w.deliver(refOf("p", 1), answer{response: []byte("twice")})
 	for _, wt := range []*waiter{a, b} {
 		if got := <-wt.answers; string(got.response) != "x" {
 			t.Errorf("answer %q", got.response)
 		}
 	}
-	if len(leftAnswers) != 0 || len(other.answers) != 0 {
+	if len(leftAnswers) != 0 || len(other.answers) != 0 || len(namesake.answers) != 0 {
 		t.Error("an answer went to one who did not wait for it")
 	}
 	w.forget(a) // after its answer
 	w.forget(b)
 	w.forget(other)
+	w.forget(namesake)
 	if w.count() != 0 {
 		t.Errorf("%d tasks are waited for", w.count())
 	}

@@ -199,7 +199,7 @@ func (w *workers) takeBack(ctx context.Context, workerIDs []string) error {
 		}
 		e.log.Info("lease taken back from a worker that was stopped", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
 		e.release(l)
-		e.leased.drop(t.FencingToken)
+		e.leased.drop(t)
 	}
 	return nil
 }

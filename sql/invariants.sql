@@ -33,6 +33,13 @@ SELECT 'running_fits_status', r.namespace, r.process_id, format('task %s, a %s, 
    AND CASE p.status WHEN 'INIT' THEN r.task_type <> 'INIT' WHEN 'ERROR' THEN r.task_type <> 'REPAIR'
                      WHEN 'RUNNING' THEN r.task_type IN ('INIT', 'REPAIR') WHEN 'SUSPENDED' THEN r.task_type = 'REPAIR' ELSE false END
 UNION ALL
+-- numbers_are_new: no task and no attempt has a number that its sequence will issue again.
+SELECT 'numbers_are_new', r.namespace, r.process_id,
+       format('task %s runs under token %s; the sequences are at %s and %s', r.task_id, r.fencing_token, s.task_id, s.fencing_token)
+  FROM running r, (SELECT coalesce(pg_sequence_last_value('task_ids'::regclass), 0) AS task_id,
+                          coalesce(pg_sequence_last_value('fencing_tokens'::regclass), 0) AS fencing_token) s
+ WHERE r.task_id > s.task_id OR r.fencing_token > s.fencing_token
+UNION ALL
 -- one_next_task: at most one row of a process waits for a place.
 SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
 UNION ALL
@@ -266,6 +273,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   SELECT 'task_in_one_place' AS invariant, (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) AS n
   UNION ALL SELECT 'no_orphans', (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) + (SELECT count(*) FROM events)
   UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM ran)
+  UNION ALL SELECT 'numbers_are_new', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'one_next_task', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
   UNION ALL SELECT 'somebody_wakes', (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
   UNION ALL SELECT 'in_order', (SELECT count(*) FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id

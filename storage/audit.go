@@ -83,14 +83,16 @@ type note struct{ method, namespace, subject string }
 
 // audited carries an order out, and notes it in the same transaction where somebody is named who gave it.
 func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOut func(DB) error) error {
-	if len(by) == 0 {
-		return carryOut(s.general)
-	}
-	return pgx.BeginFunc(ctx, s.general, func(tx pgx.Tx) error {
-		if err := carryOut(tx); err != nil {
-			return err
+	return s.write(ctx, func(conn *pgx.Conn) error {
+		if len(by) == 0 {
+			return carryOut(conn)
 		}
-		return NoteOrder(ctx, tx, n.method, n.namespace, n.subject, by)
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if err := carryOut(tx); err != nil {
+				return err
+			}
+			return NoteOrder(ctx, tx, n.method, n.namespace, n.subject, by)
+		})
 	})
 }
 

@@ -216,6 +216,9 @@ func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, e
 	if errors.As(err, &refused) {
 		return nil, refused
 	}
+	if err == nil {
+		err = s.replicated(conn.Conn())
+	}
 	return all, mapped("enqueue batch", err)
 }
 

@@ -20,6 +20,7 @@ const (
 	stateQueryCanceled        = "57014"
 	stateUndefinedTable       = "42P01"
 	stateUndefinedFunction    = "42883"
+	stateInvalidSchema        = "3F000"
 	classConnection           = "08"
 	classOperatorIntervention = "57"
 	classResources            = "53"

@@ -26,6 +26,7 @@ var planted = []struct{ invariant, process, sql string }{
 	{"running_fits_status", "calls", `UPDATE running SET task_type = 'INIT' WHERE process_id = $1`},
 	{"running_fits_status", "new", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
 	{"running_fits_status", "repairs", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
+	{"numbers_are_new", "calls", `UPDATE running SET fencing_token = 1000000 WHERE process_id = $1`},
 	{"one_next_task", "placed", `UPDATE schedule SET waits_for = 'place' WHERE process_id = $1 AND waits_for = 'process'`},
 	{"somebody_wakes", "calls", `DELETE FROM running WHERE process_id = $1`},
 	{"somebody_wakes", "placed", `UPDATE schedule SET waits_for = 'process' WHERE process_id = $1`},

@@ -257,9 +257,10 @@ func (l *lane) answer(ops []operation) {
 	}
 }
 
-// broken tells whether the connection broke under a flush; an error of this side (a value that cannot be encoded) leaves it whole.
+// broken reports whether the outcome of a flush is settled on a new connection. An error of this side, such as a value
+// that cannot be encoded, leaves the connection as it is.
 func (l *lane) broken(err error) bool {
-	return l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
+	return errors.Is(err, errNotReplicated) || l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
 }
 
 // fail answers a single item that PostgreSQL refused. A Save that met a row held by a foreign session, or a server without room,
@@ -316,6 +317,9 @@ func (l *lane) try(ops []operation) error {
 	err := pipeline(ctx, l.conn, b.stages(l.store, keysOfItems(ops)))
 	l.store.metrics.flushed(len(ops), time.Since(start))
 	if err == nil {
+		if err := l.store.replicated(l.conn); err != nil {
+			return err
+		}
 		l.store.tellTargets(b.riders.targets, b.riders.patient)
 	}
 	return err
@@ -333,6 +337,10 @@ func (l *lane) connect() error {
 		return fmt.Errorf("lane %d: connect: %w", l.number, redact(err))
 	}
 	if err := conn.QueryRow(ctx, "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").Scan(&l.began); err != nil {
+		_ = conn.Close(ctx)
+		return fmt.Errorf("lane %d: connect: %w", l.number, err)
+	}
+	if err := l.store.confirm(ctx, conn); err != nil {
 		_ = conn.Close(ctx)
 		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}

@@ -169,6 +169,15 @@ func (l *lines) lost(key process.Key) {
 	}
 }
 
+// reset releases all calls that wait: the database has failed over, and what is known of it is out of date.
+func (l *lines) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.visits {
+		l.lost(key)
+	}
+}
+
 // gone lets a line go whose process is removed.
 func (l *lines) gone(key process.Key) {
 	l.mu.Lock()

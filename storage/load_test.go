@@ -174,7 +174,8 @@ func TestLanesAreTerminatedUnderLoad(t *testing.T) {
 				ask[int](b, "SELECT 1")
 			}
 			ask[int](b, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane'
-				AND pid IN (SELECT pid FROM pg_stat_activity WHERE application_name = 'progressor lane' ORDER BY state, pid LIMIT 1)`)
+				AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+					AND application_name = 'progressor lane' ORDER BY state, pid LIMIT 1)`)
 		}
 	})
 	l.check(t, b.db)

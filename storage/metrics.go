@@ -17,6 +17,8 @@ type metrics struct {
 	flushSplits  prometheus.Counter
 	recoveries   prometheus.Counter
 	quickMisses  prometheus.Counter
+	generations  prometheus.Counter
+	unreplicated prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -41,8 +43,16 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		quickMisses: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_quick_misses_total", Help: "Calls and results of busy processes that took a second group commit.",
 		}),
+		generations: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_database_generations_total",
+			Help: "Failovers and restores of the database that this node has noticed. The last commits before each may be lost.",
+		}),
+		unreplicated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_commits_not_replicated_total",
+			Help: "Commits whose wait for the synchronous standby was cancelled. They are confirmed on a new connection first.",
+		}),
 	}
-	Register(registerer, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses)
+	Register(registerer, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses, m.generations, m.unreplicated)
 	return m
 }
 

@@ -12,7 +12,8 @@ import (
 
 // recover settles a flush whose fate is open because its connection broke:
 //
-//  1. it ends the old backend and waits until it is gone, so that nothing can still commit;
+//  1. it ends the old backend and waits until it is gone, so that nothing can still commit, and commits a write of its own,
+//     so that the synchronous standby has everything that was committed before;
 //  2. Saves whose token still stands in running were not applied and go again, the others are answered from what stands;
 //  3. keyed requests go again and meet their own first try; requests without a key are answered ErrUnavailable;
 //  4. running rows of this node that came out of the lost commit are adopted.
@@ -95,6 +96,9 @@ func (l *lane) settle(ops []operation, keys []process.Key, sent bool) ([]operati
 	}
 	again, answered, err := l.sort(ctx, ops)
 	if err == nil {
+		err = l.confirmCommits(ctx)
+	}
+	if err == nil {
 		err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))
 	}
 	if err != nil {
@@ -167,12 +171,12 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 	return again, answered, nil
 }
 
-// tokensOf are those of the attempts whose Saves go again: they are in good hands.
-func tokensOf(ops []operation) map[int64]bool {
-	tokens := map[int64]bool{}
+// tokensOf returns the attempts whose Saves go again.
+func tokensOf(ops []operation) map[AttemptRef]bool {
+	tokens := map[AttemptRef]bool{}
 	for _, op := range ops {
 		if c := completionOf(op); c != nil {
-			tokens[c.FencingToken] = true
+			tokens[AttemptRef{c.Key, c.FencingToken}] = true
 		}
 	}
 	return tokens
@@ -200,7 +204,7 @@ func markApplied(op operation) {
 
 // adoptKeys hands the running rows of this node over that belong to the given processes, save those of known tokens. There may be
 // attempts among them that run here and had nothing to do with the lost flush: who adopts goes by the token.
-func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key, known map[int64]bool) error {
+func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key, known map[AttemptRef]bool) error {
 	run := s.adopt.Load()
 	if run == nil {
 		return nil
@@ -212,7 +216,7 @@ func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key, known 
 	}
 	claims := make([]Claim, 0, len(rows))
 	for _, r := range rows {
-		if !known[r.FencingToken] {
+		if !known[AttemptRef{process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, r.FencingToken}] {
 			claims = append(claims, Claim(r))
 		}
 	}

@@ -58,24 +58,25 @@ type Config struct {
 
 // Store is one database.
 type Store struct {
-	log       *slog.Logger
-	q         *dbsqlc.Queries
-	lanes     []*lane
-	pending   atomic.Int64  // operations under way in the lanes
-	hot       *pgxpool.Pool // scans, with the hot path's plans
-	general   *pgxpool.Pool // reads, lists, imports: default plans
-	kept      *pgxpool.Pool // heartbeats, answers, what is watched, and recovery: never starved by the others
-	metrics   *metrics
-	histories histories
-	lines     lines
-	nodeID    atomic.Int64
-	wholes    bool // for tests: no item takes a quick statement
-	listen    *pgx.ConnConfig
-	adopt     atomic.Pointer[func([]Claim)]
-	deliver   atomic.Pointer[func([]process.Key, bool)]
-	eventMode atomic.Pointer[func(string) EventMode]
-	stop      context.CancelFunc
-	stopped   context.Context
+	log         *slog.Logger
+	q           *dbsqlc.Queries
+	lanes       []*lane
+	pending     atomic.Int64  // operations under way in the lanes
+	hot         *pgxpool.Pool // scans, with the hot path's plans
+	general     *pgxpool.Pool // reads, lists, imports: default plans
+	kept        *pgxpool.Pool // heartbeats, answers, what is watched, and recovery: never starved by the others
+	metrics     *metrics
+	histories   histories
+	lines       lines
+	nodeID      atomic.Int64
+	generations generations
+	wholes      bool // for tests: no item takes a quick statement
+	listen      *pgx.ConnConfig
+	adopt       atomic.Pointer[func([]Claim)]
+	deliver     atomic.Pointer[func([]process.Key, bool)]
+	eventMode   atomic.Pointer[func(string) EventMode]
+	stop        context.CancelFunc
+	stopped     context.Context
 }
 
 // hotSettings keep the statements of the hot path on the plans that were measured: reached by primary key or partial index,
@@ -124,7 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	var watched []namedPool
 	for _, p := range pools {
-		pool, err := openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name, p.into == &s.general, p.into == &s.hot)
+		pool, err := s.openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name, p.into == &s.general, p.into == &s.hot)
 		if err != nil {
 			s.closePools()
 			return nil, fmt.Errorf("open pool %s: %w", p.name, err)
@@ -199,6 +200,7 @@ func connConfig(dsn string, settings map[string]string, name string) (*pgx.ConnC
 // tune sets what every connection has: the schema, UTC, and bounds on what a dead peer or a frozen client can hold up.
 func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 	cfg.ConnectTimeout = 5 * time.Second
+	cfg.OnNotice = noteCancelledWait
 	p := cfg.RuntimeParams
 	p["search_path"] = "progressor"
 	p["timezone"] = "UTC"
@@ -215,17 +217,18 @@ func tune(cfg *pgconn.Config, settings map[string]string, name string) {
 // openPool opens a pool. pings: a connection that has not been used for a while is tried before it is: after a restart of the
 // database nobody's read fails for a connection that broke while it rested. counts: its transactions count jobs, and each connection takes a
 // number of a lane: no claim waits for another's commit.
-func openPool(ctx context.Context, dsn string, size int, settings map[string]string, name string, pings, counts bool) (*pgxpool.Pool, error) {
+func (s *Store) openPool(ctx context.Context, dsn string, size int, settings map[string]string, name string, pings, counts bool) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("dsn: %w", redact(err))
 	}
 	tune(&cfg.ConnConfig.Config, settings, name)
 	cfg.MaxConns = int32(size) //nolint:gosec // a handful of connections
-	if counts {
-		cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-			return dbsqlc.New().TakeLane(ctx, conn, laneLocks)
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := s.confirm(ctx, conn); err != nil || !counts {
+			return err
 		}
+		return s.q.TakeLane(ctx, conn, laneLocks)
 	}
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		// At rest pings would double the queries of the pollers. A dead connection shows at their next query, which comes again.

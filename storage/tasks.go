@@ -80,15 +80,18 @@ type Answer = dbsqlc.ReadAnswersRow
 
 // ReadAnswers tells which of the tasks have ended, and how; Ord of an answer is the index of its task.
 func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) ([]Answer, error) {
-	var arg dbsqlc.ReadAnswersParams
+	rows, err := s.q.ReadAnswers(ctx, s.kept, answersParams(refs))
+	return rows, mapped("read answers", err)
+}
+
+func answersParams(refs []TaskRef) (arg dbsqlc.ReadAnswersParams) {
 	for n, r := range refs {
 		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // a batch
 		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
 		arg.TaskIds = append(arg.TaskIds, r.TaskID)
 	}
-	rows, err := s.q.ReadAnswers(ctx, s.kept, arg)
-	return rows, mapped("read answers", err)
+	return arg
 }
 
 // ReadRequests finds what idempotent requests were accepted as. Unknown ones are missing.

@@ -12,16 +12,18 @@ import (
 
 // Write runs statements of a package above this one that have no place in a lane, such as the forgetting of old rows.
 func (s *Store) Write(ctx context.Context, op string, write func(context.Context, DB) error) error {
-	return mapped(op, write(ctx, s.general))
+	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error { return write(ctx, conn) }))
 }
 
 // Locked runs a transaction that changes processes outside of the lanes, once it holds them: for orders that are rare. op names it in errors.
 func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
-	return mapped(op, pgx.BeginFunc(ctx, s.general, func(tx pgx.Tx) error {
-		if err := lockStage(s, keys)(ctx, tx); err != nil {
-			return err
-		}
-		return write(ctx, tx)
+	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if err := lockStage(s, keys)(ctx, tx); err != nil {
+				return err
+			}
+			return write(ctx, tx)
+		})
 	}))
 }
 

@@ -61,7 +61,7 @@ func (s *Store) ToldWorkers(ctx context.Context) (map[string]ToldWorker, error) 
 
 // TellWorker stores an order to a worker of a namespace. process.ErrWorkerNotFound: it was not heard of there within a day.
 func (s *Store) TellWorker(ctx context.Context, namespace, workerID string, order WorkerOrder, grace time.Duration, reason string, by ...process.Actor) error {
-	err := pgx.BeginFunc(ctx, s.general, func(tx pgx.Tx) error {
+	tell := func(tx pgx.Tx) error {
 		n, err := s.q.TellWorker(ctx, tx, dbsqlc.TellWorkerParams{
 			Namespace: namespace, WorkerID: workerID, Directive: string(order), GraceUs: grace.Microseconds(), Reason: reason,
 		})
@@ -84,7 +84,8 @@ func (s *Store) TellWorker(ctx context.Context, namespace, workerID string, orde
 		return s.q.InsertAudit(ctx, tx, dbsqlc.InsertAuditParams{
 			Actor: by[0].Name, Source: by[0].Source, Method: "StopWorker", Namespace: namespace, Subject: workerID, Details: note.details(),
 		})
-	})
+	}
+	err := s.write(ctx, func(conn *pgx.Conn) error { return pgx.BeginFunc(ctx, conn, tell) })
 	return mapped(fmt.Sprintf("stop worker %q", workerID), err)
 }
 

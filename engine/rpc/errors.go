@@ -186,6 +186,9 @@ func taskAnswer(e *engine.TaskError) answer {
 	case e.WaitTimeout:
 		a.code, a.detail.Reason = connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
 		a.text = task + "has not ended in time: it goes on, and AwaitTask can wait for it"
+	case e.Lost:
+		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
+		a.text = task + "was lost by a failover of the database: nothing of it is stored, and the request can be repeated"
 	case e.Draining:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
 		a.text = task + "goes on, and the engine stops: another one can wait for it"

@@ -64,8 +64,9 @@ type chain struct {
 
 	mutex sync.Mutex
 	gates []*gate
-	asked map[string]int // times, by process and operation
-	away  int            // requests that are not taken
+	asked map[string]int      // times, by process and operation
+	away  int                 // requests that are not taken
+	told  map[string][][]byte // responses by process and operation; nil: not kept
 
 	inFlight atomic.Int64
 	repeated atomic.Int64 // operations that were asked for again
@@ -171,6 +172,15 @@ func opOf(req *progressorv1.ProcessRequest) string {
 	}
 }
 
+// note keeps a response, if told is set.
+func (c *chain) note(operation string, response []byte) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.told != nil {
+		c.told[operation] = append(c.told[operation], response)
+	}
+}
+
 func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	op := opOf(req)
 	gates, err := c.enter(req.GetProcess().GetProcessId(), op, req.GetAttempt())
@@ -198,7 +208,9 @@ func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (
 		return nil, processor.Reject("asked", "to be rejected was asked for")
 	}
 	next := last.append(op)
-	result := processor.Result().Event([]byte(op)).AuxState(next.bytes()).Response(next.answer(req.GetAttempt()))
+	response := next.answer(req.GetAttempt())
+	c.note(req.GetProcess().GetProcessId()+" "+op, response)
+	result := processor.Result().Event([]byte(op)).AuxState(next.bytes()).Response(response)
 	for _, w := range wordsOf(req.GetProcess().GetProcessId(), op) {
 		w.say(result)
 	}

@@ -185,7 +185,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "zombies-stay", breaks: "what a dead node held runs again",
-		file: "engine/collector.go", old: "if c.begin(z.FencingToken) {", planted: "if c.begin(z.FencingToken) && false {",
+		file: "engine/collector.go", old: "if c.begin(zombieRef(&z)) {", planted: "if c.begin(zombieRef(&z)) && false {",
 		packages: "./engine", run: "Zombie",
 	},
 	{

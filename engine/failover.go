@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// failovers compares what the node has in memory with the database after that has failed over or was
+// restored. The new server may have lost the last commits of the old one.
+type failovers struct{ engine *Engine }
+
+const (
+	// failoverChecks is how often a node compares after a failover, and failoverRest the time in
+	// between: a response of the old server may reach its goroutine after the first check.
+	failoverChecks = 5
+	failoverRest   = time.Second
+)
+
+var errLost = errors.New("a failover of the database lost the attempt")
+
+func newFailovers(e *Engine) *failovers { return &failovers{e} }
+
+// Run compares after each failover until ctx ends.
+func (f *failovers) Run(ctx context.Context) error {
+	rest := time.NewTimer(failoverRest)
+	defer rest.Stop()
+	for left := 0; ; {
+		var again <-chan time.Time
+		if left > 0 {
+			rest.Reset(failoverRest)
+			again = rest.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.engine.generations:
+			left = failoverChecks
+			f.begin(ctx)
+		case <-again:
+		}
+		if err := f.check(ctx); err == nil {
+			left--
+		} else if ctx.Err() == nil {
+			f.engine.log.Warn("not known yet what the failover of the database lost", "error", err)
+		}
+	}
+}
+
+// begin drops what the database knows better, and registers the node if its row was lost.
+func (f *failovers) begin(ctx context.Context) {
+	e := f.engine
+	e.leased.clear()
+	newHeart(e).runOnce(ctx)
+	e.doubtClaims()
+	e.wakeAll()
+}
+
+// check tells clients which of their tasks are lost, and cancels attempts that hold their process no
+// longer.
+func (f *failovers) check(ctx context.Context) error {
+	e := f.engine
+	limit, cancel := context.WithTimeout(ctx, scanTimeout)
+	defer cancel()
+	attempts := e.attempts.refs()
+	missing, err := e.store.MissingAttempts(limit, attempts)
+	if err != nil {
+		return err
+	}
+	over := make([]storage.AttemptRef, len(missing))
+	for n, at := range missing {
+		over[n] = attempts[at]
+	}
+	// Most ended a moment ago: the query took its time. Of those that still run, the result would be
+	// refused in any case.
+	if n := e.attempts.cancelThese(over, errLost); n > 0 {
+		e.log.Warn("attempts cancelled: a failover of the database lost them", "attempts", n)
+	}
+	tasks := e.waiters.refs()
+	for len(tasks) > 0 {
+		batch := tasks[:min(len(tasks), maxPolled)]
+		tasks = tasks[len(batch):]
+		missing, err := e.store.MissingTasks(limit, batch)
+		if err != nil {
+			return err
+		}
+		for _, at := range missing {
+			f.lost(batch[at])
+		}
+	}
+	return nil
+}
+
+func (f *failovers) lost(ref storage.TaskRef) {
+	e := f.engine
+	name := ""
+	if _, known := e.registry.all()[ref.Key.Namespace]; known {
+		name = ref.Key.Namespace
+	}
+	e.metrics.lost.WithLabelValues(name).Inc()
+	e.log.Warn("task lost by a failover of the database", "namespace", ref.Key.Namespace, "process_id", ref.Key.ProcessID, "task_id", ref.TaskID)
+	e.waiters.deliver(ref, answer{status: process.TaskStatusError, lost: true})
+}

@@ -1,0 +1,119 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// heldBy echoes, and holds calls whose arguments are "held" until the gate opens or their attempt is cancelled.
+func heldBy(g *gate) by {
+	return by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if string(r.GetArgs()) == "held" {
+			if err := g.pass(ctx, r, true); err != nil {
+				return nil, err
+			}
+		}
+		return processor.Echo().Process(ctx, r)
+	}}
+}
+
+// heldCall makes a call whose attempt is held, and returns what its processor was asked.
+func (n *node) heldCall(t testing.TB, g *gate, id string) (<-chan result, *progressorv1.ProcessRequest) {
+	t.Helper()
+	c := n.calling(id, "held", func(p *engine.CallParams) { p.Timeout = time.Hour })
+	return c, receive(t, "the attempt of "+id, g.entered)
+}
+
+// A failover to a standby that lacks the last commits: no client gets the response of another process, all that wait for what was
+// lost are told so, no number is issued twice, and the node goes on.
+func TestFailoverThatLosesTheTail(t *testing.T) {
+	t.Parallel()
+	const processes, more = 20, 60
+	r := storagetest.NewReplicated(t)
+	g := newGate()
+	defer g.release()
+	n := start(t, r.DSN, heldBy(g))
+	for k := range processes {
+		n.started(t, fmt.Sprint("p", k))
+		n.started(t, fmt.Sprint("q", k))
+	}
+	r.CatchUp()
+	r.Detach()
+	var waiting []<-chan result
+	var task, token int64
+	for k := range processes {
+		c, request := n.heldCall(t, g, fmt.Sprint("p", k))
+		waiting = append(waiting, c)
+		task, token = max(task, request.GetTaskId()), max(token, request.GetFencingToken())
+	}
+	unborn := n.started(t, "unborn")
+	r.FailOver()
+
+	var group sync.WaitGroup
+	for k := range more { // they would get the numbers of the calls that were lost
+		group.Go(func() {
+			p := engine.CallParams{Key: key(fmt.Sprint("q", k%processes)), Args: fmt.Append(nil, "op ", k), IdempotencyKey: fmt.Sprint("op ", k)}
+			for end := time.Now().Add(patience); ; {
+				ans, err := n.Call(context.Background(), p)
+				if errors.Is(err, process.ErrUnavailable) && time.Now().Before(end) {
+					continue
+				}
+				if err != nil || string(ans.Response) != string(p.Args) || ans.TaskID <= task {
+					t.Errorf("%s: %q of task %d (%d were issued before), %v", p.Args, ans.Response, ans.TaskID, task, err)
+				}
+				return
+			}
+		})
+	}
+	for k, c := range waiting {
+		res := receive(t, fmt.Sprint("the end of the lost call of p", k), c)
+		if te := taskError(t, res.err); !te.Lost || te.Key != key(fmt.Sprint("p", k)) {
+			t.Errorf("a client whose call was lost: %q, %v", res.ans.Response, res.err)
+		}
+	}
+	group.Wait()
+	_, err := n.AwaitTask(context.Background(), engine.AwaitParams{Key: key("unborn"), TaskID: unborn.TaskID, Timeout: time.Hour})
+	if !errors.Is(err, process.ErrTaskNotFound) {
+		t.Errorf("a task of a process that was lost: %v", err)
+	}
+	eventually(t, "attempts that were lost have ended", func() bool { return n.Attempts() == 0 })
+	c, request := n.heldCall(t, g, "p0")
+	if request.GetFencingToken() <= token {
+		t.Errorf("token %d after %d was issued", request.GetFencingToken(), token)
+	}
+	g.release()
+	if res := receive(t, "a call after the failover", c); res.err != nil || string(res.ans.Response) != "held" {
+		t.Errorf("%q, %v", res.ans.Response, res.err)
+	}
+	n.stop()
+	storagetest.Invariants(t, r.DSN)
+}
+
+// The node's own row is lost with the tail: it registers again, and its tasks go on.
+func TestFailoverThatLosesTheNode(t *testing.T) {
+	t.Parallel()
+	r := storagetest.NewReplicated(t)
+	r.Detach()
+	n := start(t, r.DSN, processor.Echo())
+	before := n.Store.NodeID()
+	r.FailOver()
+	eventually(t, "a new node row", func() bool { return n.Store.NodeID() != before })
+	if n.Store.NodeID() < before {
+		t.Errorf("node %d after %d", n.Store.NodeID(), before)
+	}
+	n.put(t, &progressorv1.Namespace{Namespace: "ns"}) // it was lost as well
+	n.started(t, "p")
+	if ans := n.called(t, "p", "x"); string(ans.Response) != "x" {
+		t.Errorf("response %q", ans.Response)
+	}
+}

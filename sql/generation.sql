@@ -1,0 +1,27 @@
+-- ConfirmGeneration compares the server of this session, and the highest numbers that the engine has
+-- seen, with what is recorded. After a failover or a restore it moves the sequences and begins a new
+-- generation. It returns the generation that holds now.
+-- name: ConfirmGeneration :one
+SELECT confirm_generation(@seen_task_id::bigint, @seen_fencing_token::bigint)::uuid AS generation;
+
+-- ConfirmCommits writes, so that its commit waits for the synchronous standby, which then has
+-- everything that was committed before.
+-- name: ConfirmCommits :execrows
+UPDATE database_generation SET confirmed_time = statement_timestamp();
+
+-- MissingTasks returns the ordinals of tasks that no table knows.
+-- name: MissingTasks :many
+SELECT k.ord::int AS ord
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
+       AS k(ord, namespace, process_id, task_id)
+ WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id)
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id AND r.task_id = k.task_id)
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id)
+   AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.namespace = k.namespace AND a.process_id = k.process_id AND a.task_id = k.task_id);
+
+-- MissingAttempts returns the ordinals of attempts that hold no running row.
+-- name: MissingAttempts :many
+SELECT k.ord::int AS ord
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]))
+       AS k(ord, namespace, process_id, fencing_token)
+ WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token);

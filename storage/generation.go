@@ -1,0 +1,163 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// A generation of the database lasts until a failover or a restore. Either may lose the last
+// commits, and with them the numbers that were drawn from the sequences. Every new connection
+// confirms the generation. When a connection finds that the server has changed, the sequences move
+// beyond all numbers that were issued before (see confirm_generation in the migrations), so that no
+// number is issued twice, and everything that the engine keeps in memory about tasks is compared
+// with what the new server knows.
+type generations struct {
+	mu      sync.Mutex
+	current uuid.UUID
+	changes atomic.Int64
+	changed atomic.Pointer[func()]
+	// The highest numbers that this engine has received from the database.
+	taskID, fencingToken atomic.Int64
+}
+
+// Saw notes numbers that the database has issued, so that they are not issued again after a failover
+// that lost them. Safe for concurrent use.
+func (s *Store) Saw(taskID, fencingToken int64) {
+	raise(&s.generations.taskID, taskID)
+	raise(&s.generations.fencingToken, fencingToken)
+}
+
+func raise(highest *atomic.Int64, n int64) {
+	for {
+		old := highest.Load()
+		if n <= old || highest.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// OnNewGeneration sets what is called after the database has failed over or was restored: what was
+// stored before may be lost. It must not block.
+func (s *Store) OnNewGeneration(changed func()) { s.generations.changed.Store(&changed) }
+
+// confirm confirms the generation on a new connection. It fails on a standby.
+func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
+	g := &s.generations
+	generation, err := s.q.ConfirmGeneration(ctx, conn, dbsqlc.ConfirmGenerationParams{
+		SeenTaskID: g.taskID.Load(), SeenFencingToken: g.fencingToken.Load(),
+	})
+	if state := sqlState(err); state == stateUndefinedFunction || state == stateInvalidSchema {
+		return nil // an older schema, or none: Open refuses it with a better error
+	}
+	if err != nil {
+		return fmt.Errorf("confirm the generation of the database: %w", err)
+	}
+	g.mu.Lock()
+	before := g.current
+	g.current = generation
+	g.mu.Unlock()
+	if before == uuid.Nil || before == generation {
+		return nil
+	}
+	s.metrics.generations.Inc()
+	s.log.WarnContext(ctx, "the database has failed over or was restored: what it lost is reported as lost",
+		"generation", generation, "before", before)
+	s.lines.reset()
+	if changed := g.changed.Load(); changed != nil {
+		(*changed)()
+	}
+	return nil
+}
+
+// MissingTasks returns the indexes of tasks that the database does not know.
+func (s *Store) MissingTasks(ctx context.Context, refs []TaskRef) ([]int32, error) {
+	arg := dbsqlc.MissingTasksParams(answersParams(refs))
+	missing, err := s.q.MissingTasks(ctx, s.kept, arg)
+	return missing, mapped("find missing tasks", err)
+}
+
+// AttemptRef names an attempt.
+type AttemptRef struct {
+	Key          process.Key
+	FencingToken int64
+}
+
+// MissingAttempts returns the indexes of attempts that hold their process no longer.
+func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32, error) {
+	var arg dbsqlc.MissingAttemptsParams
+	for n, r := range refs {
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // as many as a node runs
+		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
+		arg.FencingTokens = append(arg.FencingTokens, r.FencingToken)
+	}
+	missing, err := s.q.MissingAttempts(ctx, s.kept, arg)
+	return missing, mapped("find missing attempts", err)
+}
+
+// errNotReplicated is the error of a commit that the synchronous standby may not have.
+var errNotReplicated = errors.New("committed on the primary, but the wait for the synchronous standby was cancelled")
+
+// notReplicated is the key of a connection's CustomData under which noteCancelledWait leaves its mark.
+const notReplicated = "not replicated"
+
+// noteCancelledWait is the OnNotice of connections that write. If the wait of a commit for the
+// synchronous standby is cancelled, PostgreSQL keeps the commit, reports success and sends only a
+// warning. Such a commit is lost if the primary is. The warning's text depends on lc_messages, its
+// routine does not.
+func noteCancelledWait(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Routine == "SyncRepWaitForLSN" {
+		conn.CustomData()[notReplicated] = true
+	}
+}
+
+// replicated returns errNotReplicated if a commit on conn, since the last call, was not replicated.
+func (s *Store) replicated(conn *pgx.Conn) error {
+	data := conn.PgConn().CustomData()
+	if _, cancelled := data[notReplicated]; !cancelled {
+		return nil
+	}
+	delete(data, notReplicated)
+	s.metrics.unreplicated.Inc()
+	return errNotReplicated
+}
+
+// write runs statements that are acknowledged, on a connection of the general pool. A commit that
+// was not replicated is an error.
+func (s *Store) write(ctx context.Context, write func(*pgx.Conn) error) error {
+	conn, err := s.general.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if err := write(conn.Conn()); err != nil {
+		return err
+	}
+	return s.replicated(conn.Conn())
+}
+
+// confirmCommits returns when everything that was committed before is on the synchronous standby, if
+// there is one: a commit that the connection waits for comes after all of them in the WAL.
+func (l *lane) confirmCommits(ctx context.Context) error {
+	n, err := l.store.q.ConfirmCommits(ctx, l.conn)
+	if err == nil && n == 0 {
+		err = errors.New("table database_generation has no row")
+	}
+	if err == nil {
+		err = l.store.replicated(l.conn)
+	}
+	if err != nil {
+		return fmt.Errorf("confirm commits: %w", err)
+	}
+	return nil
+}

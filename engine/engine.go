@@ -51,7 +51,7 @@ type Engine struct {
 	started     time.Time
 	crew        crew
 	doubt       atomic.Int64  // until when the collector looks out for claims whose answer was lost, likewise
-	generations chan struct{} // signalled when the database has failed over
+	generations chan struct{} // receives when the database has failed over
 	removals    atomic.Bool   // a process was removed since the collector looked: its history may be left
 
 	doing     context.Context // of attempts; ends when the drain is over

@@ -24,7 +24,6 @@ import (
 type generations struct {
 	mu      sync.Mutex
 	current uuid.UUID
-	changes atomic.Int64
 	changed atomic.Pointer[func()]
 	// The highest numbers that this engine has received from the database.
 	taskID, fencingToken atomic.Int64

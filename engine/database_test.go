@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -342,4 +343,34 @@ func TestLostScans(t *testing.T) {
 	if got := rows.count(t, "SELECT coalesce(max(extract(epoch FROM finished_time - scheduled_time)), 0)::int FROM tasks WHERE task_type = 'TIMEOUT'"); got > 6 {
 		t.Errorf("a timer stood for %d s", got)
 	}
+}
+
+// A node whose lanes cannot write is not ready, although its heartbeats are stored.
+func TestReadinessCoversLanes(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	rows := look(t, dsn)
+	n := start(t, dsn, chain())
+	n.started(t, "p")
+	name := rows.texts(t, "SELECT current_database()::text")[0]
+	readOnly := func(value string) {
+		sql := fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = %s", name, value)
+		if _, err := rows.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readOnly("on")
+	rows.texts(t, `SELECT pg_terminate_backend(pid, 10000)::text FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'progressor lane'`)
+	eventually(t, "a call is refused", func() bool {
+		_, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Args: []byte("x")})
+		return errors.Is(err, process.ErrUnavailable)
+	})
+	eventually(t, "readiness names the lane", func() bool {
+		err := n.Ready()
+		return err != nil && strings.HasPrefix(err.Error(), "lane 0 cannot write to the database since ")
+	})
+	readOnly("off")
+	eventually(t, "the node is ready", func() bool { return n.Ready() == nil })
+	n.called(t, "p", "goes on")
 }

@@ -196,7 +196,7 @@ func (e *Engine) giveAllBack() {
 	group.Wait()
 }
 
-// Ready tells why the node should not be sent requests; nil: it may.
+// Ready returns nil if the node takes requests, or an error that says why it does not.
 func (e *Engine) Ready() error {
 	if e.draining.Load() {
 		return errors.New("draining")
@@ -204,7 +204,7 @@ func (e *Engine) Ready() error {
 	if !e.inTouch() {
 		return fmt.Errorf("no heartbeat to the database for %s", e.sinceBeat().Round(time.Millisecond))
 	}
-	return nil
+	return e.store.Ready()
 }
 
 func (e *Engine) age() time.Duration { return time.Since(e.started) }

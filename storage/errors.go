@@ -18,6 +18,7 @@ const (
 	stateSerialization        = "40001"
 	stateUniqueViolation      = "23505"
 	stateQueryCanceled        = "57014"
+	stateReadOnly             = "25006"
 	stateUndefinedTable       = "42P01"
 	stateUndefinedFunction    = "42883"
 	stateInvalidSchema        = "3F000"
@@ -34,7 +35,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// lost tells whether an error leaves open what became of the transaction: the connection broke, or the server went down.
+// lost reports whether the connection cannot be used after an error: it broke, the server shut down,
+// or its transactions are read-only.
 func lost(err error) bool {
 	state := sqlState(err)
 	if state == "" {
@@ -44,7 +46,7 @@ func lost(err error) bool {
 		return false
 	}
 	class := state[:2]
-	return class == classConnection || class == classOperatorIntervention
+	return class == classConnection || class == classOperatorIntervention || state == stateReadOnly
 }
 
 // unavailable makes the error of an operation that found no database. The cause is kept for the log.

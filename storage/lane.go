@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,6 +41,22 @@ type lane struct {
 	pid    uint32
 	began  time.Time // of the backend: with pid its identity
 	gone   chan struct{}
+	// failure is why the lane cannot write to the database; nil while it can.
+	failure atomic.Pointer[laneFailure]
+}
+
+// A laneFailure is the last error of a lane that cannot write to the database.
+type laneFailure struct {
+	since time.Time
+	err   error
+}
+
+// failing returns for how many seconds the lane could not write to the database.
+func (l *lane) failing() float64 {
+	if f := l.failure.Load(); f != nil {
+		return time.Since(f.since).Seconds()
+	}
+	return 0
 }
 
 func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
@@ -330,11 +347,11 @@ func (l *lane) connect() error {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(l.store.stopped, 5*time.Second)
+	ctx, cancel := context.WithTimeout(l.store.stopped, connectTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, l.config)
+	conn, err := l.store.connect(ctx, l.config)
 	if err != nil {
-		return fmt.Errorf("lane %d: connect: %w", l.number, redact(err))
+		return fmt.Errorf("lane %d: connect: %w", l.number, err)
 	}
 	if err := conn.QueryRow(ctx, "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()").Scan(&l.began); err != nil {
 		_ = conn.Close(ctx)

@@ -43,9 +43,9 @@ func (s *Store) listenOnce(ctx context.Context, channel string, up func(bool), h
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopped, cancel)()
-	conn, err := pgx.ConnectConfig(ctx, s.listen)
+	conn, err := s.connect(ctx, s.listen)
 	if err != nil {
-		return false, fmt.Errorf("connect: %w", redact(err))
+		return false, fmt.Errorf("connect: %w", err)
 	}
 	defer func() {
 		end, cancelEnd := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

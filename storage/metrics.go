@@ -75,7 +75,7 @@ func (m *metrics) watchPools(pools []namedPool) {
 	}
 }
 
-// watchLanes shows how many operations wait for the next flush of each lane.
+// watchLanes registers the metrics of each lane.
 func (m *metrics) watchLanes(lanes []*lane) {
 	if m.registerer == nil {
 		return
@@ -84,7 +84,10 @@ func (m *metrics) watchLanes(lanes []*lane) {
 		Register(m.registerer, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "progressor_lane_queue_items", Help: "Operations that wait for the next group commit of a lane.",
 			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
-		}, func() float64 { return float64(len(l.in)) }))
+		}, func() float64 { return float64(len(l.in)) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "progressor_lane_failing_seconds", Help: "Time since when a lane cannot write to the database; 0 while it can.",
+			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
+		}, l.failing))
 	}
 }
 

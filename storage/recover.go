@@ -22,16 +22,21 @@ import (
 func (l *lane) recover(ops []operation, cause error) []operation {
 	l.store.metrics.recoveries.Inc()
 	l.store.log.Warn("database connection lost", "lane", l.number, "items", len(ops), "error", cause)
-	sent := l.conn != nil
+	sent := l.conn != nil && sqlState(cause) != stateReadOnly // a read-only server has stored nothing
+	since := time.Now()
 	l.disconnect()
 	keys := keysOfItems(ops)
 	wait := 10 * time.Millisecond
 	for {
 		again, err := l.settle(ops, keys, sent)
 		if err == nil {
+			if l.failure.Swap(nil) != nil {
+				l.store.resetPools() // their sessions may be read-only still
+			}
 			l.store.log.Info("database connection recovered", "lane", l.number, "again", len(again))
 			return again
 		}
+		l.failure.Store(&laneFailure{since: since, err: err})
 		ops = refuseRequests(ops, err)
 		l.drainRequests(err)
 		select {

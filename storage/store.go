@@ -4,7 +4,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -45,6 +44,9 @@ type (
 type Config struct {
 	// DSN is a connection string as libpq reads it. The store sets search_path to progressor by itself.
 	DSN string
+	// Password returns the password of each new connection, in place of the one of the DSN. It is
+	// called for every connection, with a timeout of 5 s. Nil means the password of the DSN.
+	Password func(context.Context) (string, error)
 	// Lanes is the number of group-commit lanes, each with a connection of its own. Default 2; more lose: their flushes
 	// wait for each other in the log.
 	Lanes int
@@ -72,33 +74,12 @@ type Store struct {
 	generations generations
 	wholes      bool // for tests: no item takes a quick statement
 	listen      *pgx.ConnConfig
+	password    func(context.Context) (string, error)
 	adopt       atomic.Pointer[func([]Claim)]
 	deliver     atomic.Pointer[func([]process.Key, bool)]
 	eventMode   atomic.Pointer[func(string) EventMode]
 	stop        context.CancelFunc
 	stopped     context.Context
-}
-
-// hotSettings keep the statements of the hot path on the plans that were measured: reached by primary key or partial index,
-// whatever a statistic from an empty table says. 50,000 due timers: 8,700/s without them, 19,000/s with them.
-var hotSettings = map[string]string{
-	"plan_cache_mode":               "force_generic_plan",
-	"jit":                           "off",
-	"enable_seqscan":                "off",
-	"enable_hashjoin":               "off",
-	"enable_mergejoin":              "off",
-	"enable_material":               "off",
-	"enable_bitmapscan":             "off",
-	"lock_timeout":                  "250",
-	"statement_timeout":             "10000",
-	"synchronous_commit":            "on",
-	"default_transaction_isolation": "read committed",
-}
-
-// calmSettings are for everything else.
-var calmSettings = map[string]string{
-	"statement_timeout": "60000",
-	"lock_timeout":      "5000",
 }
 
 // Open connects to the database and checks that this program can work with its schema.
@@ -112,20 +93,20 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	s := &Store{log: cfg.Logger, q: dbsqlc.New(), metrics: newMetrics(cfg.Registerer)}
+	s := &Store{log: cfg.Logger, q: dbsqlc.New(), password: cfg.Password, metrics: newMetrics(cfg.Registerer)}
 	s.lines.wait, s.lines.visits = lineWait, map[process.Key]*visit{}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	pools := []struct {
-		into     **pgxpool.Pool
-		max      int
-		settings map[string]string
-		name     string
+		into **pgxpool.Pool
+		poolConfig
 	}{
-		{&s.hot, 4, hotSettings, "hot"}, {&s.general, cfg.MaxConns, calmSettings, "general"}, {&s.kept, 3, hotSettings, "kept"},
+		{&s.hot, poolConfig{name: "hot", size: 4, settings: hotSettings, takesLane: true}},
+		{&s.general, poolConfig{name: "general", size: cfg.MaxConns, settings: calmSettings, pings: true}},
+		{&s.kept, poolConfig{name: "kept", size: 3, settings: hotSettings}},
 	}
 	var watched []namedPool
 	for _, p := range pools {
-		pool, err := s.openPool(ctx, cfg.DSN, p.max, p.settings, "progressor "+p.name, p.into == &s.general, p.into == &s.hot)
+		pool, err := s.openPool(ctx, cfg.DSN, p.poolConfig)
 		if err != nil {
 			s.closePools()
 			return nil, fmt.Errorf("open pool %s: %w", p.name, err)
@@ -150,6 +131,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.closePools()
 		return nil, err
 	}
+	// A lane only writes. In a pool, reads may go on while the server is read-only.
+	laneConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	for n := range cfg.Lanes {
 		l := newLane(s, n, laneConfig)
 		s.lanes = append(s.lanes, l)
@@ -176,9 +159,28 @@ func (s *Store) closePools() {
 	}
 }
 
+// resetPools closes the connections of all pools, those in use when they are released.
+func (s *Store) resetPools() {
+	for _, p := range []*pgxpool.Pool{s.hot, s.general, s.kept} {
+		p.Reset()
+	}
+}
+
 // OnAdopt sets who runs claims that turned up in the database after a commit whose answer was lost. One that runs already is to be
 // known by its fencing token, and left alone.
 func (s *Store) OnAdopt(run func([]Claim)) { s.adopt.Store(&run) }
+
+// Ready returns an error if a lane cannot write to the database. The error names the lane and says
+// since when.
+func (s *Store) Ready() error {
+	for _, l := range s.lanes {
+		if f := l.failure.Load(); f != nil {
+			return fmt.Errorf("lane %d cannot write to the database since %s: %w",
+				l.number, f.since.UTC().Format(time.RFC3339), f.err)
+		}
+	}
+	return nil
+}
 
 // Ping tells whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
@@ -186,70 +188,4 @@ func (s *Store) Ping(ctx context.Context) error {
 		return unavailable("ping", err)
 	}
 	return nil
-}
-
-func connConfig(dsn string, settings map[string]string, name string) (*pgx.ConnConfig, error) {
-	cfg, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("dsn: %w", redact(err))
-	}
-	tune(&cfg.Config, settings, name)
-	return cfg, nil
-}
-
-// tune sets what every connection has: the schema, UTC, and bounds on what a dead peer or a frozen client can hold up.
-func tune(cfg *pgconn.Config, settings map[string]string, name string) {
-	cfg.ConnectTimeout = 5 * time.Second
-	cfg.OnNotice = noteCancelledWait
-	p := cfg.RuntimeParams
-	p["search_path"] = "progressor"
-	p["timezone"] = "UTC"
-	p["application_name"] = name
-	p["idle_in_transaction_session_timeout"] = "10000"
-	p["tcp_keepalives_idle"] = "10"
-	p["tcp_keepalives_interval"] = "5"
-	p["tcp_keepalives_count"] = "3"
-	for k, v := range settings {
-		p[k] = v
-	}
-}
-
-// openPool opens a pool. pings: a connection that has not been used for a while is tried before it is: after a restart of the
-// database nobody's read fails for a connection that broke while it rested. counts: its transactions count jobs, and each connection takes a
-// number of a lane: no claim waits for another's commit.
-func (s *Store) openPool(ctx context.Context, dsn string, size int, settings map[string]string, name string, pings, counts bool) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return nil, fmt.Errorf("dsn: %w", redact(err))
-	}
-	tune(&cfg.ConnConfig.Config, settings, name)
-	cfg.MaxConns = int32(size) //nolint:gosec // a handful of connections
-	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.confirm(ctx, conn); err != nil || !counts {
-			return err
-		}
-		return s.q.TakeLane(ctx, conn, laneLocks)
-	}
-	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
-		// At rest pings would double the queries of the pollers. A dead connection shows at their next query, which comes again.
-		return pings && p.IdleDuration > 50*time.Millisecond
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, redact(err)
-	}
-	return pool, nil
-}
-
-// redact keeps passwords out of errors: pgconn masks them in its own messages, other errors are passed on.
-func redact(err error) error {
-	var parse *pgconn.ParseConfigError
-	if errors.As(err, &parse) {
-		return errors.New(parse.Error())
-	}
-	return err
 }

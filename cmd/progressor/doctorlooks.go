@@ -45,6 +45,7 @@ var settingRemarks = []struct {
 	{"fsync", "off", "a crash can destroy everything", "on"},
 	{"synchronous_commit", "off", "a crash loses what was acknowledged", "on"},
 	{"full_page_writes", "off", "a crash can destroy pages, unless the file system keeps them whole", "on"},
+	{"default_transaction_read_only", "on", "new connections cannot store anything", "off"},
 	{"autovacuum", "off", "the hot tables grow without end", "on"},
 	{"wal_init_zero", "on", "stalls of 60 to 90 ms for new WAL segments: set it off, or min_wal_size to an hour of WAL", ""},
 	{"idle_in_transaction_session_timeout", "0", "a forgotten transaction holds back vacuum for ever", ""},

@@ -1,0 +1,19 @@
+package main
+
+var connectionMutants = []mutant{
+	{
+		name: "read-only-session-kept", breaks: "a pool closes a session that is read-only",
+		file: "storage/connect.go", old: "return err.Code != stateReadOnly && closes(conn, err)", planted: "return closes(conn, err)",
+		packages: "./storage", run: "ReadOnlySessions",
+	},
+	{
+		name: "read-only-lane", breaks: "a lane connects to a server that is writable",
+		file: "storage/store.go", old: "	laneConfig.ValidateConnect = pgconn.Val", planted: "	_ = pgconn.Val",
+		packages: "./storage", run: "ServerReadOnly",
+	},
+	{
+		name: "ready-without-lanes", breaks: "a node whose lanes cannot write is not ready",
+		file: "engine/engine.go", old: "return e.store.Ready()", planted: "return nil",
+		packages: "./engine", run: "ReadinessCoversLanes",
+	},
+}

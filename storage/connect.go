@@ -1,0 +1,170 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// connectTimeout bounds one attempt to connect, the password command included.
+const connectTimeout = 5 * time.Second
+
+// hotSettings keep the statements of the hot path on the plans that were measured: by primary key
+// or partial index, even if a statistic comes from an empty table. 50,000 due timers: 8,700/s
+// without them, 19,000/s with them.
+var hotSettings = map[string]string{
+	"plan_cache_mode":               "force_generic_plan",
+	"jit":                           "off",
+	"enable_seqscan":                "off",
+	"enable_hashjoin":               "off",
+	"enable_mergejoin":              "off",
+	"enable_material":               "off",
+	"enable_bitmapscan":             "off",
+	"lock_timeout":                  "250",
+	"statement_timeout":             "10000",
+	"synchronous_commit":            "on",
+	"default_transaction_isolation": "read committed",
+}
+
+// calmSettings are for everything else.
+var calmSettings = map[string]string{
+	"statement_timeout": "60000",
+	"lock_timeout":      "5000",
+}
+
+// connConfig parses a connection string for a connection that is not in a pool.
+func connConfig(dsn string, settings map[string]string, name string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("dsn: %w", redact(err))
+	}
+	tune(&cfg.Config, settings, name)
+	return cfg, nil
+}
+
+// tune sets what all connections have in common: the schema, UTC, bounds on what a dead peer or a
+// frozen client can block, and which servers are accepted.
+func tune(cfg *pgconn.Config, settings map[string]string, name string) {
+	cfg.ConnectTimeout = connectTimeout
+	cfg.OnNotice = noteCancelledWait
+	p := cfg.RuntimeParams
+	p["search_path"] = "progressor"
+	p["timezone"] = "UTC"
+	p["application_name"] = name
+	p["idle_in_transaction_session_timeout"] = "10000"
+	p["tcp_keepalives_idle"] = "10"
+	p["tcp_keepalives_interval"] = "5"
+	p["tcp_keepalives_count"] = "3"
+	for k, v := range settings {
+		p[k] = v
+	}
+	if cfg.ValidateConnect == nil {
+		// Without target_session_attrs: a standby would answer reads with old rows.
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+		if severalHosts(cfg) {
+			cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+		}
+	}
+	closes := cfg.OnPgError
+	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		// A session that began read-only stays read-only when the server is writable again.
+		return err.Code != stateReadOnly && closes(conn, err)
+	}
+}
+
+// severalHosts reports whether a connection string names more than one server. A host that is
+// tried with and without TLS counts once.
+func severalHosts(cfg *pgconn.Config) bool {
+	first := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
+	for _, f := range cfg.Fallbacks {
+		if net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))) != first {
+			return true
+		}
+	}
+	return false
+}
+
+// connect opens a connection that is not in a pool.
+func (s *Store) connect(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
+	cfg = cfg.Copy()
+	if err := s.setPassword(ctx, cfg); err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	return conn, redact(err)
+}
+
+// setPassword replaces the password of the DSN by the current one, if Config.Password is set.
+func (s *Store) setPassword(ctx context.Context, cfg *pgx.ConnConfig) error {
+	if s.password == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	password, err := s.password(ctx)
+	if err != nil {
+		return err
+	}
+	cfg.Password = password
+	return nil
+}
+
+// A poolConfig describes one of the store's pools.
+type poolConfig struct {
+	name     string
+	size     int
+	settings map[string]string
+	// pings has a connection checked before use if it has been idle: after a restart of the
+	// database, no read fails because of a connection that broke while idle.
+	pings bool
+	// takesLane gives each connection the number of a lane, because its transactions count jobs:
+	// no claim waits for the commit of another one.
+	takesLane bool
+}
+
+func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("dsn: %w", redact(err))
+	}
+	tune(&cfg.ConnConfig.Config, p.settings, "progressor "+p.name)
+	cfg.MaxConns = int32(p.size) //nolint:gosec // a handful of connections
+	cfg.BeforeConnect = s.setPassword
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := s.confirm(ctx, conn); err != nil || !p.takesLane {
+			return err
+		}
+		return s.q.TakeLane(ctx, conn, laneLocks)
+	}
+	cfg.ShouldPing = func(_ context.Context, idle pgxpool.ShouldPingParams) bool {
+		// At rest, pings would double the queries of the pollers. Their next query finds a dead
+		// connection, and is repeated.
+		return p.pings && idle.IdleDuration > 50*time.Millisecond
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, redact(err)
+	}
+	return pool, nil
+}
+
+// redact removes passwords from errors. pgconn masks them in its own messages; other errors are
+// returned as they are.
+func redact(err error) error {
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		return errors.New(parse.Error())
+	}
+	return err
+}

@@ -224,6 +224,9 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	defer cancel()
 	history, err := e.historyOf(ns, c, known)
 	if err != nil {
+		if errors.Is(err, errGivenBack) {
+			e.pause(ctx, unreadablePause) // the next attempt would fail as well
+		}
 		return nil, nil, err
 	}
 	request, err := wire.Request(c, history.events, history.asked, deadline)
@@ -255,6 +258,18 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 				return nil, history, err
 			}
 		}
+	}
+}
+
+// unreadablePause is how long an attempt waits before it is given back because its history cannot be read.
+const unreadablePause = 200 * time.Millisecond
+
+// pause waits until d has passed, ctx ends or the node drains.
+func (e *Engine) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-e.drained:
+	case <-time.After(d):
 	}
 }
 

@@ -100,13 +100,13 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	return grown
 }
 
-// storedEvents are the events of a result as they stand in the database; now is when it was stored.
+// storedEvents returns the events of a result as they are in the database. The result was stored at now.
 func storedEvents(done *storage.Completion, now time.Time) []storage.Event {
 	events := make([]storage.Event, len(done.Events))
 	for n, e := range done.Events {
 		timestamp := e.Timestamp.Truncate(time.Microsecond) // as the column keeps it
-		if timestamp.IsZero() || timestamp.Equal(time.Unix(0, 0)) {
-			timestamp = now // storage puts its own time for none, and for the epoch
+		if timestamp.IsZero() {
+			timestamp = now // as storage does
 		}
 		events[n] = storage.Event{EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata, Payload: e.Payload}
 	}

@@ -16,7 +16,7 @@ WITH i AS MATERIALIZED (
         AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
      LIMIT 1) e)
 INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, context, metadata, notify_parent_args, job)
-SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id, statement_timestamp(), NULLIF(start_time, 'epoch'),
+SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id, statement_timestamp(), NULLIF(start_time, '0001-01-01Z'),
        NULLIF(reason, ''), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb FROM i ORDER BY n
 RETURNING namespace, process_id;
 

@@ -25,7 +25,7 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
-  SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+  SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
     FROM p, ROWS FROM (unnest(@event_timestamps::timestamptz[]), unnest(@event_metadatas::text[]), unnest(@event_payloads::bytea[]))
          WITH ORDINALITY AS e(ts, metadata, payload, n)),
 ts AS (

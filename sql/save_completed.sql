@@ -43,7 +43,7 @@ je AS (
   SELECT f.namespace, (SELECT job_event_xid()), f.process_id, 'succeeded', 'running', 'succeeded', f.attempt, NULLIF(f.worker_id, '') FROM f WHERE f.job_name <> '' AND f.mode > 0),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
-  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
     FROM (SELECT unnest(@event_ords::int[]) AS ord, unnest(@event_namespaces::text[]) AS namespace,
                  unnest(@event_process_ids::text[]) AS process_id, unnest(@event_ids::bigint[]) AS event_id,
                  unnest(@event_task_ids::bigint[]) AS task_id, unnest(@event_attempts::int[]) AS attempt,

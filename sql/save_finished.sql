@@ -29,7 +29,7 @@ up AS (
    WHERE p.ctid = f.process_ctid),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
-  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
     FROM (SELECT unnest(@event_ords::int[]) AS ord, unnest(@event_namespaces::text[]) AS namespace,
                  unnest(@event_process_ids::text[]) AS process_id, unnest(@event_ids::bigint[]) AS event_id,
                  unnest(@event_task_ids::bigint[]) AS task_id, unnest(@event_attempts::int[]) AS attempt,

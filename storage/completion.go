@@ -66,8 +66,10 @@ type Completion struct {
 
 // NewEvent is an event that an attempt produced.
 type NewEvent struct {
-	Timestamp time.Time // zero: when it is stored
-	Metadata  []byte    // JSON object; nil: none
+	// Timestamp is zero for the time at which the event is stored. Arrays of statements carry no NULL:
+	// they carry the zero time, 0001-01-01, which is no valid time of a request.
+	Timestamp time.Time
+	Metadata  []byte // JSON object; nil: none
 	Payload   []byte
 }
 
@@ -94,16 +96,8 @@ func (t SetTimer) when() (at time.Time, afterUs int64) {
 	return epoch, max(t.After.Microseconds(), 0)
 }
 
-// epoch stands for "no time" in arrays, which carry no NULL.
+// epoch is the time of columns that a query returns for NULL, and of timers that are set by a duration.
 var epoch = time.Unix(0, 0).UTC()
-
-// OrEpoch is a time as it stands in arrays.
-func OrEpoch(t time.Time) time.Time {
-	if t.IsZero() {
-		return epoch
-	}
-	return t
-}
 
 // microseconds turns a distance in time of the database into a Duration, which ends after 292 years: a timer may be due in 9999.
 func microseconds(us int64) time.Duration {

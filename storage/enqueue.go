@@ -115,7 +115,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.RequestIds = append(a.RequestIds, j.RequestID)
 	a.Fingerprints = append(a.Fingerprints, j.Fingerprint)
 	a.Priorities = append(a.Priorities, j.Priority)
-	a.RunTimes = append(a.RunTimes, OrEpoch(j.RunTime))
+	a.RunTimes = append(a.RunTimes, j.RunTime)
 	a.TimeoutsUs = append(a.TimeoutsUs, j.Timeout.Microseconds())
 	a.UniqueKeys = append(a.UniqueKeys, j.Unique.Key)
 	a.UniqueTtlsUs = append(a.UniqueTtlsUs, j.Unique.TTL.Microseconds())

@@ -25,6 +25,10 @@ const (
 	classConnection           = "08"
 	classOperatorIntervention = "57"
 	classResources            = "53"
+	classSystem               = "58"
+	classData                 = "22"
+	classConstraint           = "23"
+	classProgramLimit         = "54"
 )
 
 func sqlState(err error) string {
@@ -47,6 +51,18 @@ func lost(err error) bool {
 	}
 	class := state[:2]
 	return class == classConnection || class == classOperatorIntervention || state == stateReadOnly
+}
+
+// rejectsData reports whether an error is due to the data of a statement, so that no retry can succeed:
+// it violates a type, a constraint or a limit of PostgreSQL, or cannot be encoded. Everything else, such
+// as a missing GRANT or an I/O error, is the state of the server, which an operator repairs.
+func rejectsData(err error) bool {
+	state := sqlState(err)
+	if state == "" {
+		return true
+	}
+	class := state[:2]
+	return class == classData || class == classConstraint || class == classProgramLimit
 }
 
 // unavailable makes the error of an operation that found no database. The cause is kept for the log.

@@ -222,7 +222,8 @@ func eventOf(r *dbsqlc.ReadHistoriesRow) Event {
 	return Event{EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload}
 }
 
-// historyError is what a reader is told. Of a database that does not answer in time nothing is known, least of all of the history.
+// historyError maps an error of the database to the error of a read. Only ErrSlowHistory and errors of
+// the data depend on the history; after all others the read may succeed later.
 func historyError(key process.Key, err error) error {
 	op := "read history of " + key.String()
 	switch state := sqlState(err); {
@@ -234,6 +235,8 @@ func historyError(key process.Key, err error) error {
 		return fmt.Errorf("%s: %w (%w)", op, ErrSlowHistory, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return unavailable(op, err)
+	case sqlState(err) != "" && !rejectsData(err):
+		return unavailable(op, err) // a missing GRANT or an I/O error is no fault of the process
 	}
 	return mapped(op, err)
 }

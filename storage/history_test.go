@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Only a read that found no database may be made again as if nothing had happened; one that PostgreSQL gave up is named.
+// A read is repeated after every error that is not due to the history itself. One that PostgreSQL has
+// cancelled is reported as slow.
 func TestHistoryErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err               error
@@ -21,7 +22,10 @@ func TestHistoryErrors(t *testing.T) {
 		{&pgconn.PgError{Code: stateLockNotAvailable}, true, false},
 		{&pgconn.PgError{Code: "57P01"}, true, false},
 		{&pgconn.PgError{Code: "53300"}, true, false},
-		{&pgconn.PgError{Code: "XX001"}, false, false},
+		{&pgconn.PgError{Code: "XX001"}, true, false},
+		{&pgconn.PgError{Code: "42501"}, true, false},
+		{&pgconn.PgError{Code: "22003"}, false, false},
+		{&pgconn.PgError{Code: "54000"}, false, false},
 		{fmt.Errorf("acquire: %w", context.DeadlineExceeded), true, false},
 		{context.Canceled, true, false},
 		{errors.New("broken pipe"), true, false},

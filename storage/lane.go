@@ -21,10 +21,11 @@ const (
 	// flushTimeout bounds a flush on a connection that does not answer. statement_timeout ends a slow one before.
 	flushTimeout = 15 * time.Second
 	laneQueue    = 4096
-	// A Save that met a row which a foreign session holds waits this long, twice as long each time: every try costs its lane
-	// lock_timeout.
-	heldRetry    = 50 * time.Millisecond
-	heldRetryMax = time.Second
+	// A result that was not stored is retried after heldRetry, then after twice as long each time. If
+	// another session holds a row, every try costs the lane lock_timeout.
+	heldRetry     = 50 * time.Millisecond
+	heldRetryMax  = time.Second
+	faultRetryMax = 5 * time.Second // after an error that an operator has to repair
 )
 
 // A lane is the group commit: one goroutine with one connection. It takes the first item that comes, whatever else has arrived
@@ -280,28 +281,39 @@ func (l *lane) broken(err error) bool {
 	return errors.Is(err, errNotReplicated) || l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
 }
 
-// fail answers a single item that PostgreSQL refused. A Save that met a row held by a foreign session, or a server without room,
-// comes again by itself: its processor has done its work.
+// fail responds to a single item that PostgreSQL did not store. A result is retried unless its data is
+// rejected: its processor has done its work, and the state of the server is no fault of the process.
 func (l *lane) fail(op operation, err error) {
 	state := sqlState(err)
 	held := state == stateLockNotAvailable || state == stateQueryCanceled
-	passing := held || state == stateDeadlock || state == stateSerialization || (state != "" && state[:2] == classResources)
+	passing := state == stateDeadlock || state == stateSerialization ||
+		state != "" && (state[:2] == classResources || state[:2] == classSystem)
 	switch {
-	case passing && completionOf(op) != nil:
-		i := op.base()
-		wait := min(heldRetry<<min(i.tries, 8), heldRetryMax)
-		i.tries++
-		l.store.log.Warn("result not stored yet", "namespace", i.key.Namespace, "process_id", i.key.ProcessID, "again_in", wait, "error", err)
-		time.AfterFunc(wait, func() { l.again(op) })
-		return
+	case completionOf(op) != nil && !rejectsData(err):
+		l.retryResult(op, state, err)
 	case held:
 		finish(op, unavailable(fmt.Sprintf("process %s is held by another session", op.base().key), err))
-		return
 	case passing:
 		finish(op, unavailable("flush", err))
-		return
+	default:
+		finish(op, fmt.Errorf("store process %s: %w", op.base().key, err))
 	}
-	finish(op, fmt.Errorf("store process %s: %w", op.base().key, err))
+}
+
+// retryResult puts a result back into the lane after a while. If the attempt is taken over meanwhile,
+// the next try is fenced.
+func (l *lane) retryResult(op operation, state string, err error) {
+	limit := faultRetryMax
+	if state == stateLockNotAvailable || state == stateQueryCanceled {
+		limit = heldRetryMax
+	}
+	i := op.base()
+	wait := min(heldRetry<<min(i.tries, 8), limit)
+	i.tries++
+	l.store.metrics.resultRetries.WithLabelValues(state).Inc()
+	l.store.log.Warn("result not stored yet", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
+		"again_in", wait, "error", err)
+	time.AfterFunc(wait, func() { l.again(op) })
 }
 
 // again puts an item back into the lane.

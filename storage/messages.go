@@ -145,7 +145,7 @@ func (r *riders) completed(c *Completion, quick bool) {
 		s.Args = append(s.Args, m.Args)
 		s.Contexts = append(s.Contexts, m.Context)
 		s.Metadatas = append(s.Metadatas, string(m.Metadata))
-		s.StartTimes = append(s.StartTimes, OrEpoch(m.StartTime))
+		s.StartTimes = append(s.StartTimes, m.StartTime)
 		s.NotifyParentArgs = append(s.NotifyParentArgs, m.NotifyParentArgs)
 		s.Reasons = append(s.Reasons, m.Reason)
 		s.Jobs = append(s.Jobs, string(m.Job))

@@ -19,6 +19,8 @@ type metrics struct {
 	quickMisses  prometheus.Counter
 	generations  prometheus.Counter
 	unreplicated prometheus.Counter
+	// resultRetries counts by SQLSTATE.
+	resultRetries *prometheus.CounterVec
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -52,7 +54,11 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Commits whose wait for the synchronous standby was cancelled. They are confirmed on a new connection first.",
 		}),
 	}
-	Register(registerer, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses, m.generations, m.unreplicated)
+	m.resultRetries = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "progressor_result_retries_total", Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
+	}, []string{"sqlstate"})
+	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses,
+		m.generations, m.unreplicated)
 	return m
 }
 

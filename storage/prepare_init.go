@@ -43,7 +43,7 @@ func initStages(s *Store, items []*initItem) []stage {
 		arg.Fingerprints = append(arg.Fingerprints, in.Fingerprint)
 		arg.HistoryRanges = append(arg.HistoryRanges, in.HistoryRange)
 		arg.Priorities = append(arg.Priorities, in.Priority)
-		arg.StartTimes = append(arg.StartTimes, OrEpoch(in.StartTime))
+		arg.StartTimes = append(arg.StartTimes, in.StartTime)
 		arg.Captures = append(arg.Captures, in.Capture)
 		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, in.StepTimeout.Microseconds())
 	}

@@ -84,7 +84,7 @@ func (s *Store) PutProcess(ctx context.Context, in Import, by ...process.Actor) 
 			payload = []byte{}
 		}
 		arg.EventPayloads = append(arg.EventPayloads, payload)
-		arg.EventTimestamps = append(arg.EventTimestamps, OrEpoch(e.Timestamp))
+		arg.EventTimestamps = append(arg.EventTimestamps, e.Timestamp)
 		arg.EventMetadatas = append(arg.EventMetadatas, string(e.Metadata))
 	}
 	for _, t := range lastOfEachName(in.Timers) {

@@ -281,7 +281,7 @@ func (b *saveBatch) addEvents(ord int32, c *Completion) {
 		a.EventIds = append(a.EventIds, c.LastEventID+int64(n)+1)
 		a.EventTaskIds = append(a.EventTaskIds, c.TaskID)
 		a.EventAttempts = append(a.EventAttempts, c.Attempt)
-		a.EventTimestamps = append(a.EventTimestamps, OrEpoch(e.Timestamp))
+		a.EventTimestamps = append(a.EventTimestamps, e.Timestamp)
 		a.EventMetadatas = append(a.EventMetadatas, string(e.Metadata))
 		payload := e.Payload
 		if payload == nil {

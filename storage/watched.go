@@ -41,7 +41,7 @@ func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, er
 		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
 		arg.AfterEventIds = append(arg.AfterEventIds, r.AfterEventID)
-		arg.StatusChangedTimes = append(arg.StatusChangedTimes, OrEpoch(r.StatusChangedTime))
+		arg.StatusChangedTimes = append(arg.StatusChangedTimes, r.StatusChangedTime)
 	}
 	rows, err := s.q.ReadWatched(ctx, s.kept, arg)
 	if err != nil || len(rows) == 0 {

@@ -16,4 +16,14 @@ var connectionMutants = []mutant{
 		file: "engine/engine.go", old: "return e.store.Ready()", planted: "return nil",
 		packages: "./engine", run: "ReadinessCoversLanes",
 	},
+	{
+		name: "fault-breaks-process", breaks: "only errors of the data turn a result into a failure",
+		file: "storage/lane.go", old: "completionOf(op) != nil && !rejectsData(err):", planted: "completionOf(op) != nil && (held || passing):",
+		packages: "./storage", run: "ResultSurvives",
+	},
+	{
+		name: "epoch-is-now", breaks: "an event keeps the timestamp that its processor chose",
+		file: saveFinished, old: "NULLIF(e.ts, '0001-01-01Z')", planted: "NULLIF(e.ts, 'epoch')",
+		packages: "./storage", run: "EventsKeep",
+	},
 }

@@ -166,7 +166,7 @@ INSERT INTO flow_runs (namespace, run_id, template_type, template_version, statu
                        dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
 SELECT x.namespace, x.run_id, x.template_type, x.template_version, x.status::flow_status, x.attempt, CASE WHEN x.attempt > 0 THEN statement_timestamp() END,
        CASE WHEN x.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END, NULLIF(x.blocked_on, ''),
-       NULLIF(x.run_time, 'epoch'), NULLIF(x.fire_time, 'epoch'), x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''),
+       NULLIF(x.run_time, '0001-01-01Z'), NULLIF(x.fire_time, '0001-01-01Z'), x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''),
        NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb, NULLIF(x.result, '')::jsonb, NULLIF(x.failure, '')::jsonb
   FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id, unnest($3::bigint[]) AS task_id,
                unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id, unnest($6::text[]) AS template_type,
@@ -751,7 +751,7 @@ func (q *Queries) ReopenRuns(ctx context.Context, db DBTX, arg ReopenRunsParams)
 }
 
 const reportSteps = `-- name: ReportSteps :exec
-UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.progress), due_time = coalesce(NULLIF(x.due_time, 'epoch'), f.due_time)
+UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.progress), due_time = coalesce(NULLIF(x.due_time, '0001-01-01Z'), f.due_time)
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
                   unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]), unnest($9::timestamptz[]))
        AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, progress, due_time)
@@ -857,7 +857,7 @@ WITH a AS MATERIALIZED (
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
                              process_namespace, token, worker_id, reason, input, result, failure, wait)
 SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
-       CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, 'epoch'),
+       CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, '0001-01-01Z'),
        NULLIF(x.does, ''), NULLIF(x.does_in, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
        NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb
   FROM (SELECT unnest($1::int[]) AS attempt_ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS run_id, unnest($4::text[]) AS step_id,

@@ -127,7 +127,7 @@ cn AS (
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
-  SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+  SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
     FROM p, ROWS FROM (unnest($8::timestamptz[]), unnest($9::text[]), unnest($5::bytea[]))
          WITH ORDINALITY AS e(ts, metadata, payload, n)),
 ts AS (

@@ -52,7 +52,7 @@ je AS (
   SELECT f.namespace, (SELECT job_event_xid()), f.process_id, 'succeeded', 'running', 'succeeded', f.attempt, NULLIF(f.worker_id, '') FROM f WHERE f.job_name <> '' AND f.mode > 0),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
-  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
     FROM (SELECT unnest($15::int[]) AS ord, unnest($16::text[]) AS namespace,
                  unnest($17::text[]) AS process_id, unnest($18::bigint[]) AS event_id,
                  unnest($19::bigint[]) AS task_id, unnest($20::int[]) AS attempt,

@@ -37,7 +37,7 @@ up AS (
    WHERE p.ctid = f.process_ctid),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
-  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
     FROM (SELECT unnest($10::int[]) AS ord, unnest($11::text[]) AS namespace,
                  unnest($12::text[]) AS process_id, unnest($13::bigint[]) AS event_id,
                  unnest($14::bigint[]) AS task_id, unnest($15::int[]) AS attempt,

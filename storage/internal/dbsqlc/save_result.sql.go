@@ -86,7 +86,7 @@ up AS (
    WHERE p.ctid = f.process_ctid),
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
-  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, 'epoch'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
+  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
     FROM (SELECT unnest($21::int[]) AS ord, unnest($22::text[]) AS namespace,
                  unnest($23::text[]) AS process_id, unnest($24::bigint[]) AS event_id,
                  unnest($25::bigint[]) AS task_id, unnest($26::int[]) AS attempt,

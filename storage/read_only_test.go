@@ -1,10 +1,12 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,8 +29,8 @@ func (b *bench) readOnly(on bool) {
 	}
 }
 
-func exec(b *bench, sql string) error {
-	_, err := b.db.Exec(b.t.Context(), sql)
+func exec(b *bench, sql string, args ...any) error {
+	_, err := b.db.Exec(b.t.Context(), sql, args...)
 	return err
 }
 
@@ -131,4 +133,44 @@ func TestSeveralHosts(t *testing.T) {
 			s.Close()
 		}
 	}
+}
+
+// The password is read for each new connection. While it cannot be read, the store is not ready.
+func TestPasswordIsReadForEachConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	var read atomic.Int64
+	var failing atomic.Bool
+	s := open(t, b.dsn, storage.Config{Lanes: 1, Password: func(ctx context.Context) (string, error) {
+		if _, limited := ctx.Deadline(); !limited {
+			t.Error("reading the password may take forever")
+		}
+		read.Add(1)
+		if failing.Load() {
+			return "", errors.New("the vault is closed")
+		}
+		return "secret", nil
+	}})
+	terminate := func() {
+		must(t, 0, exec(b, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'progressor lane'`))
+	}
+	claim := func() error { _, err := s.PrepareCall(call("p", keyed("k", "x"))); return err }
+	must(t, 0, claim())
+	before := read.Load()
+	failing.Store(true)
+	terminate()
+	if err := claim(); !errors.Is(err, process.ErrUnavailable) || !strings.Contains(err.Error(), "the vault is closed") {
+		t.Errorf("a call without a password: %v", err)
+	}
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "the vault is closed") {
+		t.Errorf("readiness: %v", err)
+	}
+	if read.Load() == before {
+		t.Error("the password was not read again")
+	}
+	failing.Store(false)
+	b.until("the store is ready", func() bool { return s.Ready() == nil })
+	must(t, 0, claim())
 }

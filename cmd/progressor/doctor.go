@@ -41,7 +41,11 @@ func (c *doctorCmd) Run(a *app) error {
 	defer cancelSignal()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	found, err := examine(ctx, c.DB.DSN, c.LongTransaction)
+	dsn, err := c.DB.current(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := examine(ctx, dsn, c.LongTransaction)
 	if err != nil {
 		return err
 	}

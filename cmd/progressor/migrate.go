@@ -23,10 +23,7 @@ type databaseFlags struct {
 }
 
 func (f databaseFlags) check() error {
-	if f.DB.DSN == "" {
-		return usageError(errNoDSN)
-	}
-	if err := checkDSN(f.DB.DSN); err != nil {
+	if err := f.DB.check(); err != nil {
 		return usageError(err)
 	}
 	return nil
@@ -55,10 +52,14 @@ func (c *migrateUpCmd) Run(a *app) error {
 		return usageError(errors.New("--patience: want more than 0s"))
 	}
 	waiting := func(holder string) { fmt.Fprintln(a.Stderr, "waiting for a table, "+oneLine(holder)) }
-	if err := (storage.Migration{DSN: c.DB.DSN, Patience: c.Patience, Waiting: waiting}).Up(ctx); err != nil {
+	dsn, err := c.DB.current(ctx)
+	if err != nil {
 		return err
 	}
-	states, err := storage.MigrationStatus(ctx, c.DB.DSN)
+	if err := (storage.Migration{DSN: dsn, Patience: c.Patience, Waiting: waiting}).Up(ctx); err != nil {
+		return err
+	}
+	states, err := storage.MigrationStatus(ctx, dsn)
 	if err != nil {
 		return err
 	}
@@ -91,10 +92,14 @@ func (c *migrateDownCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	if err := storage.MigrateDown(ctx, c.DB.DSN); err != nil {
+	dsn, err := c.DB.current(ctx)
+	if err != nil {
 		return err
 	}
-	states, err := storage.MigrationStatus(ctx, c.DB.DSN)
+	if err := storage.MigrateDown(ctx, dsn); err != nil {
+		return err
+	}
+	states, err := storage.MigrationStatus(ctx, dsn)
 	if err != nil {
 		return err
 	}
@@ -119,7 +124,11 @@ func (c *migrateStatusCmd) Run(a *app) error {
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
-	states, err := storage.MigrationStatus(ctx, c.DB.DSN)
+	dsn, err := c.DB.current(ctx)
+	if err != nil {
+		return err
+	}
+	states, err := storage.MigrationStatus(ctx, dsn)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,7 @@ type node struct {
 	log      *slog.Logger
 	listener net.Listener
 	dsn      string
+	password func(context.Context) (string, error) // of each new connection; nil for that of the DSN
 	pool     poolFlags
 	engine   engineFlags
 	tracing  tracingFlags
@@ -73,7 +74,7 @@ func (n *node) run(ctx context.Context) error {
 		defer spans.stop(ctx)
 	}
 	store, err := storage.Open(ctx, storage.Config{
-		DSN: n.dsn, Lanes: n.pool.Lanes, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registry,
+		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -36,13 +36,17 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n := &node{
-		log: log, listener: listener, dsn: c.DB.DSN, pool: c.DB.poolFlags, engine: c.Engine, tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
+		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine, tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.settings,
 		ready: func() { log.Info("ready", "version", buildVersion(), "url", "http://"+listener.Addr().String()) },
 	}
 	return a.untilSignal(log, func(ctx context.Context) error {
 		if c.DB.Migrate {
 			waiting := func(holder string) { log.Warn("the migration waits for a table", "holder", holder) }
-			if err := (storage.Migration{DSN: c.DB.DSN, Waiting: waiting}).Up(ctx); err != nil {
+			dsn, err := c.DB.current(ctx)
+			if err != nil {
+				return err
+			}
+			if err := (storage.Migration{DSN: dsn, Waiting: waiting}).Up(ctx); err != nil {
 				return err
 			}
 		}

@@ -30,8 +30,11 @@ type serveSettings struct {
 	Debug    debugFlags   `embed:"" prefix:"debug."`
 }
 
+// dsnFlag says where the database is, and how its password is read.
 type dsnFlag struct {
-	DSN string `name:"dsn" placeholder:"DSN" setting:"" help:"PostgreSQL, as a URL or as key=value pairs."`
+	DSN             string `name:"dsn" placeholder:"DSN" setting:"" help:"PostgreSQL, as a URL or as key=value pairs."`
+	PasswordFile    string `placeholder:"FILE" setting:"" help:"File with the password, read for each new connection."`
+	PasswordCommand string `placeholder:"COMMAND" setting:"" help:"Shell command that prints the password, run for each new connection. It must end within 5s."`
 }
 
 type dbFlags struct {
@@ -64,16 +67,13 @@ type debugFlags struct {
 
 // check refuses what cannot work, before anything is opened.
 func (s *serveSettings) check(file *settings) error {
-	if s.DB.DSN == "" {
-		return errNoDSN
-	}
-	if err := checkDSN(s.DB.DSN); err != nil {
+	if err := s.DB.dsnFlag.check(); err != nil {
 		return err
 	}
 	if err := s.Engine.check(); err != nil {
 		return err
 	}
-	if err := s.DB.check(); err != nil {
+	if err := s.DB.poolFlags.check(); err != nil {
 		return err
 	}
 	if err := rpc.CheckListen(s.Listen, s.Insecure); err != nil {

@@ -26,4 +26,9 @@ var connectionMutants = []mutant{
 		file: saveFinished, old: "NULLIF(e.ts, '0001-01-01Z')", planted: "NULLIF(e.ts, 'epoch')",
 		packages: "./storage", run: "EventsKeep",
 	},
+	{
+		name: "password-read-once", breaks: "the password is read for each new connection",
+		file: "storage/connect.go", old: "	cfg.Password = password\n	return nil", planted: "	cfg.Password = password\n	s.password = nil\n	return nil",
+		packages: "./storage", run: "PasswordIsRead",
+	},
 }

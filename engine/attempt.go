@@ -172,10 +172,10 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		e.wakeAll()
 	}
 	if saved.TimerDelay >= 0 && (saved.Next == nil || saved.TimerDelay > 0) {
-		e.timers.alarm(saved.TimerDelay)
+		e.timers.alarm(c.Namespace, saved.TimerDelay)
 	}
 	if len(d.completion.NamedTimers) > 0 {
-		e.timers.wake() // a scan says how far off they are by the database's clock
+		e.timers.alarm(c.Namespace, 0) // a scan says how far off they are by the database's clock
 	}
 	if next := saved.Next; next != nil && next.TaskType.Timer() {
 		e.timerLate(next.RunningTime.Sub(next.ScheduledTime))
@@ -185,11 +185,11 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		case d.completion.RetryAfter == 0:
 			e.calls.wake()
 		case !d.completion.Uncounted: // a kind that this node does not know is for others: it must not be the first each time
-			e.timers.alarm(d.completion.RetryAfter)
+			e.timers.alarm(c.Namespace, d.completion.RetryAfter)
 		}
 	}
 	if c.TaskType == process.TaskRepair && d.completion.Outcome == storage.Finished {
-		e.timers.wake() // timers may be due that the error had cancelled
+		e.timers.alarm(c.Namespace, 0) // timers may be due that the error had cancelled
 	}
 }
 

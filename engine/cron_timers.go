@@ -26,15 +26,15 @@ type cronPlaces struct {
 	wake  func()
 }
 
-// take takes places for a scan; 0: it is not worth one yet.
-func (p *cronPlaces) take() int {
+// take takes at most limit places for a scan, or none if a scan is not worth it yet.
+func (p *cronPlaces) take(limit int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := maxCrons - p.taken
 	if p.short = free < cronBatch; p.short {
 		return 0
 	}
-	n := min(free, scanLimit)
+	n := min(free, limit)
 	p.taken += n
 	return n
 }
@@ -61,13 +61,14 @@ func (p *timerPoller) claimCrons(ctx context.Context) (more bool) {
 	if _, runs := e.kinds[cronKind]; !runs {
 		return false
 	}
-	rooms := e.rooms(func(ns *namespace) int { return ns.cronPlaces.take() })
+	rooms := p.cronRooms()
 	if len(rooms.rooms) == 0 {
 		return false
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
 	claims, err := e.store.SearchCronTimers(limit, rooms.rooms)
+	p.cronBound.done(err)
 	if err != nil {
 		e.scanFailed(ctx, "cron timers", err)
 		e.doubtClaims()
@@ -85,7 +86,7 @@ func (p *timerPoller) claimCrons(ctx context.Context) (more bool) {
 // wait for places either.
 func (p *timerPoller) claimCronCalls(ctx context.Context) {
 	e := p.engine
-	rooms := e.rooms(func(ns *namespace) int { return ns.cronPlaces.take() })
+	rooms := p.cronRooms()
 	if len(rooms.rooms) == 0 {
 		return
 	}
@@ -100,20 +101,25 @@ func (p *timerPoller) claimCronCalls(ctx context.Context) {
 		e.doubtClaims()
 	}
 	if p.startCrons(rooms, claims) {
-		p.alarm(0)
+		p.alarm(rooms.rooms[0].Namespace, 0)
 	}
+}
+
+// cronRooms takes places of crons in all namespaces.
+func (p *timerPoller) cronRooms() *rooms {
+	e := p.engine
+	return e.rooms(&p.cronBound, e.NamespaceNames(), func(ns *namespace, n int) int { return ns.cronPlaces.take(n) })
 }
 
 // startCrons runs what was claimed for crons, and gives back the places that were too many. more: there were too few.
 func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim) (more bool) {
 	p.cronsRun.Add(int64(len(claims)))
-	got := rooms.start(claims, func(ns *namespace) func() { return func() { p.cronEnded(ns) } })
-	for n, room := range rooms.rooms {
-		left := room.Places - got[room.Namespace]
-		rooms.namespaces[n].cronPlaces.giveBack(left)
-		more = more || left == 0
+	left, cut := rooms.start(claims, func(ns *namespace) func() { return func() { p.cronEnded(ns) } })
+	for n, ns := range rooms.namespaces {
+		ns.cronPlaces.giveBack(left[n])
+		more = more || left[n] == 0
 	}
-	return more
+	return more || cut
 }
 
 // cronEnded gives the place of a cron's task back.

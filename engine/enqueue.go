@@ -68,14 +68,14 @@ func ofItem(n int, j *storage.NewJob, err error) error {
 // enqueued wakes whoever may take what was stored.
 func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	all := e.registry.all()
-	places, later := false, false
+	places, later := false, map[string]bool{}
 	offers := map[line]int{}
 	for n, j := range jobs {
 		ns, ok := all[j.Key.Namespace]
 		switch {
 		case done[n].Outcome != storage.JobEnqueued || !ok || len(j.Constraints.Keys) > 0: // what waits for a key is told of by Placed
 		case done[n].Later:
-			later = true
+			later[j.Key.Namespace] = true
 		case ns.pulled():
 			offers[line{namespace: j.Key.Namespace, jobName: j.Name}]++
 		default:
@@ -88,8 +88,8 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	if places {
 		e.calls.wake()
 	}
-	if later {
-		e.timers.wake() // a scan says how far off they are by the database's clock
+	for namespace := range later {
+		e.timers.alarm(namespace, 0) // a scan says how far off they are by the database's clock
 	}
 }
 

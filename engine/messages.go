@@ -115,7 +115,7 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 		e.calls.wake()
 	}
 	if timers {
-		e.timers.wake()
+		e.timers.alarm(k.Namespace, 0)
 	}
 }
 

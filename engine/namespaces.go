@@ -182,8 +182,8 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		ns.places, ns.cronPlaces = old.places, old.cronPlaces
 		ns.places.resize(maxRunning)
 	} else {
-		ns.places = &places{max: maxRunning, wakeCalls: e.calls.wake, wakeTimers: e.timers.wake}
-		ns.cronPlaces = &cronPlaces{wake: e.timers.wake}
+		ns.places = &places{max: maxRunning, wakeCalls: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) }}
+		ns.cronPlaces = &cronPlaces{wake: func() { e.timers.alarm(row.Namespace, 0) }}
 	}
 	return ns
 }

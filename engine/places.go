@@ -197,6 +197,14 @@ func (p *places) callsScanned(left int, owed bool) (free bool) {
 	return free && owed
 }
 
+// noneStored notes that no stored task waits for a place.
+func (p *places) noneStored() {
+	p.mu.Lock()
+	p.owed = false
+	p.hand()
+	p.mu.Unlock()
+}
+
 // timersScanned returns the places that a scan for timers took for more than it found. missed: it could have used more.
 func (p *places) timersScanned(left int, missed bool) {
 	p.mu.Lock()

@@ -148,7 +148,7 @@ func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessReque
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	e.timers.wake()
+	e.timers.alarm(key.Namespace, 0)
 	timers, err := e.store.GetTimers(ctx, key)
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 		e.calls.wake()
 	case storage.Postponed, storage.Replayed:
 	case storage.Repaired:
-		e.timers.wake()
+		e.timers.alarm(key.Namespace, 0)
 		e.watchers.recheck(key)
 		return ans, nil
 	default:

@@ -70,7 +70,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 			// It waits for a place, or for its time: a scan says how far off that is by the database's clock.
 			e.calls.wake()
 			if !p.StartTime.IsZero() {
-				e.timers.wake()
+				e.timers.alarm(p.Key.Namespace, 0)
 			}
 		}
 		return prepared, err

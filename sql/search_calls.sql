@@ -4,8 +4,9 @@
 -- read as it is now, but a search by where it lies now (ctid) would not see it, and the task would stand in both tables. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
 -- with one search by one index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
-WITH ready AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
+WITH found AS MATERIALIZED (
+  SELECT d.*, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
+              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]), unnest(@crons::bool[]), unnest(@modes::int[]))
          AS n(namespace, lim, step_timeout_us, own, crons, mode)
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
@@ -37,6 +38,11 @@ WITH ready AS MATERIALIZED (
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) END AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
+-- Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
+ready AS MATERIALIZED (
+  SELECT b.* FROM (
+    SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+   WHERE b.bytes_before < 8 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)

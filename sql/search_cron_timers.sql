@@ -1,8 +1,9 @@
 -- SearchCronTimers claims the timers of crons that are due, as SearchTimers does and by an index of their own: where more timers are due
 -- than there is room for, these do not wait behind the others.
 -- name: SearchCronTimers :many
-WITH ready AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]))
+WITH found AS MATERIALIZED (
+  SELECT d.*, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
+              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]))
          AS n(namespace, lim, step_timeout_us)
   CROSS JOIN LATERAL (
     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
@@ -16,6 +17,11 @@ WITH ready AS MATERIALIZED (
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
      ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
+-- Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
+ready AS MATERIALIZED (
+  SELECT b.* FROM (
+    SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+   WHERE b.bytes_before < 8 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)

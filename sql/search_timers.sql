@@ -3,8 +3,9 @@
 -- cancelled, and jobs that need keys: DueInLine lets them wait in line. own as in SearchCalls: ReleaseTimers has taken the others away before.
 -- Columns as SearchCalls.
 -- name: SearchTimers :many
-WITH ready AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
+WITH found AS MATERIALIZED (
+  SELECT d.*, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
+              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]), unnest(@modes::int[]))
          AS n(namespace, lim, step_timeout_us, own, mode)
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
@@ -24,6 +25,11 @@ WITH ready AS MATERIALIZED (
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
+-- Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
+ready AS MATERIALIZED (
+  SELECT b.* FROM (
+    SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+   WHERE b.bytes_before < 8 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
@@ -53,11 +59,11 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.last_event_id, r.kind, r.created_time, r.child, r.job::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
--- NextTimes tells, for each namespace, how long it is until its next timer (µs), so that a node can sleep until then, and for how
--- long the newest of those that are due has been passed over (µs); -1: there is none. It follows SearchTimers in one transaction:
--- now() is when that began, so that no timer falls between the two.
+-- NextTimes returns, for each namespace, how long it is until its next timer (µs), so that a node can sleep until
+-- then, and how long ago the newest of those that are due was due (µs); -1 if there is none. It follows
+-- SearchTimers in one transaction: now() is when that began, so that no timer falls between the two.
 -- name: NextTimes :many
-SELECT (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
+SELECT n.namespace::text AS namespace, (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
        (CASE WHEN o.scheduled_time IS NULL THEN -1 ELSE extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000 END)::bigint AS passed_us
   FROM unnest(@namespaces::text[]) AS n(namespace)
   LEFT JOIN LATERAL (

@@ -85,11 +85,13 @@ func hotStatements() map[string]string {
 		"SearchCronTimers": text(func(db dbsqlc.DBTX) error {
 			return second(q.SearchCronTimers(ctx, db, dbsqlc.SearchCronTimersParams{}))
 		}),
-		"NextTimes":     text(func(db dbsqlc.DBTX) error { return second(q.NextTimes(ctx, db, nil)) }),
-		"ReadAnswers":   text(func(db dbsqlc.DBTX) error { return second(q.ReadAnswers(ctx, db, dbsqlc.ReadAnswersParams{})) }),
-		"ReadApplied":   text(func(db dbsqlc.DBTX) error { return second(q.ReadApplied(ctx, db, dbsqlc.ReadAppliedParams{})) }),
-		"ReadRequests":  text(func(db dbsqlc.DBTX) error { return second(q.ReadRequests(ctx, db, nil)) }),
-		"ReadHistories": text(func(db dbsqlc.DBTX) error { return second(q.ReadHistories(ctx, db, dbsqlc.ReadHistoriesParams{})) }),
+		"NamespacesWaiting": text(func(db dbsqlc.DBTX) error { return second(q.NamespacesWaiting(ctx, db)) }),
+		"NextTimers":        text(func(db dbsqlc.DBTX) error { return second(q.NextTimers(ctx, db)) }),
+		"NextTimes":         text(func(db dbsqlc.DBTX) error { return second(q.NextTimes(ctx, db, nil)) }),
+		"ReadAnswers":       text(func(db dbsqlc.DBTX) error { return second(q.ReadAnswers(ctx, db, dbsqlc.ReadAnswersParams{})) }),
+		"ReadApplied":       text(func(db dbsqlc.DBTX) error { return second(q.ReadApplied(ctx, db, dbsqlc.ReadAppliedParams{})) }),
+		"ReadRequests":      text(func(db dbsqlc.DBTX) error { return second(q.ReadRequests(ctx, db, nil)) }),
+		"ReadHistories":     text(func(db dbsqlc.DBTX) error { return second(q.ReadHistories(ctx, db, dbsqlc.ReadHistoriesParams{})) }),
 		"ReadShortHistories": text(func(db dbsqlc.DBTX) error {
 			return second(q.ReadShortHistories(ctx, db, dbsqlc.ReadShortHistoriesParams{}))
 		}),
@@ -166,8 +168,8 @@ func hotStatements() map[string]string {
 // Indexes whose conditions need not name a process: the scans', and the keys of requests.
 var scanIndexes = map[string][]string{
 	"messages_created": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
-	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls"}, "schedule_jobs": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
-	"schedule_place": {"SearchCalls", "Poll", "PollGroups", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimes", "ReleaseTimers"},
+	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls", "NamespacesWaiting"}, "schedule_jobs": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
+	"schedule_place": {"SearchCalls", "NamespacesWaiting", "Poll", "PollGroups", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimers", "NextTimes", "ReleaseTimers"},
 	"job_keys_pkey":             {"LockJobKeys", "EnqueueJobs", "DeliverStarts"},
 	"processes_cancel_deadline": {"ListOverdueCancels", "Standing"},
 	"constraint_sets_pkey":      {"EnqueueJobs", "StartSteps", "DeliverStarts", "Poll", "PollGroups", "SearchCalls", "SearchTimers", "Standing"},

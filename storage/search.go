@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -59,11 +60,11 @@ const (
 	lookAgain    = 20 * time.Millisecond
 )
 
-// SearchTimers claims tasks whose time has come, the longest due first, and tells how long it is until the next one of these
-// namespaces (negative: there is none), in one round trip.
-func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim, next time.Duration, err error) {
+// SearchTimers claims tasks whose time has come, the longest due first. next is how long it is until the next one
+// of each namespace that has one. Both take one round trip.
+func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim, next map[string]time.Duration, err error) {
 	p := paramsOf(rooms)
-	next = -1
+	next = map[string]time.Duration{}
 	conn, err := s.hot.Acquire(ctx)
 	if err != nil {
 		return nil, next, mapped("search timers", err)
@@ -85,17 +86,54 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 				if passed >= 0 && passed < passedLately && (delay < 0 || delay > lookAgain) {
 					delay = lookAgain
 				}
-				if delay >= 0 && (next < 0 || delay < next) {
-					next = delay
+				if delay >= 0 {
+					next[r.Namespace] = delay
 				}
 			}
 			return err
 		},
 	})
 	if err != nil {
-		return nil, -1, mapped("search timers", err)
+		return nil, nil, mapped("search timers", err)
 	}
 	return claims, next, nil
+}
+
+// WaitingNamespace is a namespace with tasks that wait for a place.
+type WaitingNamespace = dbsqlc.NamespacesWaitingRow
+
+// NamespacesWaiting returns the namespaces with tasks that wait for a place, sorted by name. It reads nothing of the
+// others.
+func (s *Store) NamespacesWaiting(ctx context.Context) ([]WaitingNamespace, error) {
+	rows, err := s.q.NamespacesWaiting(ctx, s.hot)
+	return rows, mapped("namespaces waiting", err)
+}
+
+// NextTimers returns, for each namespace with timers, how long it is until the first of them is due.
+func (s *Store) NextTimers(ctx context.Context) (map[string]time.Duration, error) {
+	rows, err := s.q.NextTimers(ctx, s.hot)
+	next := make(map[string]time.Duration, len(rows))
+	for _, r := range rows {
+		next[r.Namespace] = microseconds(r.DelayUs)
+	}
+	return next, mapped("next timers", err)
+}
+
+// maxScanBytes is about how many bytes one scan claims. The statements hold the same number.
+const maxScanBytes = 8 << 20
+
+// ScanIsCut reports whether the bound on the bytes of a scan may have left tasks behind.
+func ScanIsCut(claims []Claim) bool {
+	bytes := 0
+	for n := range claims {
+		bytes += len(claims[n].Args) + len(claims[n].Context) + len(claims[n].AuxState)
+	}
+	return bytes >= maxScanBytes
+}
+
+// TimedOut reports whether PostgreSQL or its client ended a statement that took too long.
+func TimedOut(err error) bool {
+	return sqlState(err) == stateQueryCanceled || errors.Is(err, context.DeadlineExceeded)
 }
 
 // SearchCronTimers claims timers of crons that are due, the longest due first, whatever else is due.

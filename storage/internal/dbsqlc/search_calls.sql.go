@@ -33,8 +33,9 @@ func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (
 }
 
 const searchCalls = `-- name: SearchCalls :many
-WITH ready AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
+WITH found AS MATERIALIZED (
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
+              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::bool[]), unnest($6::int[]))
          AS n(namespace, lim, step_timeout_us, own, crons, mode)
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
@@ -66,6 +67,10 @@ WITH ready AS MATERIALIZED (
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) END AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
+ready AS MATERIALIZED (
+  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.kind, b.created_time, b.bytes, b.fencing_token, b.step_timeout_us, b.mode, b.job, b.timeout, b.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+   WHERE b.bytes_before < 8 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
@@ -134,6 +139,7 @@ type SearchCallsRow struct {
 // crons: of that only crons. What is claimed is deleted by its key: a row that was changed after the statement's snapshot is locked and
 // read as it is now, but a search by where it lies now (ctid) would not see it, and the task would stand in both tables. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
 // with one search by one index, and SQL text cannot be shared.)
+// Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {
 	rows, err := db.Query(ctx, searchCalls,
 		arg.Namespaces,

@@ -14,7 +14,7 @@ import (
 )
 
 const nextTimes = `-- name: NextTimes :many
-SELECT (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
+SELECT n.namespace::text AS namespace, (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
        (CASE WHEN o.scheduled_time IS NULL THEN -1 ELSE extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000 END)::bigint AS passed_us
   FROM unnest($1::text[]) AS n(namespace)
   LEFT JOIN LATERAL (
@@ -26,13 +26,14 @@ SELECT (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch F
 `
 
 type NextTimesRow struct {
-	DelayUs  int64
-	PassedUs int64
+	Namespace string
+	DelayUs   int64
+	PassedUs  int64
 }
 
-// NextTimes tells, for each namespace, how long it is until its next timer (µs), so that a node can sleep until then, and for how
-// long the newest of those that are due has been passed over (µs); -1: there is none. It follows SearchTimers in one transaction:
-// now() is when that began, so that no timer falls between the two.
+// NextTimes returns, for each namespace, how long it is until its next timer (µs), so that a node can sleep until
+// then, and how long ago the newest of those that are due was due (µs); -1 if there is none. It follows
+// SearchTimers in one transaction: now() is when that began, so that no timer falls between the two.
 func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) ([]NextTimesRow, error) {
 	rows, err := db.Query(ctx, nextTimes, namespaces)
 	if err != nil {
@@ -42,7 +43,7 @@ func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) (
 	var items []NextTimesRow
 	for rows.Next() {
 		var i NextTimesRow
-		if err := rows.Scan(&i.DelayUs, &i.PassedUs); err != nil {
+		if err := rows.Scan(&i.Namespace, &i.DelayUs, &i.PassedUs); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -54,8 +55,9 @@ func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) (
 }
 
 const searchTimers = `-- name: SearchTimers :many
-WITH ready AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
+WITH found AS MATERIALIZED (
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
+              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::int[]))
          AS n(namespace, lim, step_timeout_us, own, mode)
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
@@ -75,6 +77,10 @@ WITH ready AS MATERIALIZED (
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
+ready AS MATERIALIZED (
+  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.kind, b.created_time, b.bytes, b.fencing_token, b.step_timeout_us, b.mode, b.job, b.timeout, b.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+   WHERE b.bytes_before < 8 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
@@ -148,6 +154,7 @@ type SearchTimersRow struct {
 // busy or has a call waiting is passed over: the SaveResult of that process takes it. So are those of a process that is being
 // cancelled, and jobs that need keys: DueInLine lets them wait in line. own as in SearchCalls: ReleaseTimers has taken the others away before.
 // Columns as SearchCalls.
+// Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
 func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersParams) ([]SearchTimersRow, error) {
 	rows, err := db.Query(ctx, searchTimers,
 		arg.Namespaces,

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// timerPoller claims tasks whose time has come. It keeps the time of the next one of each namespace in memory. The
+// timers that this node sets are known at once; those of others are found every third ScanInterval.
+type timerPoller struct {
+	engine *Engine
+	woken  chan struct{}
+	mu     sync.Mutex
+	due    map[string]time.Time // when to scan a namespace; no entry if no timer is known
+	all    bool                 // the next scan begins with a look at all namespaces
+	next   time.Time            // when to scan first; zero if nothing is known
+
+	bound     scanBound
+	cronBound scanBound
+	failures  int          // scans that failed in a row; only Run uses it
+	crowded   bool         // more was due than the last scan had room for; likewise
+	cronsDue  atomic.Bool  // more crons are due than this node has claimed
+	cronsRun  atomic.Int64 // tasks of crons that run beyond the places
+}
+
+// minTimerGap is the least time between two scans: timers that are due within it are claimed together.
+const minTimerGap = 2 * time.Millisecond
+
+func newTimerPoller(e *Engine) *timerPoller {
+	return &timerPoller{
+		engine: e, woken: make(chan struct{}, 1), due: map[string]time.Time{},
+		bound: scanBound{rows: maxScanRows}, cronBound: scanBound{rows: maxScanRows},
+	}
+}
+
+// wake makes the poller look at all namespaces.
+func (p *timerPoller) wake() {
+	p.mu.Lock()
+	p.all = true
+	p.schedule(time.Now())
+}
+
+// alarm makes the poller scan a namespace after a while.
+func (p *timerPoller) alarm(namespace string, after time.Duration) {
+	at := time.Now().Add(after)
+	p.mu.Lock()
+	if old, ok := p.due[namespace]; ok && !at.Before(old) {
+		p.mu.Unlock()
+		return
+	}
+	p.due[namespace] = at
+	p.schedule(at)
+}
+
+// schedule makes the next scan begin at a time or before. The caller holds the lock, which it releases.
+func (p *timerPoller) schedule(at time.Time) {
+	earlier := p.next.IsZero() || at.Before(p.next)
+	if earlier {
+		p.next = at
+	}
+	p.mu.Unlock()
+	if earlier {
+		signal(p.woken)
+	}
+}
+
+// until is how long to sleep, at most rest.
+func (p *timerPoller) until(rest time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next.IsZero() {
+		return rest
+	}
+	return min(rest, max(time.Until(p.next), 0))
+}
+
+// Run polls until ctx ends.
+func (p *timerPoller) Run(ctx context.Context) error {
+	rest := 3 * p.engine.cfg.ScanInterval
+	sleep := time.NewTimer(0)
+	defer sleep.Stop()
+	looked := time.Time{}
+	look := time.Now() // at all namespaces
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.woken:
+		case <-sleep.C:
+		}
+		now := time.Now()
+		wait := min(p.until(rest), look.Sub(now))
+		if gap := minTimerGap - now.Sub(looked); wait < gap {
+			wait = gap
+		}
+		if wait > 0 {
+			sleep.Reset(wait)
+			continue
+		}
+		looked = now
+		if !now.Before(look) {
+			p.wake()
+			look = now.Add(rest)
+		}
+		for p.runOnce(ctx) && ctx.Err() == nil {
+			looked = time.Now()
+		}
+		sleep.Reset(p.until(rest))
+	}
+	return nil
+}
+
+// take returns the namespaces that are due now, sorted, and removes them from those that the poller knows. It looks
+// at all namespaces before if that is wanted.
+func (p *timerPoller) take(ctx context.Context) ([]string, error) {
+	p.mu.Lock()
+	all := p.all
+	p.all = false
+	p.mu.Unlock()
+	if all {
+		timers, err := p.engine.store.NextTimers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for namespace, delay := range timers {
+			p.alarm(namespace, delay)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	now := time.Now()
+	p.next = time.Time{}
+	for name, at := range p.due {
+		switch {
+		case !at.After(now):
+			names = append(names, name)
+			delete(p.due, name)
+		case p.next.IsZero() || at.Before(p.next):
+			p.next = at
+		}
+	}
+	if p.all {
+		p.next = now
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// runOnce claims once for all namespaces that are due. more: there is more that could run now.
+func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
+	e := p.engine
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	defer e.metrics.timersScanned(time.Now())
+	names, err := p.take(limit)
+	if err != nil {
+		e.scanFailed(ctx, "timers", err)
+		p.failures++
+		time.AfterFunc(min(pauseAfter(p.failures), e.cfg.ScanInterval), p.wake)
+		return false
+	}
+	p.release(ctx, names)
+	rooms := e.rooms(&p.bound, names, func(ns *namespace, n int) int { return ns.places.takeForTimers(n) })
+	moreCrons := false
+	if p.crowded || len(rooms.full) > 0 {
+		moreCrons = p.claimCrons(ctx)
+	}
+	for _, name := range rooms.postponed {
+		p.alarm(name, 0)
+	}
+	for _, name := range rooms.full {
+		p.alarm(name, cronsGap) // no scan says when its next timer is due
+	}
+	more = len(rooms.postponed) > 0
+	if len(rooms.rooms) > 0 {
+		more = p.scan(ctx, limit, rooms) || more
+	}
+	p.crowded = more || moreCrons || len(rooms.full) > 0
+	return more || moreCrons
+}
+
+// scan claims what is due in rooms. more: there is more that could run now.
+func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool) {
+	e := p.engine
+	claims, next, err := e.store.SearchTimers(limit, rooms.rooms)
+	p.bound.done(err)
+	pause := time.Duration(-1)
+	if p.failures++; err == nil {
+		p.failures = 0
+	} else {
+		e.scanFailed(ctx, "timers", err)
+		e.doubtClaims()
+		pause = min(pauseAfter(p.failures), e.cfg.ScanInterval)
+	}
+	for n := range claims {
+		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
+	}
+	left, cut := rooms.start(claims, placeOf)
+	for n, ns := range rooms.namespaces {
+		again := left[n] == 0 || cut
+		ns.places.timersScanned(left[n], again)
+		delay, known := next[ns.name]
+		switch {
+		case err != nil:
+			p.alarm(ns.name, pause)
+		case again:
+			more = true
+			p.alarm(ns.name, 0)
+		case known:
+			p.alarm(ns.name, delay)
+		}
+	}
+	p.foundCrons(claims, more)
+	return more
+}
+
+// release makes what is due in the given namespaces wait for workers, where these take the tasks.
+func (p *timerPoller) release(ctx context.Context, due []string) {
+	e := p.engine
+	var names []string
+	for _, name := range due {
+		if ns, ok := e.registry.all()[name]; ok && ns.pulled() {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 || !e.takesTasks() {
+		return
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	released, err := e.store.ReleaseTimers(limit, names)
+	if err != nil {
+		e.scanFailed(ctx, "released timers", err)
+		for _, name := range names {
+			p.alarm(name, e.cfg.ScanInterval)
+		}
+		return
+	}
+	for name := range released {
+		p.alarm(name, 0) // there may be more of them
+	}
+	if len(released) > 0 {
+		e.noted()
+		e.pulls.wake()
+	}
+}

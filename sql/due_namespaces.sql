@@ -1,0 +1,44 @@
+-- NamespacesWaiting lists the namespaces with tasks that wait for a place. own is true for those with tasks that
+-- the engine runs itself although workers take the rest. Each namespace costs one probe of an index, and a
+-- namespace without such tasks costs nothing.
+-- name: NamespacesWaiting :many
+WITH RECURSIVE waiting AS (
+  SELECT (SELECT s.namespace FROM schedule s
+           WHERE s.waits_for = 'place'
+           ORDER BY s.namespace COLLATE "POSIX" LIMIT 1) AS namespace
+  UNION ALL
+  SELECT (SELECT s.namespace FROM schedule s
+           WHERE s.waits_for = 'place'
+             AND s.namespace COLLATE "POSIX" > w.namespace
+           ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
+    FROM waiting w
+   WHERE w.namespace IS NOT NULL)
+SELECT w.namespace::text AS namespace,
+       EXISTS (SELECT 1 FROM schedule s
+                WHERE s.namespace COLLATE "POSIX" = w.namespace
+                  AND s.waits_for = 'place'
+                  AND starts_with(s.process_id, '~')
+                  AND NOT starts_with(s.process_id, '~job/')
+                LIMIT 1)::bool AS own
+  FROM waiting w
+ WHERE w.namespace IS NOT NULL;
+
+-- NextTimers returns, for each namespace with tasks that wait for their time, how long it is until the first of
+-- them is due (µs, 0 if one is due). A namespace without such tasks costs nothing, the others one probe each.
+-- name: NextTimers :many
+WITH RECURSIVE next_timer AS (
+  SELECT f.namespace, f.scheduled_time
+    FROM (SELECT s.namespace, s.scheduled_time FROM schedule s
+           WHERE s.waits_for = 'time'
+           ORDER BY s.namespace COLLATE "POSIX", s.scheduled_time LIMIT 1) f
+  UNION ALL
+  SELECT f.namespace, f.scheduled_time
+    FROM next_timer n
+   CROSS JOIN LATERAL (
+     SELECT s.namespace, s.scheduled_time FROM schedule s
+      WHERE s.waits_for = 'time'
+        AND s.namespace COLLATE "POSIX" > n.namespace
+      ORDER BY s.namespace COLLATE "POSIX", s.scheduled_time LIMIT 1) f)
+SELECT n.namespace::text AS namespace,
+       greatest(extract(epoch FROM n.scheduled_time - statement_timestamp()) * 1000000, 0)::bigint AS delay_us
+  FROM next_timer n;

@@ -76,6 +76,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	case c.passes%10 == 0 || len(c.unknown) > 0:
 		errs = append(errs, c.adopt(limit, adoptAge))
 	}
+	errs = append(errs, c.settle(limit))
 	if c.passes%30 == 0 || c.engine.removals.Swap(false) {
 		errs = append(errs, c.purge(limit))
 	}
@@ -234,6 +235,16 @@ func (c *collector) expire(ctx context.Context) error {
 		e.removals.Store(true)
 	}
 	c.expiring = true
+	return nil
+}
+
+// settle moves what changes of status have left of large queues.
+func (c *collector) settle(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < purgeTime; {
+		if n, err := c.engine.store.SettleQueues(ctx); err != nil || n == 0 {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -21,6 +21,7 @@ type deliverer struct {
 
 	mu       sync.Mutex
 	under    map[process.Key]bool // targets that are being delivered to; true: something has come since
+	full     map[process.Key]bool // targets that have too many waiting tasks, and are tried again after fullRetry
 	patience patience
 }
 
@@ -31,6 +32,8 @@ const (
 	messagePoll = 200 * time.Millisecond
 	// messageBatch is how many messages one scan finds.
 	messageBatch = 256
+	// fullRetry is the time between two deliveries to a process that has too many waiting tasks.
+	fullRetry = 200 * time.Millisecond
 	// maxDeliveries bounds the targets under way on a node; what is beyond is found by the scan.
 	maxDeliveries = 4096
 	// messageChannel is where SQL functions tell that they have sent something.
@@ -38,7 +41,7 @@ const (
 )
 
 func newDeliverer(e *Engine) *deliverer {
-	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, patience: patience{waits: map[process.Key]struct{}{}}}
+	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, full: map[process.Key]bool{}, patience: patience{waits: map[process.Key]struct{}{}}}
 	d.deaf.Store(true)
 	return d
 }
@@ -78,7 +81,9 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 			e.log.Warn("messages not delivered yet", "namespace", k.Namespace, "process_id", k.ProcessID, "error", err)
 		}
 		d.delivered(k, deliveries)
-		delivered += len(deliveries)
+		if len(deliveries) > 0 && deliveries[0].Outcome != storage.TargetFull {
+			delivered += len(deliveries)
+		}
 		d.mu.Lock()
 		again = err == nil && (more || d.under[k])
 		if again {
@@ -100,6 +105,10 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	}
 	calls, timers, noted := false, false, false
 	for _, m := range deliveries {
+		if m.Outcome == storage.TargetFull {
+			d.retryFull(k)
+			continue
+		}
 		e.metrics.messages.WithLabelValues(namespace, string(m.Kind), m.Outcome).Inc()
 		made := m.Outcome == storage.Delivered
 		calls, timers = calls || made && !m.Later, timers || made && m.Later
@@ -117,6 +126,22 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	if timers {
 		e.timers.alarm(k.Namespace, 0)
 	}
+}
+
+// retryFull delivers to a process again once it may have room.
+func (d *deliverer) retryFull(k process.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.full[k] || len(d.full) >= maxDeliveries {
+		return // the scan finds the rest
+	}
+	d.full[k] = true
+	time.AfterFunc(fullRetry, func() {
+		d.mu.Lock()
+		delete(d.full, k)
+		d.mu.Unlock()
+		d.deliver([]process.Key{k})
+	})
 }
 
 // Run looks for messages that nobody has delivered, until ctx ends.

@@ -179,6 +179,8 @@ func refusal(r *request, p storage.Prepared) error {
 		return &process.OverloadError{Bound: fmt.Sprintf("as many requests wait in the process as max_waiting of the namespace allows, %d", max(1, r.call.MaxWaiting))}
 	case storage.Repairing:
 		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is under way"}
+	case storage.Unsettled:
+		return &process.OverloadError{Bound: "tasks that waited in the process when it failed are still being cancelled"}
 	case storage.IsJob:
 		reason := "it is a job, which takes no calls"
 		if r.method == methodRepair || r.method == methodSimpleRepair {

@@ -3,7 +3,8 @@
 -- process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
 -- runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
 -- that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker, and one that several workers run when its
--- members have ended.
+-- members have ended. Where a process ends, at most lim waiting tasks of it end here, its CANCEL task among them. If there may be more,
+-- the process is listed in queue_backlogs and SettleQueues ends the others.
 -- outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
 -- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
@@ -75,7 +76,19 @@ mb AS (
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.*),
 ds AS (
-  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.*),
+  DELETE FROM schedule s
+   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
+       (SELECT w.ctid FROM schedule w WHERE i.ends AND w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int)
+       UNION ALL
+       (SELECT w.ctid FROM schedule w WHERE i.ends AND i.cancelling AND w.namespace = i.namespace AND w.process_id = i.process_id AND w.task_type = 'CANCEL'
+         ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1)) w))
+  RETURNING s.*),
+backlog AS (
+  INSERT INTO queue_backlogs (namespace, process_id)
+  SELECT ds.namespace, ds.process_id FROM ds GROUP BY ds.namespace, ds.process_id HAVING count(*) >= @lim::int
+  ON CONFLICT (namespace, process_id) DO UPDATE
+     SET resuming = false, cancelled_by = excluded.cancelled_by, after_task_id = excluded.after_task_id, after_message_id = 0, created_time = statement_timestamp()),
 -- expired is a hashed subplan, not a join: see EnqueueJobs.
 e AS (
   SELECT x.*, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (

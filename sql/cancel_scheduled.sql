@@ -1,6 +1,7 @@
 -- CancelScheduled ends everything that waits in processes that have failed or come to their end. It follows SaveResult and finds
 -- its items by the row that this very transaction has written: a fenced item cancels nothing, nor does a late twin of an item
--- that was applied long ago.
+-- that was applied long ago. It ends at most lim tasks of each process. If there may be more, the process is listed in queue_backlogs
+-- and SettleQueues ends the others.
 -- name: CancelScheduled :many
 WITH i AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.task_id
@@ -9,8 +10,17 @@ WITH i AS MATERIALIZED (
     JOIN tasks t ON t.namespace = ANY (ARRAY[x.namespace]) AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
      AND t.xmin = pg_current_xact_id()::xid),
 d AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
+  DELETE FROM schedule s
+   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
+           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+            ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w))
   RETURNING s.*),
+backlog AS (
+  INSERT INTO queue_backlogs (namespace, process_id, cancelled_by, after_task_id)
+  SELECT d.namespace, d.process_id, (SELECT i.task_id FROM i WHERE i.namespace = d.namespace AND i.process_id = d.process_id), max(d.task_id)
+    FROM d GROUP BY d.namespace, d.process_id HAVING count(*) = @lim::int
+  ON CONFLICT (namespace, process_id) DO UPDATE
+     SET resuming = false, cancelled_by = excluded.cancelled_by, after_task_id = excluded.after_task_id, after_message_id = 0, created_time = statement_timestamp()),
 k AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)

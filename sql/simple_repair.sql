@@ -1,17 +1,18 @@
 -- SimpleRepair puts a process in ERROR back to RUNNING without its processor, and sets the timers again that its error had
 -- cancelled: the timer that broke it too, as a new task with attempt 1. One process; runs after LockProcesses.
--- outcome: repaired, replayed, mismatch, not_found, job (which is retried), status, repairing.
+-- outcome: repaired, replayed, mismatch, not_found, job (which is retried), status, repairing, unsettled (see PrepareRepair).
 -- name: SimpleRepair :one
 WITH i AS MATERIALIZED (
   SELECT @namespace::text AS namespace, @process_id::text AS process_id, p.status, p.corrupted_by,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          p.kind, coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
          EXISTS (SELECT 1 FROM running r WHERE r.namespace = @namespace::text AND r.process_id = @process_id::text)
-         OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id = @process_id::text) AS repairing
+         OR EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id = @process_id::text) AS repairing,
+         EXISTS (SELECT 1 FROM queue_backlogs b WHERE b.namespace = @namespace::text AND b.process_id = @process_id::text) AS unsettled
     FROM (SELECT 1) one
     LEFT JOIN processes p ON p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN requests q ON q.request_id = @request_id::uuid),
-ok AS MATERIALIZED (SELECT * FROM i WHERE acceptable AND NOT repairing),
+ok AS MATERIALIZED (SELECT * FROM i WHERE acceptable AND NOT repairing AND NOT unsettled),
 t AS MATERIALIZED (
   SELECT nextval('task_ids') AS new_task_id, x.* FROM (
     SELECT k.task_id, k.task_type, k.timer_name, k.scheduled_time, k.context, k.priority, true AS culprit
@@ -39,9 +40,9 @@ req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT @request_id::uuid, namespace, process_id, coalesce((SELECT t.new_task_id FROM t WHERE t.culprit), 0), @fingerprint::bytea, statement_timestamp()
     FROM ok WHERE @request_id::uuid <> '00000000-0000-0000-0000-000000000000')
-SELECT (CASE WHEN i.acceptable AND NOT i.repairing THEN 'repaired'
+SELECT (CASE WHEN i.acceptable AND NOT i.repairing AND NOT i.unsettled THEN 'repaired'
              WHEN i.twin_task_id IS NOT NULL AND i.twin_fingerprint = @fingerprint::bytea THEN 'replayed' WHEN i.twin_task_id IS NOT NULL THEN 'mismatch'
-             WHEN i.status IS NULL THEN 'not_found' WHEN i.acceptable THEN 'repairing' WHEN i.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
+             WHEN i.status IS NULL THEN 'not_found' WHEN i.acceptable AND i.unsettled THEN 'unsettled' WHEN i.acceptable THEN 'repairing' WHEN i.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
        coalesce(i.twin_task_id, (SELECT t.new_task_id FROM t WHERE t.culprit), 0)::bigint AS task_id,
        coalesce(i.status, 'INIT')::process_status AS status
   FROM i;

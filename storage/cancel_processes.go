@@ -98,7 +98,7 @@ func cancelStages(s *Store, items []*cancelItem) []stage {
 		arg.Overdues = append(arg.Overdues, it.overdue)
 		arg.Actors = append(arg.Actors, it.actor())
 	}
-	arg.Modes = s.eventModes(arg.Namespaces)
+	arg.Modes, arg.Lim = s.eventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := s.q.CancelProcesses(ctx, db, arg)
 		for _, r := range rows {

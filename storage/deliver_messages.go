@@ -21,6 +21,7 @@ const (
 	MemberNoted    = "noted"     // the end of a member, with the job that several workers run: that waits to be looked at
 	TargetExists   = "exists"    // a start: the process exists, or another job holds the unique key, and nothing happened
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits
+	TargetFull     = "full"      // too many tasks wait in the process: all messages to it wait
 	TargetNotFound = "not_found" // no such process, or for a start no such namespace: dropped
 	TargetEnded    = "ended"     // the process is at its end, or is a job and takes no such message: dropped
 )
@@ -103,7 +104,10 @@ func (b *deliverBatch) starts(ctx context.Context, db DB) error {
 }
 
 func (b *deliverBatch) notifies(ctx context.Context, db DB) error {
-	rows, err := b.store.q.DeliverNotifies(ctx, db, dbsqlc.DeliverNotifiesParams{Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit})
+	rows, err := b.store.q.DeliverNotifies(ctx, db, dbsqlc.DeliverNotifiesParams{
+		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Lim: deliverLimit,
+		HoldLim: queueLimit(len(b.keys.namespaces)), MaxTasks: maxQueuedTasks,
+	})
 	for _, r := range rows {
 		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
 	}

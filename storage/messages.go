@@ -175,6 +175,7 @@ func (r *riders) releaseStages(s *Store) []stage {
 	if len(r.release.Namespaces) == 0 {
 		return nil
 	}
+	r.release.Lim = queueLimit(len(r.release.Namespaces))
 	return []stage{targeted(r, s.q.ReleaseMessages, r.release)}
 }
 

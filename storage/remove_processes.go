@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// purgeBatch is how many events and tasks of a removed process one transaction deletes: a removal of any size holds nothing up.
+// purgeBatch is how many events, tasks and waiting tasks of a removed process one transaction deletes: a removal of any size holds nothing up.
 const purgeBatch = 1000
 
 type removeItem struct {
@@ -72,7 +72,7 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		arg.OpenDropped = append(arg.OpenDropped, process.RequestID(it.key.Namespace, "", dropped))
 		arg.Actors = append(arg.Actors, it.actor())
 	}
-	arg.Modes = s.eventModes(arg.Namespaces)
+	arg.Modes, arg.Lim = s.eventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{
 		func(ctx context.Context, db DB) error {
 			ords, err := s.q.RemoveProcesses(ctx, db, arg)

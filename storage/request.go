@@ -33,6 +33,7 @@ const (
 	Overloaded PrepareOutcome = "overloaded" // too many requests wait for the process
 	IsJob      PrepareOutcome = "job"        // the process is a job: it takes no calls, and no repair
 	Repairing  PrepareOutcome = "repairing"  // another repair is under way
+	Unsettled  PrepareOutcome = "unsettled"  // waiting tasks are still being moved after the last change of status
 	Repaired   PrepareOutcome = "repaired"   // a simple repair: done
 )
 

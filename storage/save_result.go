@@ -324,6 +324,7 @@ func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
 }
 
 func (b *saveBatch) cancelScheduled(ctx context.Context, db DB) error {
+	b.cancel.Lim = queueLimit(len(b.cancel.Namespaces))
 	rows, err := b.store.q.CancelScheduled(ctx, db, b.cancel)
 	if err != nil {
 		return err

@@ -52,17 +52,28 @@ func (s *Store) SuspendProcess(key process.Key, reason string, by ...process.Act
 }
 
 // ResumeProcess lets a suspended process go on in the status that it had. What is next waits for a place, or for its time: the
-// pollers must look. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
+// pollers must look. Of a process with many waiting tasks it moves these in batches first; until then the process stays
+// SUSPENDED. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
 func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
-	it := &suspendItem{item: newItem(key, 100, true), resumes: true}
-	it.noted("ResumeProcess", "", by)
-	if err := s.submit(it); err != nil {
+	it, err := s.resume(key, by)
+	for err == nil && it.outcome == Unsettled {
+		if err = s.prepareResume(key); err == nil {
+			it, err = s.resume(key, by)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if it.repeated && it.status == process.StatusInit {
 		return nil // the first try, whose answer was lost, may have brought it there
 	}
 	return it.refused(key, "only a process in SUSPENDED can be resumed")
+}
+
+func (s *Store) resume(key process.Key, by []process.Actor) (*suspendItem, error) {
+	it := &suspendItem{item: newItem(key, 100, true), resumes: true}
+	it.noted("ResumeProcess", "", by)
+	return it, s.submit(it)
 }
 
 func suspendStages(s *Store, items []*suspendItem) []stage {
@@ -72,7 +83,7 @@ func suspendStages(s *Store, items []*suspendItem) []stage {
 func resumeStages(s *Store, items []*suspendItem) []stage {
 	return orderStages(s, items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
 		return s.q.ResumeProcesses(ctx, db, dbsqlc.ResumeProcessesParams{
-			Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds, Actors: arg.Actors, Modes: arg.Modes,
+			Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds, Actors: arg.Actors, Modes: arg.Modes, Lim: arg.Lim,
 		})
 	})
 }
@@ -97,7 +108,7 @@ func orderStages[Row orderRow](s *Store, items []*suspendItem, run func(context.
 		arg.Reasons = append(arg.Reasons, it.reason)
 		arg.Actors = append(arg.Actors, it.actor())
 	}
-	arg.Modes = s.eventModes(arg.Namespaces)
+	arg.Modes, arg.Lim = s.eventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{func(ctx context.Context, db DB) error {
 		rows, err := run(ctx, db, arg)
 		for _, row := range rows {

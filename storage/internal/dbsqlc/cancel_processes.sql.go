@@ -97,7 +97,19 @@ mb AS (
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid),
 ds AS (
-  DELETE FROM schedule s USING i WHERE i.ends AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+  DELETE FROM schedule s
+   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
+       (SELECT w.ctid FROM schedule w WHERE i.ends AND w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int)
+       UNION ALL
+       (SELECT w.ctid FROM schedule w WHERE i.ends AND i.cancelling AND w.namespace = i.namespace AND w.process_id = i.process_id AND w.task_type = 'CANCEL'
+         ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1)) w))
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+backlog AS (
+  INSERT INTO queue_backlogs (namespace, process_id)
+  SELECT ds.namespace, ds.process_id FROM ds GROUP BY ds.namespace, ds.process_id HAVING count(*) >= $10::int
+  ON CONFLICT (namespace, process_id) DO UPDATE
+     SET resuming = false, cancelled_by = excluded.cancelled_by, after_task_id = excluded.after_task_id, after_message_id = 0, created_time = statement_timestamp()),
 e AS (
   SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.attempt, x.priority, x.fencing_token, x.scheduled_time, x.running_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context, x.failure, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (
     SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,
@@ -110,7 +122,7 @@ tk AS (
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
   SELECT namespace, process_id, task_id, task_type, CASE WHEN expired THEN 'ERROR' ELSE 'CANCELLED' END::task_status, attempt, priority,
          fencing_token, scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context,
-         CASE WHEN expired THEN $10::jsonb ELSE failure END FROM e)
+         CASE WHEN expired THEN $11::jsonb ELSE failure END FROM e)
 SELECT i.ord::int AS ord, (CASE WHEN i.ends THEN 'CANCELLED' ELSE coalesce(i.status, 'INIT') END)::process_status AS status, i.busy::bool AS busy,
        (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.ends THEN 'cancelled' WHEN i.asks THEN 'requested' WHEN i.cancelling THEN 'same'
              ELSE 'status' END)::text AS outcome
@@ -127,6 +139,7 @@ type CancelProcessesParams struct {
 	Overdues     []bool
 	Actors       []string
 	Modes        []int32
+	Lim          int32
 	GraceExpired json.RawMessage
 }
 
@@ -142,7 +155,8 @@ type CancelProcessesRow struct {
 // process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
 // runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
 // that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker, and one that several workers run when its
-// members have ended.
+// members have ended. Where a process ends, at most lim waiting tasks of it end here, its CANCEL task among them. If there may be more,
+// the process is listed in queue_backlogs and SettleQueues ends the others.
 // outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
 // Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 // SaveResult.)
@@ -159,6 +173,7 @@ func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProces
 		arg.Overdues,
 		arg.Actors,
 		arg.Modes,
+		arg.Lim,
 		arg.GraceExpired,
 	)
 	if err != nil {

@@ -17,8 +17,17 @@ WITH i AS MATERIALIZED (
     JOIN tasks t ON t.namespace = ANY (ARRAY[x.namespace]) AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
      AND t.xmin = pg_current_xact_id()::xid),
 d AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
+  DELETE FROM schedule s
+   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
+           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $5::int) w))
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+backlog AS (
+  INSERT INTO queue_backlogs (namespace, process_id, cancelled_by, after_task_id)
+  SELECT d.namespace, d.process_id, (SELECT i.task_id FROM i WHERE i.namespace = d.namespace AND i.process_id = d.process_id), max(d.task_id)
+    FROM d GROUP BY d.namespace, d.process_id HAVING count(*) = $5::int
+  ON CONFLICT (namespace, process_id) DO UPDATE
+     SET resuming = false, cancelled_by = excluded.cancelled_by, after_task_id = excluded.after_task_id, after_message_id = 0, created_time = statement_timestamp()),
 k AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
@@ -32,6 +41,7 @@ type CancelScheduledParams struct {
 	ProcessIds    []string
 	TaskIds       []int64
 	FencingTokens []int64
+	Lim           int32
 }
 
 type CancelScheduledRow struct {
@@ -42,13 +52,15 @@ type CancelScheduledRow struct {
 
 // CancelScheduled ends everything that waits in processes that have failed or come to their end. It follows SaveResult and finds
 // its items by the row that this very transaction has written: a fenced item cancels nothing, nor does a late twin of an item
-// that was applied long ago.
+// that was applied long ago. It ends at most lim tasks of each process. If there may be more, the process is listed in queue_backlogs
+// and SettleQueues ends the others.
 func (q *Queries) CancelScheduled(ctx context.Context, db DBTX, arg CancelScheduledParams) ([]CancelScheduledRow, error) {
 	rows, err := db.Query(ctx, cancelScheduled,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,
 		arg.FencingTokens,
+		arg.Lim,
 	)
 	if err != nil {
 		return nil, err

@@ -225,6 +225,7 @@ queue AS MATERIALIZED (
     FROM schedule WHERE waits_for IN ('process', 'place') GROUP BY namespace, process_id),
 numbered AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id FROM events GROUP BY namespace, process_id),
+unsettled AS MATERIALIZED (SELECT namespace, process_id FROM queue_backlogs),
 found AS (
 SELECT 'task_in_one_place' AS invariant, namespace, process_id,
        format('task %s stands in %s', task_id, string_agg(place, ', ' ORDER BY place)) AS detail
@@ -252,6 +253,7 @@ UNION ALL
 SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
   FROM queue q JOIN processes p ON p.namespace = q.namespace AND p.process_id = q.process_id
  WHERE q.places = 0 AND p.status IN ('INIT', 'RUNNING', 'ERROR')
+   AND NOT (p.status = 'ERROR' AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = q.namespace AND r.process_id = q.process_id)
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
                       AND s.task_type = CASE p.status WHEN 'INIT' THEN 'INIT' ELSE 'CANCEL' END::task_type AND s.waits_for = 'time')
@@ -280,24 +282,28 @@ UNION ALL
 SELECT 'error_holds_all', s.namespace, s.process_id, format('task %s, a %s, waits in a process in ERROR', s.task_id, s.task_type)
   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
  WHERE p.status = 'ERROR' AND p.removed_time IS NULL AND s.task_type <> 'REPAIR'
+   AND (p.namespace, p.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
 UNION ALL
 SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s of a process that is %s', x.task_id, x.place,
        CASE WHEN p.removed_time IS NOT NULL THEN 'removed' ELSE p.status::text END)
   FROM processes p JOIN (SELECT namespace, process_id, task_id, 'running' AS place FROM running UNION ALL
                          SELECT namespace, process_id, task_id, 'schedule' FROM schedule) x
     ON x.namespace = p.namespace AND x.process_id = p.process_id
- WHERE p.removed_time IS NOT NULL OR p.status IN ('COMPLETED', 'CANCELLED')
+ WHERE CASE WHEN p.removed_time IS NOT NULL THEN x.place = 'running' OR p.status IN ('INIT', 'RUNNING')
+            WHEN p.status IN ('COMPLETED', 'CANCELLED') THEN x.place = 'running' OR (p.namespace, p.process_id) NOT IN (SELECT namespace, process_id FROM unsettled) END
 UNION ALL
 SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
  WHERE p.removed_time IS NULL AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
+   AND NOT (p.status <> 'RUNNING' AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
 UNION ALL
 SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status, coalesce(p.cancel_deadline::text, 'none'))
   FROM processes p CROSS JOIN LATERAL (
     SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'CANCEL')
          + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'CANCEL') AS n) x
  WHERE p.removed_time IS NULL
-   AND (x.n <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END OR
+   AND (x.n <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END
+        AND NOT (p.status IN ('ERROR', 'CANCELLED', 'COMPLETED') AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled)) OR
         (p.kind = 'job' AND p.cancel_deadline IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id)
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.taker = '~')) OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
 UNION ALL
@@ -425,6 +431,7 @@ UNION ALL
 SELECT 'held_has_reason', m.namespace, m.process_id, format('message %s is held for a process that is %s', m.message_id, coalesce(p.status::text, 'gone'))
   FROM messages m LEFT JOIN processes p ON p.namespace = m.namespace AND p.process_id = m.process_id AND p.removed_time IS NULL
  WHERE m.held AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE
+   AND (m.namespace, m.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
 UNION ALL
 SELECT 'counts_agree', namespace, '', format('%s processes in %s, counted %s', sum(there), status, sum(counted))
   FROM (SELECT namespace, coalesce(attention, 'RUNNING') AS status, 1 AS there, 0 AS counted FROM processes WHERE removed_time IS NULL
@@ -444,6 +451,7 @@ type FindViolationsRow struct {
 // database at work. Every part names its invariant; CountLooked tells how many rows each of them has looked at.
 // Every place where a task can stand. A removed process's are left to the batches that delete it.
 // Waiting rows that go by themselves once their process is free.
+// Processes whose waiting rows SettleQueues still moves after a change of status. They wait in a process that does not run them.
 // task_in_one_place: a task waits, or runs, or has ended.
 // no_orphans: what belongs to a process leaves with it.
 // running_fits_status: INIT runs an INIT task, ERROR a repair, RUNNING anything else, an end nothing.
@@ -455,9 +463,10 @@ type FindViolationsRow struct {
 // events_numbered: event ids are 1, 2, 3, …, last_event_id.
 // events_of_attempt: an event carries the attempt that finished its task; one without a task was imported.
 // error_has_culprit: corrupted_by is a task that ended with ERROR; 0: imported.
-// error_holds_all: nothing but a repair waits in a process in ERROR.
-// end_is_empty: nothing waits or runs in a process at its end, or removed.
-// held_by_operator: in a suspended process everything that waits waits for the operator, and nowhere else does anything.
+// error_holds_all: nothing but a repair waits in a process in ERROR, unless its queue is still being moved.
+// end_is_empty: nothing waits or runs in a process at its end, or removed, unless its queue is still being moved or purged.
+// held_by_operator: in a suspended process everything that waits waits for the operator, unless its queue is still being moved, and
+// nowhere else does anything.
 // cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
 // has none. A job has none, and while it is being cancelled its INIT task runs, or, of a group, its members do.
 // cancel_goes_first: a process that is being cancelled runs nothing that came after the request, and hands nothing else out.
@@ -482,7 +491,7 @@ type FindViolationsRow struct {
 // takers_have_places: whoever has a place of a group, or has used one up, gets no other one.
 // group_is_full: a group that waits for its members has as many as it asks for, of whom some have not ended; and each has a process.
 // end_is_told: the end of a child turns its row in parents into a message, in one transaction.
-// held_has_reason: a message is held only as long as its process is SUSPENDED or in ERROR.
+// held_has_reason: a message is held only as long as its process is SUSPENDED or in ERROR, or until SettleQueues has released it.
 // counts_agree: what the lanes have counted is how many processes there are. It is about a namespace, and names no process.
 func (q *Queries) FindViolations(ctx context.Context, db DBTX, lim int32) ([]FindViolationsRow, error) {
 	rows, err := db.Query(ctx, findViolations, lim)

@@ -17,11 +17,11 @@ WITH w AS MATERIALIZED (
    CROSS JOIN LATERAL (
      SELECT v.message_id, bool_and(v.kind = 'cancel') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
             count(*) OVER () = $4::int OR NOT bool_and(v.kind = 'cancel') OVER () AS more
-       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+       FROM (SELECT s.message_id, s.kind FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id
               ORDER BY s.namespace, s.process_id, s.message_id LIMIT $4::int) v) m
    WHERE m.leading AND NOT EXISTS (
      SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
-        AND p.xmax <> pg_current_xact_id()::xid AND p.xmin <> pg_current_xact_id()::xid)),
+        AND (p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job' OR p.xmax <> pg_current_xact_id()::xid AND p.xmin <> pg_current_xact_id()::xid))),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid),
@@ -169,22 +169,25 @@ func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancel
 
 const deliverNotifies = `-- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_ctid, m.leading, m.more
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
+  SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_ctid, m.leading, m.more,
+         m.leading AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job'
+         AND (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id LIMIT $1::int) x) >= $1::int AS is_full
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS k(namespace, process_id)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND p.removed_time IS NULL
    CROSS JOIN LATERAL (
      SELECT v.message_ctid, bool_and(v.kind IN ('notify', 'child_end')) OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading,
-            count(*) OVER () = $3::int OR NOT bool_and(v.kind IN ('notify', 'child_end')) OVER () AS more
-       FROM (SELECT s.message_id, s.kind, s.ctid AS message_ctid FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
-              ORDER BY s.namespace, s.process_id, s.message_id LIMIT $3::int) v) m
+            count(*) OVER () = $4::int OR NOT bool_and(v.kind IN ('notify', 'child_end')) OVER () AS more
+       FROM (SELECT s.message_id, s.kind, s.ctid AS message_ctid FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id
+              ORDER BY s.namespace, s.process_id, s.message_id LIMIT $4::int) v) m
    WHERE p.process_id IS NULL OR p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid),
 h AS (
   UPDATE messages m SET held = true
    WHERE m.ctid = ANY (ARRAY(SELECT v.ctid FROM (SELECT DISTINCT w.namespace, w.process_id FROM w WHERE w.holds) w CROSS JOIN LATERAL (
-           SELECT o.ctid FROM messages o WHERE o.namespace = w.namespace AND o.process_id = w.process_id AND NOT o.held OFFSET 0) v))
+           SELECT o.ctid FROM messages o WHERE o.namespace = w.namespace AND o.process_id = w.process_id AND NOT o.held
+            ORDER BY o.namespace, o.process_id, o.message_id LIMIT $5::int) v))
   RETURNING m.namespace, m.process_id, m.kind),
 m AS (
-  DELETE FROM messages m WHERE m.ctid = ANY (ARRAY(SELECT w.message_ctid FROM w WHERE w.leading AND NOT w.holds))
+  DELETE FROM messages m WHERE m.ctid = ANY (ARRAY(SELECT w.message_ctid FROM w WHERE w.leading AND NOT w.holds AND w.is_full IS NOT TRUE))
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid),
 a AS MATERIALIZED (
   SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.job, o.context, o.ctid, o.status, o.process_kind, o.cancel_deadline, o.n,
@@ -224,13 +227,17 @@ SELECT a.namespace, a.process_id, a.kind::text AS kind,
        (CASE WHEN a.delivered THEN 'delivered' WHEN a.member_id IS NOT NULL THEN 'noted' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more
   FROM a
 UNION ALL
-SELECT h.namespace, h.process_id, h.kind::text, 'held', false FROM h
+SELECT h.namespace, h.process_id, h.kind::text, 'held', count(*) OVER (PARTITION BY h.namespace, h.process_id) = $5::int FROM h
+UNION ALL
+SELECT DISTINCT w.namespace, w.process_id, 'notify', 'full', false FROM w WHERE w.is_full
 `
 
 type DeliverNotifiesParams struct {
+	MaxTasks   int32
 	Namespaces []string
 	ProcessIds []string
 	Lim        int32
+	HoldLim    int32
 }
 
 type DeliverNotifiesRow struct {
@@ -242,15 +249,22 @@ type DeliverNotifiesRow struct {
 }
 
 // DeliverNotifies takes the notifies, and the ends of children, that are first in line for their targets, and gives these NOTIFY tasks:
-// behind all that waits in them, whatever their max_waiting is. What is for a process that is SUSPENDED or in ERROR is held. A job takes
+// behind all that waits in them, whatever their max_waiting is. A process in which max_tasks tasks wait gets none: the messages stay until
+// fewer do. What is for a process that is SUSPENDED or in ERROR is held, at most hold_lim messages at a time. A job takes
 // none of these, and holds nothing: what is held for one that has FAILED would meet another run of it.
 // It runs after LockProcesses. What is for a process that was inserted behind the locks is left to the next delivery: it may have been
 // sent after the process was there, so it is neither lost nor done without the lock.
-// outcome: delivered, noted (the end of a member, with its group), held, not_found, ended. more: there may be more of them, or of another kind behind them.
+// outcome: delivered, noted (the end of a member, with its group), held, full, not_found, ended. more: there may be more of them, or of another kind behind them.
 // task_ids are drawn in the order of the messages.
 // The end of a member is noted with its place, and has its group looked at.
 func (q *Queries) DeliverNotifies(ctx context.Context, db DBTX, arg DeliverNotifiesParams) ([]DeliverNotifiesRow, error) {
-	rows, err := db.Query(ctx, deliverNotifies, arg.Namespaces, arg.ProcessIds, arg.Lim)
+	rows, err := db.Query(ctx, deliverNotifies,
+		arg.MaxTasks,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.Lim,
+		arg.HoldLim,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +296,7 @@ WITH v AS MATERIALIZED (
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::int[])) AS k(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT v.message_id, v.unique_key, bool_and(v.kind = 'start') OVER (ORDER BY v.message_id ROWS UNBOUNDED PRECEDING) AS leading, count(*) OVER () AS n
-       FROM (SELECT s.message_id, s.kind, s.job->>'uniqueKey' AS unique_key FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+       FROM (SELECT s.message_id, s.kind, s.job->>'uniqueKey' AS unique_key FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id
               ORDER BY s.namespace, s.process_id, s.message_id LIMIT $1::int) v) m
    WHERE m.leading
      AND NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0)),
@@ -438,7 +452,7 @@ const lockMessageKeys = `-- name: LockMessageKeys :exec
 INSERT INTO job_keys (namespace, unique_key)
 SELECT DISTINCT k.namespace, m.unique_key
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, process_id)
- CROSS JOIN LATERAL (SELECT s.job->>'uniqueKey' AS unique_key FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND NOT s.held
+ CROSS JOIN LATERAL (SELECT s.job->>'uniqueKey' AS unique_key FROM messages s WHERE s.namespace = k.namespace AND s.process_id = k.process_id
                       ORDER BY s.namespace, s.process_id, s.message_id LIMIT $3::int) m
  WHERE m.unique_key IS NOT NULL ORDER BY 1, 2
 ON CONFLICT (namespace, unique_key) DO UPDATE SET process_id = job_keys.process_id
@@ -465,14 +479,20 @@ WITH x AS MATERIALIZED (
 u AS (
   UPDATE messages m SET held = false
    WHERE m.ctid = ANY (ARRAY(SELECT v.ctid FROM x CROSS JOIN LATERAL (
-           SELECT o.ctid FROM messages o WHERE o.namespace = x.namespace AND o.process_id = x.process_id AND o.held OFFSET 0) v))
-  RETURNING m.namespace, m.process_id)
+           SELECT o.ctid FROM messages o WHERE o.namespace = x.namespace AND o.process_id = x.process_id AND o.held::int = 1
+            ORDER BY o.namespace, o.process_id, o.message_id LIMIT $3::int) v))
+  RETURNING m.namespace, m.process_id, m.message_id),
+backlog AS (
+  INSERT INTO queue_backlogs (namespace, process_id, after_message_id)
+  SELECT u.namespace, u.process_id, max(u.message_id) FROM u GROUP BY u.namespace, u.process_id HAVING count(*) = $3::int
+  ON CONFLICT (namespace, process_id) DO UPDATE SET resuming = false, after_message_id = excluded.after_message_id)
 SELECT DISTINCT u.namespace, u.process_id FROM u
 `
 
 type ReleaseMessagesParams struct {
 	Namespaces []string
 	ProcessIds []string
+	Lim        int32
 }
 
 type ReleaseMessagesRow struct {
@@ -480,10 +500,11 @@ type ReleaseMessagesRow struct {
 	ProcessID string
 }
 
-// ReleaseMessages lets go what was held for processes that have been resumed or repaired, have ended or go. It follows what has
-// changed them, in one transaction: nobody has to look for it.
+// ReleaseMessages releases what was held for processes that have been resumed or repaired, have ended or are removed. It follows the
+// change in the same transaction. It releases at most lim messages of each process. If there may be more, the process is listed in
+// queue_backlogs and SettleQueues releases the others. Deliveries take the messages of a target in their order, held or not.
 func (q *Queries) ReleaseMessages(ctx context.Context, db DBTX, arg ReleaseMessagesParams) ([]ReleaseMessagesRow, error) {
-	rows, err := db.Query(ctx, releaseMessages, arg.Namespaces, arg.ProcessIds)
+	rows, err := db.Query(ctx, releaseMessages, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ WITH i AS MATERIALIZED (
          p.detail, p.corrupted_by, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
          coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
-         r.task_id IS NOT NULL OR (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT 1) IS NOT NULL AS repairing
+         r.task_id IS NOT NULL OR (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT 1) IS NOT NULL AS repairing,
+         EXISTS (SELECT 1 FROM queue_backlogs b WHERE b.namespace = t.namespace AND b.process_id = t.process_id) AS unsettled
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
                     unnest($4::bytea[]), unnest($5::bytea[]), unnest($6::text[]),
                     unnest($7::uuid[]), unnest($8::bytea[]), unnest($9::text[]),
@@ -30,7 +31,7 @@ WITH i AS MATERIALIZED (
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true),
 a AS MATERIALIZED (
-  SELECT i.ord, i.namespace, i.process_id, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.capture, i.step_timeout_us, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.kind, i.created_time, i.detail, i.corrupted_by, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.fencing_token, i.acceptable, i.repairing, i.acceptable AND NOT i.repairing
+  SELECT i.ord, i.namespace, i.process_id, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.capture, i.step_timeout_us, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.kind, i.created_time, i.detail, i.corrupted_by, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.fencing_token, i.acceptable, i.repairing, i.unsettled, i.acceptable AND NOT i.repairing AND NOT i.unsettled
          AND row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) = 1 AS accepted FROM i),
 run AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline,
@@ -50,7 +51,7 @@ req AS (
 SELECT a.ord::int AS ord,
        (CASE WHEN a.accepted AND a.capture THEN 'captured' WHEN a.accepted THEN 'place'
              WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint THEN 'replayed' WHEN a.twin_task_id IS NOT NULL THEN 'mismatch'
-             WHEN a.status IS NULL THEN 'not_found' WHEN a.acceptable THEN 'repairing' WHEN a.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
+             WHEN a.status IS NULL THEN 'not_found' WHEN a.acceptable AND a.unsettled THEN 'unsettled' WHEN a.acceptable THEN 'repairing' WHEN a.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
        coalesce(a.twin_process_id, a.process_id)::text AS process_id, coalesce(a.twin_task_id, a.task_id)::bigint AS task_id,
        a.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
        coalesce(a.status, 'INIT')::process_status AS status, coalesce(a.previous_status::text, '')::text AS previous_status,
@@ -97,7 +98,8 @@ type PrepareRepairRow struct {
 }
 
 // PrepareRepair accepts repairs by a processor of processes in ERROR; one repair of a process at a time.
-// outcome: captured, place, replayed, mismatch, not_found, job (which is retried), status, repairing.
+// outcome: captured, place, replayed, mismatch, not_found, job (which is retried), status, repairing, unsettled (tasks that the error
+// cancels still wait: see queue_backlogs).
 func (q *Queries) PrepareRepair(ctx context.Context, db DBTX, arg PrepareRepairParams) ([]PrepareRepairRow, error) {
 	rows, err := db.Query(ctx, prepareRepair,
 		arg.Ords,

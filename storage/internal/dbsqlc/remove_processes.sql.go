@@ -16,6 +16,7 @@ DELETE FROM processes p USING ROWS FROM (unnest($1::text[]), unnest($2::text[]))
  WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id)
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[p.namespace]) AND s.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE f.namespace = ANY (ARRAY[p.namespace])
                       AND f.run_id = CASE WHEN starts_with(p.process_id, '~flow/') THEN substr(p.process_id, 7) END)
 `
@@ -76,6 +77,12 @@ t AS (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection, t.worker_id),
+q AS (
+  DELETE FROM schedule s
+   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM k CROSS JOIN LATERAL (
+           SELECT w.ctid FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id
+            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $3::int) w))
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
 fs AS (
   DELETE FROM flow_steps f USING (
     SELECT x.namespace, x.run_id, x.step_id, x.index FROM k CROSS JOIN LATERAL (
@@ -114,8 +121,10 @@ an AS (
   SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection
     FROM t WHERE task_type IN ('CALL', 'NOTIFY', 'INIT', 'REPAIR')
      AND (idempotency_key IS NOT NULL OR finished_time > statement_timestamp() - interval '1 minute')
+  UNION ALL
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL, NULL, NULL FROM q
   ON CONFLICT DO NOTHING)
-SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t) + (SELECT count(*) FROM fs))::bigint AS deleted
+SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t) + (SELECT count(*) FROM q) + (SELECT count(*) FROM fs))::bigint AS deleted
 `
 
 type PurgeHistoryParams struct {
@@ -124,7 +133,7 @@ type PurgeHistoryParams struct {
 	Lim        int32
 }
 
-// PurgeHistory deletes up to lim events and tasks of each removed process, and what it has as a job or as a run. What does steps of a run that was not at its
+// PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and what it has as a job or as a run. What does steps of a run that was not at its
 // end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
 // a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 // It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
@@ -137,13 +146,14 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 
 const removeProcesses = `-- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt, coalesce(w.begun, false) AS begun, j.name AS job_name,
+  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT $1::int) x) = $1::int AS more,
+         r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt, coalesce(w.begun, false) AS begun, j.name AS job_name,
          CASE WHEN p.status IN ('COMPLETED', 'ERROR', 'CANCELLED') THEN CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled' END
               WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
               WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                    unnest($5::bytea[]), unnest($6::text[]), unnest($7::uuid[]), unnest($8::uuid[]), unnest($9::text[]),
-                    unnest($10::int[]))
+    FROM ROWS FROM (unnest($2::int[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bigint[]),
+                    unnest($6::bytea[]), unnest($7::text[]), unnest($8::uuid[]), unnest($9::uuid[]), unnest($10::text[]),
+                    unnest($11::int[]))
          AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped, actor, mode)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
@@ -152,7 +162,8 @@ WITH i AS MATERIALIZED (
                           AND s.task_type = 'INIT' LIMIT 1) w ON true
    WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
 up AS (
-  UPDATE processes p SET removed_time = statement_timestamp() FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
+  UPDATE processes p SET removed_time = statement_timestamp(), status = CASE WHEN i.more THEN 'CANCELLED' ELSE p.status END
+    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
   RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS status, p.process_id, i.job_name, i.job_state, i.begun, i.running_attempt, i.actor, i.mode),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
@@ -173,7 +184,10 @@ je AS (
 dr AS (
   DELETE FROM running r USING i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id),
 ds AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
+  DELETE FROM schedule s
+   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
+           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $1::int) w))
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
 mb AS (
   INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time)
@@ -192,6 +206,7 @@ SELECT i.ord::int AS ord FROM i
 `
 
 type RemoveProcessesParams struct {
+	Lim           int32
 	Ords          []int32
 	Namespaces    []string
 	ProcessIds    []string
@@ -207,9 +222,12 @@ type RemoveProcessesParams struct {
 // RemoveProcesses makes processes go, with what runs and waits in them; their histories follow in batches (PurgeHistory,
 // DeleteRemoved). It runs after LockProcesses. fencing_token 0: whatever runs is fenced off (an operator's removal); else only
 // the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers. The members of a group are asked to end.
+// At most lim waiting tasks of each process go here. If there may be more, the status becomes CANCELLED, so that no claim takes them, and
+// PurgeHistory deletes them.
 // dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,
+		arg.Lim,
 		arg.Ords,
 		arg.Namespaces,
 		arg.ProcessIds,

@@ -46,6 +46,7 @@ g AS (
     LEFT JOIN LATERAL (
       SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for IN ('process', 'place')
+         AND i.new_status <> 'SUSPENDED' AND i.outcome NOT IN ('fail', 'complete', 'cancel')
          AND i.new_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
          AND (NOT i.cancelling OR s.task_type IN ('INIT', 'CANCEL'))
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))

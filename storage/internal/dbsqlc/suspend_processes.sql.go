@@ -13,13 +13,19 @@ import (
 
 const resumeProcesses = `-- name: ResumeProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.actor, t.mode, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED', false) AS resumes, c.task_id AS next_task_id, w.job_name, w.state
+  SELECT t.ord, t.namespace, t.process_id, t.actor, t.mode, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED' AND q.settled, false) AS resumes, c.task_id AS next_task_id, w.job_name, w.state
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::int[]))
          AS t(ord, namespace, process_id, actor, mode)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (
-      SELECT s.task_id FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.waits_for = 'operator'
+      SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
+                                       AND s.waits_for = 'operator' LIMIT $6::int) x) < $6::int
+             AND NOT EXISTS (SELECT 1 FROM queue_backlogs b WHERE b.namespace = t.namespace AND b.process_id = t.process_id
+                                AND NOT (b.resuming AND b.after_task_id = 9223372036854775807)) AS settled
+       WHERE p.status = 'SUSPENDED') q ON true
+    LEFT JOIN LATERAL (
+      SELECT s.task_id FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.waits_for IN ('operator', 'process')
          AND p.status = 'SUSPENDED' AND r.task_id IS NULL AND s.timer_name IS NULL AND s.scheduled_time <= statement_timestamp()
          AND p.previous_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' ELSE 'RUNNING' END::process_status
          AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
@@ -45,12 +51,16 @@ je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
   SELECT up.namespace, up.process_id, 'resumed', CASE WHEN up.state <> 'available' THEN 'available' END, CASE WHEN up.state <> 'available' THEN up.state END,
          NULLIF(up.actor, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
+backlog AS (
+  DELETE FROM queue_backlogs b USING i WHERE i.resumes AND b.namespace = ANY (ARRAY[i.namespace]) AND b.process_id = i.process_id),
 wk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
                                          WHEN s.line IS NOT NULL THEN 'constraint' WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for
-    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.waits_for = 'operator' AND i.resumes)
+    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND i.resumes
+     AND (s.waits_for = 'operator' OR s.task_id = i.next_task_id))
 SELECT i.ord::int AS ord, coalesce(CASE WHEN i.resumes THEN i.previous_status ELSE i.status END, 'INIT')::process_status AS status,
-       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.resumes THEN 'changed' WHEN i.status = 'RUNNING' THEN 'same' ELSE 'status' END)::text AS outcome
+       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.resumes THEN 'changed' WHEN i.status = 'SUSPENDED' THEN 'unsettled'
+             WHEN i.status = 'RUNNING' THEN 'same' ELSE 'status' END)::text AS outcome
   FROM i
 `
 
@@ -60,6 +70,7 @@ type ResumeProcessesParams struct {
 	ProcessIds []string
 	Actors     []string
 	Modes      []int32
+	Lim        int32
 }
 
 type ResumeProcessesRow struct {
@@ -69,8 +80,9 @@ type ResumeProcessesRow struct {
 }
 
 // ResumeProcesses gives suspended processes their previous status back. Timers, retries and delayed starts wait for their time again,
-// the oldest of the other tasks for a place, unless one runs, and the rest behind it. It runs after LockProcesses.
-// outcome: changed, same (it runs already), not_found, status.
+// the oldest of the other tasks for a place, unless one runs, and the rest behind it. It runs after LockProcesses. A process with lim
+// rows to move, or more, stays SUSPENDED: ResumeTasks moves them first.
+// outcome: changed, same (it runs already), unsettled, not_found, status.
 func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProcessesParams) ([]ResumeProcessesRow, error) {
 	rows, err := db.Query(ctx, resumeProcesses,
 		arg.Ords,
@@ -78,6 +90,7 @@ func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProces
 		arg.ProcessIds,
 		arg.Actors,
 		arg.Modes,
+		arg.Lim,
 	)
 	if err != nil {
 		return nil, err
@@ -126,7 +139,16 @@ je AS (
          NULLIF(up.actor, ''), NULLIF(up.reason, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
 ho AS (
   UPDATE schedule s SET waits_for = 'operator'
-    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING'))
+   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
+           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w
+          WHERE i.status IN ('INIT', 'RUNNING')))
+  RETURNING s.namespace, s.process_id, s.task_id),
+backlog AS (
+  INSERT INTO queue_backlogs (namespace, process_id, after_task_id)
+  SELECT ho.namespace, ho.process_id, max(ho.task_id) FROM ho GROUP BY ho.namespace, ho.process_id HAVING count(*) = $7::int
+  ON CONFLICT (namespace, process_id) DO UPDATE
+     SET resuming = false, cancelled_by = excluded.cancelled_by, after_task_id = excluded.after_task_id, after_message_id = 0, created_time = statement_timestamp())
 SELECT i.ord::int AS ord, coalesce(i.status, 'INIT')::process_status AS status,
        (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.status IN ('INIT', 'RUNNING') THEN 'changed'
              WHEN i.status = 'SUSPENDED' THEN 'same' ELSE 'status' END)::text AS outcome
@@ -140,6 +162,7 @@ type SuspendProcessesParams struct {
 	Reasons    []string
 	Actors     []string
 	Modes      []int32
+	Lim        int32
 }
 
 type SuspendProcessesRow struct {
@@ -150,7 +173,8 @@ type SuspendProcessesRow struct {
 
 // SuspendProcesses holds processes in INIT and RUNNING. What runs goes on to its end, and its result is stored; what waits, waits for
 // the operator from now on, timers too: a due timer that nobody may run would be read, and passed over, by every scan. It runs after
-// LockProcesses.
+// LockProcesses. It moves at most lim rows of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
+// moves the others; they do not run, because every claim checks the status.
 // outcome: changed, same (it is held already), not_found, status.
 func (q *Queries) SuspendProcesses(ctx context.Context, db DBTX, arg SuspendProcessesParams) ([]SuspendProcessesRow, error) {
 	rows, err := db.Query(ctx, suspendProcesses,
@@ -160,6 +184,7 @@ func (q *Queries) SuspendProcesses(ctx context.Context, db DBTX, arg SuspendProc
 		arg.Reasons,
 		arg.Actors,
 		arg.Modes,
+		arg.Lim,
 	)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,88 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+const (
+	// queueBatch is how many waiting tasks or held messages one statement moves.
+	queueBatch = 2000
+	// minQueueBatch is how many of each process it moves at least: a flush may change the status of many processes.
+	minQueueBatch = 50
+	// maxQueuedTasks is how many tasks may wait in a process before messages to it are no longer delivered.
+	maxQueuedTasks = 1000
+	// backlogBatch is how many processes one call of SettleQueues works on.
+	backlogBatch = 20
+)
+
+// queueLimit returns how many rows a statement moves of each of n processes.
+func queueLimit(n int) int32 {
+	return int32(max(queueBatch/max(n, 1), minQueueBatch)) //nolint:gosec // at most queueBatch
+}
+
+// SettleQueues moves one batch of the waiting tasks and held messages that changes of status have left behind, and returns
+// the number of rows moved. A process whose queue cannot be moved now does not stop the others; the error names it.
+func (s *Store) SettleQueues(ctx context.Context) (moved int64, err error) {
+	rows, err := s.q.ListBacklogs(ctx, s.general, backlogBatch)
+	if err != nil {
+		return 0, mapped("list queue backlogs", err)
+	}
+	var errs []error
+	for _, k := range keysOf(rows) {
+		n, err := s.settleQueue(ctx, k)
+		if err != nil {
+			errs = append(errs, mapped("settle the queue of process "+k.String(), err))
+		}
+		moved += n
+	}
+	return moved, errors.Join(errs...)
+}
+
+func (s *Store) settleQueue(ctx context.Context, key process.Key) (moved int64, err error) {
+	err = s.locked(ctx, key, func(ctx context.Context, db DB) error {
+		rows, err := s.q.SettleQueues(ctx, db, dbsqlc.SettleQueuesParams{
+			Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}, Lim: queueBatch,
+		})
+		for _, r := range rows {
+			moved += r.Tasks + r.Messages
+		}
+		return err
+	})
+	return moved, err
+}
+
+// locked runs a statement after the lock of a process, in a transaction outside the lanes.
+func (s *Store) locked(ctx context.Context, key process.Key, statement stage) error {
+	conn, err := s.general.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return pipeline(ctx, conn.Conn(), []stage{lockStage(s, []process.Key{key}), statement})
+}
+
+// prepareResume gives the tasks of a suspended process, in batches, what they wait for after the resume.
+func (s *Store) prepareResume(key process.Key) error {
+	for restart := true; ; restart = false {
+		var moved int64
+		ctx, cancel := context.WithTimeout(s.stopped, flushTimeout)
+		err := s.locked(ctx, key, func(ctx context.Context, db DB) (err error) {
+			moved, err = s.q.ResumeTasks(ctx, db, dbsqlc.ResumeTasksParams{
+				Namespace: key.Namespace, ProcessID: key.ProcessID, Restart: restart, Lim: queueBatch,
+			})
+			return err
+		})
+		cancel()
+		if err != nil {
+			return mapped(fmt.Sprintf("resume process %s: move its waiting tasks", key), err)
+		}
+		if moved < queueBatch {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package storage_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+const (
+	largeQueue = 20_000
+	// maxMoved is more than any statement may touch.
+	maxMoved = 2_100
+)
+
+// watchStatements logs how many rows each UPDATE and DELETE on schedule and messages touches.
+func (b *bench) watchStatements() {
+	b.t.Helper()
+	b.exec(`CREATE TABLE public.touched (statement text, n bigint)`)
+	b.exec(`CREATE FUNCTION public.log_touched() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN INSERT INTO public.touched SELECT TG_OP || ' ' || TG_TABLE_NAME, count(*) FROM old_rows; RETURN NULL; END $$`)
+	for _, table := range []string{"schedule", "messages"} {
+		for _, op := range []string{"UPDATE", "DELETE"} {
+			b.exec(fmt.Sprintf(`CREATE TRIGGER log_%s AFTER %s ON %s REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION public.log_touched()`, op, op, table))
+		}
+	}
+}
+
+// touchedFew checks that no statement touched more rows than it may.
+func (b *bench) touchedFew() {
+	b.t.Helper()
+	equal(b.t, "statements that touched too many rows", ask[string](b, fmt.Sprintf(`SELECT coalesce(string_agg(statement || ' ' || n, ', '), '') FROM public.touched WHERE n > %d`, maxMoved)), "")
+}
+
+// manyWait inserts tasks behind whatever the process does.
+func (b *bench) manyWait(id string) {
+	b.t.Helper()
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+		SELECT 'shop', $1, nextval('task_ids'), 'NOTIFY', 'process', statement_timestamp() FROM generate_series(1, $2)`, id, largeQueue)
+}
+
+// manyHeld inserts messages that are held.
+func (b *bench) manyHeld(id string) {
+	b.t.Helper()
+	b.exec(`INSERT INTO messages (namespace, process_id, kind, held, args)
+		SELECT 'shop', $1, 'notify', true, convert_to(n::text, 'UTF8') FROM generate_series(1, $2) n`, id, largeQueue)
+}
+
+func (b *bench) settle() (moved int64) {
+	b.t.Helper()
+	for {
+		n, err := b.SettleQueues(b.t.Context())
+		if must(b.t, n, err) == 0 {
+			return moved
+		}
+		moved += n
+		storagetest.Invariants(b.t, b.dsn)
+	}
+}
+
+func (b *bench) queued(id, waitsFor string) int {
+	return ask[int](b, fmt.Sprintf(`SELECT count(*) FROM schedule WHERE process_id = '%s' AND waits_for = '%s'`, id, waitsFor))
+}
+
+// A process with a large queue changes its status by a small statement, and the queue follows in batches.
+func TestLargeQueueFollowsInBatches(t *testing.T) {
+	t.Parallel()
+	for name, end1 := range map[string]func(b *bench, c *storage.Claim){
+		"fails":    func(b *bench, c *storage.Claim) { b.save(end(c, storage.Failed)) },
+		"ends":     func(b *bench, c *storage.Claim) { b.save(end(c, storage.Completed)) },
+		"overdue":  func(b *bench, _ *storage.Claim) { b.cancelOverdue("p") },
+		"held":     func(b *bench, _ *storage.Claim) { b.suspend("p"); b.cancel("p") },
+		"held now": func(b *bench, c *storage.Claim) { b.suspend("p"); b.save(end(c, storage.Failed)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.process("p")
+			c := b.claim("p")
+			b.manyWait("p")
+			b.watchStatements()
+			end1(b, c)
+			storagetest.Invariants(t, b.dsn)
+			if left := b.queued("p", "process"); left < largeQueue-2*maxMoved {
+				t.Errorf("the change of status has moved all but %d rows", left)
+			}
+			b.settle()
+			b.touchedFew()
+			equal(t, "left", ask[int](b, `SELECT count(*) FROM schedule`)+ask[int](b, `SELECT count(*) FROM queue_backlogs`), 0)
+			equal(t, "cancelled", ask[int](b, `SELECT count(*) FROM tasks WHERE task_type = 'NOTIFY' AND status = 'CANCELLED'`), largeQueue)
+		})
+	}
+}
+
+// cancelOverdue has the process cancelled because the grace of a cancel is over.
+func (b *bench) cancelOverdue(id string) {
+	b.t.Helper()
+	b.cancelFor(id, 0)
+	ended, err := b.EndOverdueCancel(key(id))
+	equal(b.t, "ended", must(b.t, ended, err), true)
+}
+
+func TestLargeQueueIsSuspendedAndResumed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.manyWait("p")
+	b.exec(`UPDATE schedule SET waits_for = 'place' WHERE task_id = (SELECT min(task_id) FROM schedule)`)
+	b.watchStatements()
+	b.suspend("p")
+	storagetest.Invariants(t, b.dsn)
+	equal(t, "moved at once", b.queued("p", "operator") < maxMoved, true)
+	equal(t, "to run", len(b.searchCalls(9)), 0)
+	b.settle()
+	equal(t, "held", b.queued("p", "operator"), largeQueue)
+	b.resume("p")
+	b.touchedFew()
+	equal(t, "waits", []any{b.queued("p", "place"), b.queued("p", "process"), ask[int](b, `SELECT count(*) FROM queue_backlogs`)}, []any{1, largeQueue - 1, 0})
+	first := ask[int64](b, `SELECT min(task_id) FROM schedule`)
+	equal(t, "the first", b.searchCalls(9)[0].TaskID, first)
+}
+
+// A resume before the queue has followed the suspension moves it back, and whatever it has left is CANCELLED when the process ends.
+func TestLargeQueueIsResumedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.manyWait("p")
+	b.exec(`UPDATE schedule SET waits_for = 'place' WHERE task_id = (SELECT min(task_id) FROM schedule)`)
+	b.suspend("p")
+	b.resume("p")
+	equal(t, "waits", []any{b.queued("p", "place"), b.queued("p", "process")}, []any{1, largeQueue - 1})
+}
+
+func TestLargeQueueIsRepairedOnceItIsCancelled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p")
+	b.manyWait("p")
+	b.save(end(c, storage.Failed))
+	equal(t, "before", []any{b.repair("p").Outcome, b.simpleRepair("p").Outcome}, "[unsettled unsettled]")
+	b.settle()
+	equal(t, "cancelled by", ask[int64](b, `SELECT min(cancelled_by) FROM tasks WHERE status = 'CANCELLED'`), c.TaskID)
+	equal(t, "after", b.simpleRepair("p").Outcome, storage.Repaired)
+}
+
+func TestLargeQueueIsRemoved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.manyWait("p")
+	b.exec(`UPDATE schedule SET waits_for = 'place' WHERE task_id = (SELECT max(task_id) FROM schedule)`)
+	b.watchStatements()
+	c := b.start("q")
+	b.manyWait("q")
+	b.save(end(c, storage.Removed))
+	storagetest.Invariants(t, b.dsn)
+	b.remove("p")
+	for n := 1; n > 0; {
+		var err error
+		n, err = b.PurgeRemoved(t.Context())
+		must(t, n, err)
+		equal(t, "to run", len(b.searchCalls(9)), 0)
+	}
+	b.touchedFew()
+	equal(t, "left", ask[int](b, `SELECT count(*) FROM schedule`)+ask[int](b, `SELECT count(*) FROM processes`), 0)
+}
+
+// Held messages are released in batches and delivered in their order, also while some are still held.
+func TestManyHeldMessages(t *testing.T) {
+	t.Parallel()
+	for name, let := range map[string]func(b *bench){
+		"resumed":  func(b *bench) { b.suspend("p"); b.manyHeld("p"); b.resume("p") },
+		"repaired": func(b *bench) { b.save(end(b.claim("p"), storage.Failed)); b.manyHeld("p"); b.simpleRepair("p") },
+		"ended":    func(b *bench) { b.suspend("p"); b.manyHeld("p"); b.cancel("p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.process("p")
+			b.watchStatements()
+			let(b)
+			storagetest.Invariants(t, b.dsn)
+			b.say(notifyOf("p", "last"))
+			_, more, err := b.DeliverMessages(key("p"))
+			equal(t, "more", must(t, more, err), true)
+			equal(t, "delivered first", ask[string](b, `SELECT coalesce(max(message_id), 0)::text FROM messages WHERE process_id = 'p'`) != "0", true)
+			equal(t, "the oldest are gone", ask[int](b, `SELECT count(*) FROM messages WHERE convert_from(args, 'UTF8') IN ('1', '16')`), 0)
+			b.settle()
+			b.touchedFew()
+			equal(t, "held", ask[int](b, `SELECT count(*) FROM messages WHERE held`)+ask[int](b, `SELECT count(*) FROM queue_backlogs`), 0)
+		})
+	}
+}
+
+func TestManyMessagesAreHeldInBatches(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	b.manyHeld("p")
+	b.suspend("p")
+	b.exec(`UPDATE messages SET held = false`)
+	b.watchStatements()
+	b.deliver("p")
+	b.touchedFew()
+	equal(t, "not held", ask[int](b, `SELECT count(*) FROM messages WHERE NOT held`), 0)
+}
+
+// Messages to a process in which many tasks wait are not delivered, and stay in their order.
+func TestFullProcessTakesNoMessages(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p")
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+		SELECT 'shop', 'p', nextval('task_ids'), 'NOTIFY', 'process', statement_timestamp() FROM generate_series(1, 1000)`)
+	b.say(notifyOf("p", "a"), notifyOf("p", "b"))
+	equal(t, "full", b.deliver("p"), "notify full")
+	equal(t, "undelivered", b.undelivered(), 2)
+	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Promote = true }))
+	equal(t, "with room", b.deliver("p"), "notify delivered, notify delivered")
+	equal(t, "status", ask[process.Status](b, `SELECT status FROM processes WHERE process_id = 'p'`), process.StatusRunning)
+}

@@ -21,6 +21,8 @@ type collector struct {
 	// expiring: the last pass had no time for all processes whose retention is over. expiry is how long a pass has for them.
 	expiring bool
 	expiry   time.Duration
+	// settling: the last pass had no time for all large queues.
+	settling bool
 	// forgetting: the last pass had no time for all old rows of kinds.
 	forgetting bool
 
@@ -76,7 +78,9 @@ func (c *collector) runOnce(ctx context.Context) error {
 	case c.passes%10 == 0 || len(c.unknown) > 0:
 		errs = append(errs, c.adopt(limit, adoptAge))
 	}
-	errs = append(errs, c.settle(limit))
+	if c.passes%10 == 0 || c.settling {
+		errs = append(errs, c.settle(limit))
+	}
 	if c.passes%30 == 0 || c.engine.removals.Swap(false) {
 		errs = append(errs, c.purge(limit))
 	}
@@ -240,11 +244,13 @@ func (c *collector) expire(ctx context.Context) error {
 
 // settle moves what changes of status have left of large queues.
 func (c *collector) settle(ctx context.Context) error {
+	c.settling = false
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if n, err := c.engine.store.SettleQueues(ctx); err != nil || n == 0 {
 			return err
 		}
 	}
+	c.settling = true
 	return nil
 }
 

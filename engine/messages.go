@@ -21,7 +21,8 @@ type deliverer struct {
 
 	mu       sync.Mutex
 	under    map[process.Key]bool // targets that are being delivered to; true: something has come since
-	full     map[process.Key]bool // targets that have too many waiting tasks, and are tried again after fullRetry
+	resting  map[process.Key]bool // targets that cannot be delivered to now, and are tried again later
+	after    map[string]string    // where the scan goes on in each namespace; only the scan uses it
 	patience patience
 }
 
@@ -30,10 +31,14 @@ const (
 	messageAge = time.Second
 	// messagePoll is the time between two looks for messages of SQL functions while nobody hears of them.
 	messagePoll = 200 * time.Millisecond
-	// messageBatch is how many messages one scan finds.
-	messageBatch = 256
+	// messageBatch is how many targets one scan finds in each namespace.
+	messageBatch = 64
+	// scanWait is how long a scan waits for the deliveries that it has begun: a target that is locked delays the others no longer.
+	scanWait = 50 * time.Millisecond
 	// fullRetry is the time between two deliveries to a process that has too many waiting tasks.
 	fullRetry = 200 * time.Millisecond
+	// failedRetry is the time between two deliveries to a process after one failed, because its row is locked, say.
+	failedRetry = time.Second
 	// maxDeliveries bounds the targets under way on a node; what is beyond is found by the scan.
 	maxDeliveries = 4096
 	// messageChannel is where SQL functions tell that they have sent something.
@@ -41,7 +46,7 @@ const (
 )
 
 func newDeliverer(e *Engine) *deliverer {
-	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, full: map[process.Key]bool{}, patience: patience{waits: map[process.Key]struct{}{}}}
+	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, resting: map[process.Key]bool{}, after: map[string]string{}, patience: patience{waits: map[process.Key]struct{}{}}}
 	d.deaf.Store(true)
 	return d
 }
@@ -55,7 +60,7 @@ func (d *deliverer) deliver(targets []process.Key) {
 	}
 }
 
-// take begins with a target; false: it is under way already and will be looked at again, or has to wait for the scan.
+// take begins with a target; false: it is under way already and will be looked at again, or has to wait for the scan or its rest.
 func (d *deliverer) take(k process.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +69,7 @@ func (d *deliverer) take(k process.Key) bool {
 		d.under[k] = true
 		return false
 	}
-	if len(d.under) >= maxDeliveries || !d.crew.join() {
+	if d.resting[k] || len(d.under) >= maxDeliveries || !d.crew.join() {
 		return false
 	}
 	d.under[k] = false
@@ -78,6 +83,7 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 	for again := true; again; {
 		deliveries, more, err := e.store.DeliverMessages(k)
 		if err != nil {
+			d.rest(k, failedRetry)
 			e.log.Warn("messages not delivered yet", "namespace", k.Namespace, "process_id", k.ProcessID, "error", err)
 		}
 		d.delivered(k, deliveries)
@@ -106,7 +112,7 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	calls, timers, noted := false, false, false
 	for _, m := range deliveries {
 		if m.Outcome == storage.TargetFull {
-			d.retryFull(k)
+			d.rest(k, fullRetry)
 			continue
 		}
 		e.metrics.messages.WithLabelValues(namespace, string(m.Kind), m.Outcome).Inc()
@@ -128,17 +134,17 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	}
 }
 
-// retryFull delivers to a process again once it may have room.
-func (d *deliverer) retryFull(k process.Key) {
+// rest leaves a target alone for a while, then delivers to it.
+func (d *deliverer) rest(k process.Key, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.full[k] || len(d.full) >= maxDeliveries {
+	if d.resting[k] || len(d.resting) >= maxDeliveries {
 		return // the scan finds the rest
 	}
-	d.full[k] = true
-	time.AfterFunc(fullRetry, func() {
+	d.resting[k] = true
+	time.AfterFunc(wait, func() {
 		d.mu.Lock()
-		delete(d.full, k)
+		delete(d.resting, k)
 		d.mu.Unlock()
 		d.deliver([]process.Key{k})
 	})
@@ -178,7 +184,7 @@ func (d *deliverer) Run(ctx context.Context) error {
 	}
 }
 
-// scan delivers a batch and waits for its end. found: there may be more.
+// scan begins to deliver a batch, and waits for its end for a short time. found: there may be more.
 func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	e := d.engine
 	if !e.inTouch() {
@@ -186,20 +192,30 @@ func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	targets, err := e.store.SearchMessages(limit, d.age(), messageBatch)
+	targets, found, err := e.store.SearchMessages(limit, d.age(), messageBatch, d.after)
 	if err != nil {
 		e.scanFailed(ctx, "messages", err)
 		return false, err
 	}
-	var group sync.WaitGroup
-	var delivered atomic.Int64
+	ended := make(chan int, len(targets))
+	begun := 0
 	for _, k := range targets {
 		if d.take(k) {
-			group.Go(func() { delivered.Add(int64(d.run(k))) })
+			begun++
+			go func() { ended <- d.run(k) }()
 		}
 	}
-	group.Wait()
-	return delivered.Load() > 0, nil
+	wait := time.NewTimer(scanWait)
+	defer wait.Stop()
+	for range begun {
+		select {
+		case n := <-ended:
+			found = found || n > 0
+		case <-wait.C:
+			return true, nil
+		}
+	}
+	return found, nil
 }
 
 // finish waits for the deliveries of a node that stops; what they do not reach is another node's.

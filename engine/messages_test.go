@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -290,4 +291,33 @@ func TestFunctionsAreHeard(t *testing.T) {
 	eventually(t, "nobody listens", func() bool { return rows.count(t, listening) == 0 })
 	send(" c", true)
 	eventually(t, "what nobody heard of is done", func() bool { return n.state(t, "new") == "new b c" && n.state(t, "p") == "start c" })
+}
+
+// Messages from SQL to a process whose row another client has locked do not delay those to other processes.
+func TestLockedTargetDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{notifyTask: noted})
+	n.started(t, "locked")
+	n.started(t, "other")
+	rows := look(t, dsn)
+	tx, err := rows.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM processes WHERE process_id = 'locked' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"locked", "other"} {
+		if _, err := rows.Exec(t.Context(), "SELECT progressor.notify('ns', $1, ' x') FROM generate_series(1, 300)", target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := strings.Repeat(" x", 300)
+	eventually(t, "the other target has its messages", func() bool { return n.state(t, "other") == "start"+x })
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "so has the locked one, once it is free", func() bool { return n.state(t, "locked") == "start"+x })
 }

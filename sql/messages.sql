@@ -347,15 +347,39 @@ SELECT a.namespace, a.process_id, a.kind::text AS kind,
        coalesce(pa.parent_namespace, '')::text AS parent_namespace, coalesce(pa.parent_process_id, '')::text AS parent_process_id
   FROM a LEFT JOIN pa ON a.ends AND pa.namespace = a.namespace AND pa.process_id = a.process_id;
 
--- SearchMessages finds the targets of messages that nobody has delivered: those of SQL functions at once, those of processes once they
--- are older than what their own node needs for them. Rows that are being delivered are passed over. (held IS NOT TRUE is what the
--- index messages_created says, and no other: on an empty table the planner took messages_target, and would have read all of it.)
+-- SearchMessages finds targets of messages that nobody has delivered, at most lim of each namespace, after the process_id that the
+-- caller gives for it. A message of a SQL function is found at once, one of a process once it is older than what its own node needs
+-- (or, after a backward step of the clock, from the future). It reads one row of each target, however many messages wait there. A
+-- target whose first message is being delivered is passed over.
 -- name: SearchMessages :many
-SELECT DISTINCT x.namespace, x.process_id FROM (
-  SELECT m.namespace, m.process_id FROM messages m
-   WHERE m.held IS NOT TRUE AND m.created_time <= statement_timestamp()
-     AND (m.sender_process_id IS NULL OR m.created_time < statement_timestamp() - (@older_than_us::bigint) * interval '1 microsecond')
-   ORDER BY m.created_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) x;
+WITH RECURSIVE spaces AS (
+  (SELECT m.namespace FROM messages m WHERE NOT m.held ORDER BY m.namespace LIMIT 1)
+  UNION ALL
+  SELECT n.namespace FROM spaces s CROSS JOIN LATERAL (
+    SELECT m.namespace FROM messages m WHERE NOT m.held AND m.namespace > s.namespace ORDER BY m.namespace LIMIT 1) n),
+targets AS (
+  SELECT s.namespace, f.process_id, f.message_id, 1 AS n
+    FROM spaces s
+   CROSS JOIN LATERAL (
+     SELECT m.process_id, m.message_id FROM messages m WHERE NOT m.held AND m.namespace = s.namespace AND m.process_id > coalesce((
+        SELECT c.process_id FROM ROWS FROM (unnest(@after_namespaces::text[]), unnest(@after_process_ids::text[])) AS c(namespace, process_id)
+         WHERE c.namespace = s.namespace LIMIT 1), '')
+      ORDER BY m.namespace, m.process_id, m.message_id LIMIT 1) f
+  UNION ALL
+  SELECT t.namespace, f.process_id, f.message_id, t.n + 1
+    FROM targets t CROSS JOIN LATERAL (
+     SELECT m.process_id, m.message_id FROM messages m WHERE NOT m.held AND m.namespace = t.namespace AND m.process_id > t.process_id
+      ORDER BY m.namespace, m.process_id, m.message_id LIMIT 1) f
+   WHERE t.n < @lim::int)
+SELECT t.namespace::text AS namespace, t.process_id::text AS process_id, (o.message_id IS NOT NULL)::bool AS due
+  FROM targets t
+  LEFT JOIN LATERAL (
+    SELECT m.message_id FROM messages m
+     WHERE m.namespace = t.namespace AND m.process_id = t.process_id AND m.message_id = t.message_id
+       AND (m.sender_process_id IS NULL
+            OR m.created_time NOT BETWEEN statement_timestamp() - (@age_us::bigint) * interval '1 microsecond'
+                                      AND statement_timestamp() + (@age_us::bigint) * interval '1 microsecond')
+     FOR UPDATE SKIP LOCKED) o ON true;
 
 -- ForgetDeadLetters drops messages that could not be delivered, lim at a time.
 -- name: ForgetDeadLetters :execrows

@@ -8,7 +8,7 @@ WITH i AS MATERIALIZED (
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
          coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
          r.task_id IS NOT NULL OR (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT 1) IS NOT NULL AS repairing,
-         EXISTS (SELECT 1 FROM queue_backlogs b WHERE b.namespace = t.namespace AND b.process_id = t.process_id) AS unsettled
+         (SELECT 1 FROM queue_backlogs b WHERE b.namespace = t.namespace AND b.process_id = t.process_id LIMIT 1) IS NOT NULL AS unsettled
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
                     unnest(@args::bytea[]), unnest(@contexts::bytea[]), unnest(@idempotency_keys::text[]),
                     unnest(@request_ids::uuid[]), unnest(@fingerprints::bytea[]), unnest(@history_ranges::text[]),

@@ -188,9 +188,34 @@ func targeted[Arg any, Row keyRow](r *riders, run func(context.Context, DB, Arg)
 	}
 }
 
-// SearchMessages finds at most limit messages that nobody has delivered, and gives their targets: those of SQL functions at once,
-// those of processes when they are older than age.
-func (s *Store) SearchMessages(ctx context.Context, age time.Duration, limit int) ([]process.Key, error) {
-	rows, err := s.q.SearchMessages(ctx, s.hot, dbsqlc.SearchMessagesParams{OlderThanUs: age.Microseconds(), Lim: int32(limit)}) //nolint:gosec // a batch
-	return keysOf(rows), mapped("search messages", err)
+// SearchMessages finds targets of messages that nobody has delivered, at most limit of each namespace: those of SQL functions
+// at once, those of processes when they are older than age. In each namespace it goes on after the target in after, where the
+// previous search has ended, and updates it. more: some namespace has not been searched to its end.
+func (s *Store) SearchMessages(ctx context.Context, age time.Duration, limit int, after map[string]string) (targets []process.Key, more bool, err error) {
+	arg := dbsqlc.SearchMessagesParams{AgeUs: age.Microseconds(), Lim: int32(limit)} //nolint:gosec // a batch
+	for namespace, processID := range after {
+		arg.AfterNamespaces = append(arg.AfterNamespaces, namespace)
+		arg.AfterProcessIds = append(arg.AfterProcessIds, processID)
+	}
+	rows, err := s.q.SearchMessages(ctx, s.hot, arg)
+	if err != nil {
+		return nil, false, mapped("search messages", err)
+	}
+	clear(after)
+	found := map[string]int{}
+	for _, r := range rows {
+		if found[r.Namespace]++; found[r.Namespace] == limit {
+			more = true
+		}
+		after[r.Namespace] = max(after[r.Namespace], r.ProcessID)
+		if r.Due {
+			targets = append(targets, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+		}
+	}
+	for namespace, n := range found {
+		if n < limit {
+			delete(after, namespace)
+		}
+	}
+	return targets, more, nil
 }

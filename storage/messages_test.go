@@ -266,7 +266,7 @@ func TestCancelByMessage(t *testing.T) {
 // found are the targets that a scan finds.
 func (b *bench) found(age time.Duration) (list []string) {
 	b.t.Helper()
-	keys, err := b.SearchMessages(b.t.Context(), age, 100)
+	keys, _, err := b.SearchMessages(b.t.Context(), age, 100, map[string]string{})
 	for _, k := range must(b.t, keys, err) {
 		list = append(list, k.ProcessID)
 	}
@@ -306,4 +306,20 @@ func TestSearchMessages(t *testing.T) {
 		b.deliver(id)
 	}
 	equal(t, "at last", b.found(0), "[]")
+}
+
+// The scan reads each target once, however many messages wait there, and goes on behind the targets that it has found.
+func TestSearchMessagesTakesTurns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(`INSERT INTO messages (namespace, process_id, kind) SELECT 'a', 'busy', 'notify' FROM generate_series(1, 5000)`)
+	b.exec(`INSERT INTO messages (namespace, process_id, kind) SELECT 'a', 't' || n, 'notify' FROM generate_series(1, 4) n`)
+	b.exec(`INSERT INTO messages (namespace, process_id, kind) VALUES ('b', 'other', 'notify')`)
+	after := map[string]string{}
+	for _, want := range []string{"[a/busy a/t1 b/other] true", "[a/t2 a/t3 b/other] true", "[a/t4 b/other] false", "[a/busy a/t1 b/other] true"} {
+		keys, more, err := b.SearchMessages(t.Context(), time.Hour, 2, after)
+		must(t, 0, err)
+		slices.SortFunc(keys, process.Key.Compare)
+		equal(t, "found", fmt.Sprint(keys, " ", more), want)
+	}
 }

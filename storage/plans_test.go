@@ -99,6 +99,7 @@ func hotStatements() map[string]string {
 		"ReadWatched":     text(func(db dbsqlc.DBTX) error { return second(q.ReadWatched(ctx, db, dbsqlc.ReadWatchedParams{})) }),
 		"ReadProcesses":   text(func(db dbsqlc.DBTX) error { return second(q.ReadProcesses(ctx, db, dbsqlc.ReadProcessesParams{})) }),
 		"RemoveProcesses": text(func(db dbsqlc.DBTX) error { return second(q.RemoveProcesses(ctx, db, dbsqlc.RemoveProcessesParams{})) }),
+		"SettleQueues":    text(func(db dbsqlc.DBTX) error { return second(q.SettleQueues(ctx, db, dbsqlc.SettleQueuesParams{})) }),
 		"PurgeHistory":    text(func(db dbsqlc.DBTX) error { return second(q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{})) }),
 		"DeleteRemoved":   text(func(db dbsqlc.DBTX) error { return q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{}) }),
 		"WriteFires":      text(func(db dbsqlc.DBTX) error { return q.WriteFires(ctx, db, dbsqlc.WriteFiresParams{}) }),
@@ -167,7 +168,7 @@ func hotStatements() map[string]string {
 
 // Indexes whose conditions need not name a process: the scans', and the keys of requests.
 var scanIndexes = map[string][]string{
-	"messages_created": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
+	"messages_target": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
 	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls", "NamespacesWaiting"}, "schedule_jobs": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
 	"schedule_place": {"SearchCalls", "NamespacesWaiting", "Poll", "PollGroups", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimers", "NextTimes", "ReleaseTimers"},
 	"job_keys_pkey":             {"LockJobKeys", "EnqueueJobs", "DeliverStarts"},

@@ -13,7 +13,7 @@ const (
 	// queueBatch is how many waiting tasks or held messages one statement moves.
 	queueBatch = 2000
 	// minQueueBatch is how many of each process it moves at least: a flush may change the status of many processes.
-	minQueueBatch = 50
+	minQueueBatch = 200
 	// maxQueuedTasks is how many tasks may wait in a process before messages to it are no longer delivered.
 	maxQueuedTasks = 1000
 	// backlogBatch is how many processes one call of SettleQueues works on.

@@ -13,6 +13,26 @@ const (
 
 var mutants = []mutant{
 	{
+		name: "queue-moved-at-once", breaks: "a change of status moves a bounded number of waiting tasks",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w", planted: "ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int * 1000) w",
+		packages: "./storage", run: "LargeQueueIsSuspended",
+	},
+	{
+		name: "full-takes-messages", breaks: "messages wait while too many tasks wait in their process",
+		file: messages, old: " AND w.is_full IS NOT TRUE", planted: "",
+		packages: "./storage", run: "FullProcess",
+	},
+	{
+		name: "same-target-again", breaks: "the scan of messages takes targets in turn",
+		file: messages, old: "m.process_id > t.process_id", planted: "m.process_id >= t.process_id",
+		packages: "./storage", run: "SearchMessages",
+	},
+	{
+		name: "repaired-unsettled", breaks: "a process is repaired only after all that its error cancels is cancelled",
+		file: "storage/internal/dbsqlc/prepare_repair.sql.go", old: "i.acceptable AND NOT i.repairing AND NOT i.unsettled", planted: "i.acceptable",
+		packages: "./storage", run: "LargeQueueIsRepaired",
+	},
+	{
 		name: "no-fence", breaks: "a result is stored only under the token of the attempt that still holds the process",
 		file: saveResult, old: "AND r.task_id = t.task_id\n                          AND r.fencing_token = t.fencing_token LIMIT 1) r", planted: "AND r.task_id = t.task_id LIMIT 1) r",
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",

@@ -21,7 +21,7 @@ WITH i AS MATERIALIZED (
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
          coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
          r.task_id IS NOT NULL OR (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT 1) IS NOT NULL AS repairing,
-         EXISTS (SELECT 1 FROM queue_backlogs b WHERE b.namespace = t.namespace AND b.process_id = t.process_id) AS unsettled
+         (SELECT 1 FROM queue_backlogs b WHERE b.namespace = t.namespace AND b.process_id = t.process_id LIMIT 1) IS NOT NULL AS unsettled
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
                     unnest($4::bytea[]), unnest($5::bytea[]), unnest($6::text[]),
                     unnest($7::uuid[]), unnest($8::bytea[]), unnest($9::text[]),

@@ -256,7 +256,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "AND s.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING'))\nSELECT", planted: "AND s.process_id = i.process_id AND s.waits_for = 'place' AND i.status IN ('INIT', 'RUNNING'))\nSELECT",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "WHERE i.status IN ('INIT', 'RUNNING')))", planted: "WHERE false))",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
 	{
@@ -266,7 +266,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "message-kept", breaks: "what was held for a suspended process is delivered when it goes on",
-		file: messages, old: "AND o.process_id = x.process_id AND o.held OFFSET 0", planted: "AND o.process_id = x.process_id AND false OFFSET 0",
+		file: messages, old: "AND o.process_id = x.process_id AND o.held::int = 1", planted: "AND o.process_id = x.process_id AND o.held::int = 2",
 		packages: "./storage", run: "Message|Command|Held|Child",
 	},
 	{

@@ -7,11 +7,6 @@ var connectionMutants = []mutant{
 		packages: "./storage", run: "ReadOnlySessions",
 	},
 	{
-		name: "read-only-lane", breaks: "a lane connects to a server that is writable",
-		file: "storage/store.go", old: "	laneConfig.ValidateConnect = pgconn.Val", planted: "	_ = pgconn.Val",
-		packages: "./storage", run: "ServerReadOnly",
-	},
-	{
 		name: "ready-without-lanes", breaks: "a node whose lanes cannot write is not ready",
 		file: "engine/engine.go", old: "return e.store.Ready()", planted: "return nil",
 		packages: "./engine", run: "ReadinessCoversLanes",

@@ -17,3 +17,30 @@
 -- name: LockProcesses :exec
 SELECT count(*) FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) k
  CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE) p;
+
+-- TryLockProcesses is LockProcesses for flushes: it fails at once (55P03) if another session has locked one of the processes.
+-- name: TryLockProcesses :exec
+SELECT count(*) FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) k
+ CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE NOWAIT) p;
+
+-- LockFreeProcesses locks the processes that no other session has locked and returns the ords of the others. A process that
+-- another session has removed meanwhile may be among these. (last_event_id is in no index: the planner reads the primary key.)
+-- name: LockFreeProcesses :many
+WITH input AS MATERIALIZED (
+  SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id),
+locked AS MATERIALIZED (
+  SELECT input.ord FROM input
+   CROSS JOIN LATERAL (SELECT 1 FROM processes p
+                        WHERE p.namespace = input.namespace
+                          AND p.process_id = input.process_id
+                        LIMIT 1 FOR UPDATE SKIP LOCKED) process)
+SELECT input.ord::int AS ord FROM input
+ CROSS JOIN LATERAL (SELECT p.last_event_id FROM processes p
+                      WHERE p.namespace = input.namespace
+                        AND p.process_id = input.process_id LIMIT 1) process
+ WHERE process.last_event_id >= 0
+   AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked));
+
+-- SetLockTimeout bounds the waits for locks of this transaction.
+-- name: SetLockTimeout :exec
+SELECT set_config('lock_timeout', @milliseconds::text, true);

@@ -74,8 +74,9 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
+			b.WaitForLocks()
 			b.standings = b.counted
-			other := open(t, b.dsn, storage.Config{})
+			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 			for a, first := range groupTransactions {
 				for z, second := range groupTransactions {
 					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)

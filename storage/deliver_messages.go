@@ -76,7 +76,7 @@ func deliverStages(s *Store, items []*deliverItem, told *riders) []stage {
 		b.keys.add(k)
 	}
 	b.modes = s.eventModes(b.keys.namespaces)
-	return []stage{b.lockKeys, b.starts, lockStage(s, targets), b.notifies, b.cancels}
+	return []stage{b.lockKeys, b.starts, s.tryLockStage(targets), b.notifies, b.cancels}
 }
 
 func (b *deliverBatch) add(namespace, processID, kind, outcome string, later, more bool) {

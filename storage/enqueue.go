@@ -191,7 +191,7 @@ func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, e
 	}
 	defer conn.Release()
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if err := lockStage(s, keys)(ctx, tx); err != nil {
+		if err := s.lockStage(keys)(ctx, tx); err != nil {
 			return err
 		}
 		todo := make([]int, len(jobs))

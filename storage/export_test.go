@@ -19,6 +19,12 @@ func (s *Store) Whole() *Store {
 	return s
 }
 
+// WaitForLocks has the flushes of a store that is not used yet wait for locked processes: a test sees who waits for whom.
+func (s *Store) WaitForLocks() *Store {
+	s.waitsForLocks = true
+	return s
+}
+
 // EncodeArrays has a connection encode arrays as those of lanes do.
 var EncodeArrays = encodeArrays
 
@@ -53,9 +59,17 @@ func (s *Store) FlushAsItCloses(calls ...*Call) (errs []error) {
 	for _, c := range calls {
 		ops = append(ops, &callItem{item: newItem(c.Key, c.bytes(), false), call: c})
 	}
-	l.flush(ops)
+	l.flush(ops, lockAll)
 	for _, op := range ops {
 		errs = append(errs, op.base().err)
 	}
 	return errs
+}
+
+// FlushTimeout bounds the flushes of a store that is not used yet.
+func (s *Store) FlushTimeout(timeout time.Duration) *Store {
+	for _, l := range s.lanes {
+		l.timeout = timeout
+	}
+	return s
 }

@@ -56,8 +56,8 @@ func TestResultAndCallOfTwoNodes(t *testing.T) {
 		t.Run(first+" first", func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole() // what comes first holds the lock until it is stored
-			other := open(t, b.dsn, storage.Config{}).Whole()
+			b.Whole().WaitForLocks() // what comes first holds the lock until it is stored
+			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
 			for _, promote := range []bool{true, false} {
 				for try := 0; !resultAndCall(t, b, other, first, fmt.Sprint(promote, try), promote); try++ {
 					if try == 100 {
@@ -117,6 +117,7 @@ func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id strin
 func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.WaitForLocks()
 	b.process("p")
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
@@ -146,7 +147,6 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 	release := b.foreign("SELECT FROM processes WHERE process_id IN ('held', 'removed') FOR UPDATE")
 	saved := later(func() (storage.Saved, error) { return s.SaveResult(end(held, storage.Finished, events("a"))) })
 	gone := later(func() (storage.Saved, error) { return s.SaveResult(end(removed, storage.Removed)) })
-	b.blocked(1)
 	all(30, func(i int) {
 		switch i % 3 {
 		case 0:
@@ -177,7 +177,7 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 func TestPoisonFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
 	b.process("p")
 	b.process("q")
 	c, d := b.claim("p"), b.claim("q")
@@ -224,7 +224,7 @@ func TestPoisonFailsAlone(t *testing.T) {
 func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
 	for _, id := range []string{"first", "held"} {
 		b.process(id)
 	}

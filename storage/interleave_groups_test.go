@@ -93,9 +93,9 @@ func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole()
+			b.Whole().WaitForLocks()
 			b.standings = b.memberState
-			other := open(t, b.dsn, storage.Config{}).Whole()
+			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
 			for a, first := range memberTransactions {
 				for z, second := range memberTransactions {
 					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
@@ -154,7 +154,8 @@ func TestSeats(t *testing.T) {
 func TestManyPollsOneGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := open(t, b.dsn, storage.Config{})
+	b.WaitForLocks()
+	other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 	for round := range 20 {
 		id := fmt.Sprint("g", round)
 		b.group(id, 3)

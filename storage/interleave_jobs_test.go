@@ -129,9 +129,9 @@ func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole()
+			b.Whole().WaitForLocks()
 			b.standings = b.jobState
-			other := open(t, b.dsn, storage.Config{}).Whole()
+			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
 			for a, first := range jobTransactions {
 				for z, second := range jobTransactions {
 					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
@@ -148,8 +148,9 @@ func TestEveryTwoQuickTransactionsOfAJob(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
+			b.WaitForLocks()
 			b.standings = b.jobState
-			other := open(t, b.dsn, storage.Config{})
+			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 			for z, second := range jobTransactions {
 				b.meetQuick(other, situation.make, fmt.Sprint(z), jobTransactions[0], second)
 			}
@@ -166,7 +167,8 @@ func TestPollMeetsTransactions(t *testing.T) {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			other := open(t, b.dsn, storage.Config{})
+			b.WaitForLocks()
+			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 			b.enqueue("j")
 			release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", "j")
 			l, err := lease(b.Store, "w", "j")
@@ -188,7 +190,8 @@ func TestPollMeetsTransactions(t *testing.T) {
 func TestManyWorkersOneJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := open(t, b.dsn, storage.Config{})
+	b.WaitForLocks()
+	other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 	for round := range 20 {
 		id := fmt.Sprint("j", round)
 		b.enqueue(id)
@@ -223,7 +226,8 @@ func TestManyWorkersOneJob(t *testing.T) {
 func TestCancelMeetsClaims(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := open(t, b.dsn, storage.Config{})
+	b.WaitForLocks()
+	other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 	for round := range 50 {
 		id := fmt.Sprint("j", round)
 		b.enqueue(id)
@@ -252,7 +256,8 @@ func TestCancelMeetsClaims(t *testing.T) {
 func TestEnqueueMeetsEnqueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := open(t, b.dsn, storage.Config{})
+	b.WaitForLocks()
+	other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 	for round := range 50 {
 		var ids [4]string
 		var made [4]bool
@@ -277,7 +282,8 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 func TestRetryMeetsEnqueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	other := open(t, b.dsn, storage.Config{})
+	b.WaitForLocks()
+	other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 	for round := range 50 {
 		id, unique := fmt.Sprint("j", round), fmt.Sprint("k", round)
 		b.enqueue(id, func(j *storage.NewJob) { j.Unique.Key = unique })

@@ -48,8 +48,8 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole()
-			other := open(t, b.dsn, storage.Config{}).Whole()
+			b.Whole().WaitForLocks()
+			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
 			with := append(slices.Clone(transactions), situation.meets...)
 			if len(situation.meets) == 2 { // a CANCEL task does not finish as others do: its end is that of its process
 				with = slices.DeleteFunc(with, func(tr transaction) bool {

@@ -94,8 +94,9 @@ func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
+			b.WaitForLocks()
 			b.standings = b.stepState
-			other := open(t, b.dsn, storage.Config{})
+			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 			for a, first := range stepTransactions {
 				for z, second := range stepTransactions {
 					b.meetQuick(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
@@ -110,7 +111,7 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("other")
-	s := open(t, b.dsn, storage.Config{Lanes: 1}).Whole()
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).Whole().WaitForLocks()
 	lost := func(c *storage.Claim) *storage.Completion {
 		return end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{}))
 	}

@@ -144,8 +144,8 @@ func TestEveryTwoTransactions(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole()
-			other := open(t, b.dsn, storage.Config{}).Whole()
+			b.Whole().WaitForLocks()
+			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
 			for a, first := range transactions {
 				for z, second := range transactions {
 					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
@@ -163,7 +163,8 @@ func TestEveryTwoQuickTransactions(t *testing.T) {
 		t.Run(situation.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			other := open(t, b.dsn, storage.Config{})
+			b.WaitForLocks()
+			other := open(t, b.dsn, storage.Config{}).WaitForLocks()
 			for a, first := range transactions {
 				if !slices.Contains(quick, first.name) {
 					continue

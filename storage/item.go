@@ -2,6 +2,7 @@ package storage
 
 import (
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -21,9 +22,12 @@ type item struct {
 	missed     bool // the quick one did not apply to it
 	bytes      int
 	audit      *Note // of an operator, to be noted in audit; nil: none
-	tries      int   // of a Save that met a row held by another session
-	done       chan struct{}
-	err        error
+	tries      int   // of a Save that failed for a reason that may pass
+	slow       bool  // it timed out when it was flushed alone: it is flushed alone again
+	// contendedSince is when it was put aside because another session had locked a row; zero if it never was.
+	contendedSince time.Time
+	done           chan struct{}
+	err            error
 }
 
 func newItem(key process.Key, bytes int, repeatable bool) item {
@@ -133,10 +137,10 @@ func (b *batch) add(op operation) {
 	}
 }
 
-// stages are the statements of the flush: the locks, then what attempts have to store (so that a call to a process whose
+// stages are the statements of the flush, after its locks: first what attempts have to store (so that a call to a process whose
 // attempt ends here gets its place), what operators ask for, what is to be said to other processes, then what is new.
-func (b *batch) stages(s *Store, keys []process.Key) []stage {
-	stages := []stage{lockStage(s, keys)}
+func (b *batch) stages(s *Store) []stage {
+	var stages []stage
 	quick := !slices.ContainsFunc(b.saves, func(it *saveItem) bool { return it.whole })
 	for _, it := range b.saves {
 		b.riders.completed(it.completion, quick)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,11 +22,12 @@ const (
 	// flushTimeout bounds a flush on a connection that does not answer. statement_timeout ends a slow one before.
 	flushTimeout = 15 * time.Second
 	laneQueue    = 4096
-	// A result that was not stored is retried after heldRetry, then after twice as long each time. If
-	// another session holds a row, every try costs the lane lock_timeout.
-	heldRetry     = 50 * time.Millisecond
-	heldRetryMax  = time.Second
-	faultRetryMax = 5 * time.Second // after an error that an operator has to repair
+	// A result that was not stored is retried after resultRetry, then after twice as long each time.
+	resultRetry    = 50 * time.Millisecond
+	resultRetryMax = 5 * time.Second
+	// A result that timed out alone is retried after timeoutRetry, then after twice as long each time.
+	timeoutRetry    = 10 * time.Second
+	timeoutRetryMax = 2 * time.Minute
 )
 
 // A lane is the group commit: one goroutine with one connection. It takes the first item that comes, whatever else has arrived
@@ -44,6 +46,12 @@ type lane struct {
 	gone   chan struct{}
 	// failure is why the lane cannot write to the database; nil while it can.
 	failure atomic.Pointer[laneFailure]
+
+	timeout      time.Duration // of a flush: flushTimeout
+	contention   contention    // items whose rows another session has locked
+	alone        bool          // the last flush, if it was of the mode lockWait: the next one is for all others
+	lockFailures int           // of this flush and its parts
+	impatient    time.Time     // until then flushes wait only shortLockTimeout for a lock
 }
 
 // A laneFailure is the last error of a lane that cannot write to the database.
@@ -61,7 +69,10 @@ func (l *lane) failing() float64 {
 }
 
 func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
-	return &lane{store: s, number: number, config: config, busy: busyProcesses{}, in: make(chan operation, laneQueue), gone: make(chan struct{})}
+	return &lane{
+		store: s, number: number, config: config, busy: busyProcesses{}, in: make(chan operation, laneQueue), gone: make(chan struct{}),
+		timeout: flushTimeout, contention: contention{},
+	}
 }
 
 // crowd is how many operations under way one lane takes alone. Few go together, for the sake of one commit; beyond, a second lane
@@ -106,35 +117,52 @@ func (s *Store) submit(op operation) error {
 var (
 	errStopped = errors.New("the store is closed")
 	errUnknown = errors.New("its outcome is not known")
+	errLocked  = errors.New("a row is locked")
+	// errTimedOut is a flush that took longer than the lane's timeout.
+	errTimedOut = errors.New("flush timed out")
 )
 
 func (l *lane) run() {
 	defer close(l.gone)
 	defer l.disconnect()
 	for {
-		ops, ok := l.collect()
+		ops, mode, ok := l.collect()
 		if !ok {
 			l.refuse()
 			return
 		}
-		l.flush(ops)
+		l.lockFailures = 0
+		l.flush(ops, mode)
 	}
 }
 
 // collect waits for the first item and takes what has arrived with it. The twin of a request, or a second Start of a process, has to
 // see what became of the first: it is held for the next flush, where all twins go together. (If the first was refused, two of them
-// collide there, and the flush is repeated item by item.)
-func (l *lane) collect() ([]operation, bool) {
-	var ops []operation
+// collide there, and the flush is repeated in halves.)
+func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
+	if l.alone = !l.alone && len(l.contention) > 0; l.alone {
+		if ops = l.contention.dueAlone(time.Now()); len(ops) > 0 {
+			return ops, lockWait, true
+		}
+	}
 	bytes := 0
 	initKeys := map[process.Key]struct{}{}
 	requests := map[uuid.UUID]struct{}{}
 	var take func(op operation)
 	take = func(op operation) {
 		i := op.base()
-		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes) {
+		if len(ops) > 0 && (len(ops) >= maxFlushItems || bytes+i.bytes > maxFlushBytes || i.slow || ops[0].base().slow) {
 			l.held = append(l.held, op)
 			return
+		}
+		switch l.contention.admit(op) {
+		case admitLater:
+			if next := nextOf(op); next != nil {
+				take(next)
+			}
+			return
+		case admitFree:
+			mode = lockFree
 		}
 		isInit := creates(op)
 		_, sameInit := initKeys[i.key]
@@ -154,7 +182,7 @@ func (l *lane) collect() ([]operation, bool) {
 			take(next)
 		}
 	}
-	held := l.held
+	held := append(l.contention.due(time.Now()), l.held...)
 	l.held = nil
 	for _, op := range held {
 		take(op)
@@ -165,8 +193,10 @@ func (l *lane) collect() ([]operation, bool) {
 			take(op)
 			// Let the goroutines that the last flush woke submit what they have: it makes batches of what would be singles.
 			runtime.Gosched()
+		case <-l.contention.wake():
+			return nil, mode, true
 		case <-l.store.stopped.Done():
-			return nil, false
+			return nil, mode, false
 		}
 	}
 	for len(ops) < maxFlushItems && bytes < maxFlushBytes && len(l.held) < maxFlushItems {
@@ -174,10 +204,10 @@ func (l *lane) collect() ([]operation, bool) {
 		case op := <-l.in:
 			take(op)
 		default:
-			return ops, true
+			return ops, mode, true
 		}
 	}
-	return ops, true
+	return ops, mode, true
 }
 
 // nextOf takes from a result the call that goes with it.
@@ -210,7 +240,7 @@ func creates(op operation) bool {
 
 // refuse answers what is left when the store closes.
 func (l *lane) refuse() {
-	for _, op := range l.held {
+	for _, op := range append(l.contention.drain(), l.held...) {
 		refuseOne(op, unavailable("submit", errStopped))
 	}
 	for {
@@ -223,18 +253,24 @@ func (l *lane) refuse() {
 	}
 }
 
-// flush stores a batch and answers its items. An error of PostgreSQL costs only the item that made it.
-func (l *lane) flush(ops []operation) {
-	for try := 1; ; try++ {
-		err := l.try(ops)
-		if err == nil {
+// flush stores a batch and answers its items. If PostgreSQL rejects the batch, it is halved until each error costs only
+// the item that caused it.
+func (l *lane) flush(ops []operation, mode lockMode) {
+	breaks := 0
+	for try := 1; len(ops) > 0; try++ {
+		var err error
+		if ops, err = l.try(ops, mode); err == nil {
 			l.answer(ops)
 			return
 		}
+		if timedOut(err) && len(ops) == 1 {
+			l.reportTimeout(ops[0], err)
+		}
 		switch state := sqlState(err); {
 		case l.broken(err):
-			ops = l.recover(ops, err)
-			if len(ops) == 0 {
+			breaks++
+			if ops = l.recover(ops, err); len(ops) > 0 && timedOut(err) || len(ops) > 1 && breaks > 1 {
+				l.split(ops, mode, err)
 				return
 			}
 		case l.store.stopped.Err() != nil: // nothing of it is stored: the connection is whole
@@ -242,20 +278,40 @@ func (l *lane) flush(ops []operation) {
 				finish(op, unavailable("flush", errStopped))
 			}
 			return
+		case state == stateLockNotAvailable && mode == lockAll:
+			mode = lockFree
+		case state == stateLockNotAvailable && mode == lockWait:
+			l.putAside(ops, l.blockedBy, false)
+			return
+		case state == stateLockNotAvailable:
+			l.lockFailures++
+			l.impatient = time.Now().Add(impatientFor)
+			if len(ops) == 1 || l.lockFailures > maxLockFailures {
+				l.putAside(ops, l.blockedBy, true)
+				return
+			}
+			l.split(ops, mode, err)
+			return
 		case (state == stateDeadlock || state == stateSerialization) && try < 10, state == stateUniqueViolation && try < 3:
 			// (a unique violation: another session has made the same process at the same moment, see PrepareInit)
 			l.store.metrics.flushRetries.Inc()
-		case len(ops) == 1:
-			l.fail(ops[0], err)
-			return
 		default:
-			l.store.metrics.flushSplits.Inc()
-			for _, op := range ops {
-				l.flush([]operation{op})
-			}
+			l.split(ops, mode, err)
 			return
 		}
 	}
+}
+
+// split flushes the halves of a batch that failed. A single item is answered or put aside.
+func (l *lane) split(ops []operation, mode lockMode, err error) {
+	if len(ops) == 1 {
+		l.fail(ops[0], err)
+		return
+	}
+	l.store.metrics.flushSplits.Inc()
+	half := len(ops) / 2
+	l.flush(slices.Clone(ops[:half]), mode)
+	l.flush(slices.Clone(ops[half:]), mode)
 }
 
 // answer hands out what a flush that is committed has brought. A keyed Enqueue that met a job which its statement could not see yet may be the
@@ -281,19 +337,31 @@ func (l *lane) broken(err error) bool {
 	return errors.Is(err, errNotReplicated) || l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
 }
 
+// timedOut reports whether a flush failed because it took too long.
+func timedOut(err error) bool {
+	return errors.Is(err, errTimedOut) || sqlState(err) == stateQueryCanceled
+}
+
+// reportTimeout names the process of a single item that takes too long to store.
+func (l *lane) reportTimeout(op operation, err error) {
+	i := op.base()
+	l.store.metrics.flushTimeouts.Inc()
+	l.store.log.Error("storing one operation of a process timed out", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
+		"error", err)
+}
+
 // fail responds to a single item that PostgreSQL did not store. A result is retried unless its data is
 // rejected: its processor has done its work, and the state of the server is no fault of the process.
 func (l *lane) fail(op operation, err error) {
 	state := sqlState(err)
-	held := state == stateLockNotAvailable || state == stateQueryCanceled
-	passing := state == stateDeadlock || state == stateSerialization ||
+	transient := state == stateDeadlock || state == stateSerialization ||
 		state != "" && (state[:2] == classResources || state[:2] == classSystem)
 	switch {
 	case completionOf(op) != nil && !rejectsData(err):
 		l.retryResult(op, state, err)
-	case held:
-		finish(op, unavailable(fmt.Sprintf("process %s is held by another session", op.base().key), err))
-	case passing:
+	case timedOut(err):
+		finish(op, unavailable(fmt.Sprintf("store process %s", op.base().key), err))
+	case transient:
 		finish(op, unavailable("flush", err))
 	default:
 		finish(op, fmt.Errorf("store process %s: %w", op.base().key, err))
@@ -303,12 +371,12 @@ func (l *lane) fail(op operation, err error) {
 // retryResult puts a result back into the lane after a while. If the attempt is taken over meanwhile,
 // the next try is fenced.
 func (l *lane) retryResult(op operation, state string, err error) {
-	limit := faultRetryMax
-	if state == stateLockNotAvailable || state == stateQueryCanceled {
-		limit = heldRetryMax
-	}
 	i := op.base()
-	wait := min(heldRetry<<min(i.tries, 8), limit)
+	wait := min(resultRetry<<min(i.tries, 8), resultRetryMax)
+	if timedOut(err) {
+		i.slow = true
+		wait = min(timeoutRetry<<min(i.tries, 8), timeoutRetryMax)
+	}
 	i.tries++
 	l.store.metrics.resultRetries.WithLabelValues(state).Inc()
 	l.store.log.Warn("result not stored yet", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
@@ -325,13 +393,27 @@ func (l *lane) again(op operation) {
 	}
 }
 
-// try sends the batch as one transaction. On success every item holds its answer.
-func (l *lane) try(ops []operation) error {
+// try sends the batch as one transaction and returns the items that it was sent with. If err is nil, each of these items
+// holds its answer. Items that lockFree finds locked by another session are put aside.
+func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	if err := l.connect(); err != nil {
-		return err
+		return ops, err
 	}
-	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
+	ctx, cancel := context.WithTimeout(l.store.stopped, l.timeout)
 	defer cancel()
+	start := time.Now()
+	var stages []stage
+	if mode == lockAll {
+		if start.Before(l.impatient) {
+			stages = append(stages, l.store.shortLockTimeoutStage())
+		}
+		stages = append(stages, l.store.tryLockStage(keysOfItems(ops)))
+	} else {
+		var err error
+		if ops, err = l.begin(ctx, ops, mode); err != nil || len(ops) == 0 {
+			return ops, l.rollback(ctx, err)
+		}
+	}
 	var b batch
 	room := 0
 	for _, op := range ops {
@@ -341,17 +423,22 @@ func (l *lane) try(ops []operation) error {
 		i.whole = i.whole || l.store.wholes || l.busy.has(i.key)
 		b.add(op)
 	}
-	start := time.Now()
-	l.conn.PgConn().Frontend().Send(roomToSend(room))
-	err := pipeline(ctx, l.conn, b.stages(l.store, keysOfItems(ops)))
-	l.store.metrics.flushed(len(ops), time.Since(start))
-	if err == nil {
-		if err := l.store.replicated(l.conn); err != nil {
-			return err
-		}
-		l.store.tellTargets(b.riders.targets, b.riders.patient)
+	stages = append(stages, b.stages(l.store)...)
+	if mode != lockAll {
+		stages = append(stages, execStage("COMMIT"))
 	}
-	return err
+	l.conn.PgConn().Frontend().Send(roomToSend(room))
+	err := pipeline(ctx, l.conn, stages)
+	l.store.metrics.flushed(len(ops), time.Since(start))
+	if err != nil {
+		return ops, l.rollback(ctx, err)
+	}
+	if err := l.store.replicated(l.conn); err != nil {
+		return ops, err
+	}
+	l.contention.locked(ops)
+	l.store.tellTargets(b.riders.targets, b.riders.patient)
+	return ops, nil
 }
 
 // connect makes sure that the lane has a connection.

@@ -148,7 +148,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.namespace(ns)
-	s := open(t, b.dsn, storage.Config{Lanes: 1})
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
 	b.process("first")
 	hold := func(id string) (release func()) {
 		return b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE -- "+id, id)

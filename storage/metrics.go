@@ -10,15 +10,17 @@ import (
 
 // metrics of the group commit. They exist also where nobody registers them.
 type metrics struct {
-	registerer   prometheus.Registerer
-	flushItems   prometheus.Histogram
-	flushTime    prometheus.Histogram
-	flushRetries prometheus.Counter
-	flushSplits  prometheus.Counter
-	recoveries   prometheus.Counter
-	quickMisses  prometheus.Counter
-	generations  prometheus.Counter
-	unreplicated prometheus.Counter
+	registerer    prometheus.Registerer
+	flushItems    prometheus.Histogram
+	flushTime     prometheus.Histogram
+	flushRetries  prometheus.Counter
+	flushSplits   prometheus.Counter
+	recoveries    prometheus.Counter
+	quickMisses   prometheus.Counter
+	generations   prometheus.Counter
+	unreplicated  prometheus.Counter
+	contended     prometheus.Counter
+	flushTimeouts prometheus.Counter
 	// resultRetries counts by SQLSTATE.
 	resultRetries *prometheus.CounterVec
 }
@@ -37,7 +39,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "progressor_flush_retries_total", Help: "Group commits repeated after a deadlock or a serialization failure.",
 		}),
 		flushSplits: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_flush_splits_total", Help: "Group commits that failed as a whole and were repeated item by item.",
+			Name: "progressor_flush_splits_total", Help: "Group commits that failed as a whole and were repeated in halves.",
 		}),
 		recoveries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_flush_recoveries_total", Help: "Group commits whose connection broke, settled on a new one.",
@@ -57,8 +59,14 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m.resultRetries = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "progressor_result_retries_total", Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
 	}, []string{"sqlstate"})
+	m.contended = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "progressor_flush_contended_total", Help: "Times that a process was left out of a group commit because another session had locked a row of it.",
+	})
+	m.flushTimeouts = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "progressor_flush_timeouts_total", Help: "Operations that took too long to store although they were alone in a group commit.",
+	})
 	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses,
-		m.generations, m.unreplicated)
+		m.generations, m.unreplicated, m.contended, m.flushTimeouts)
 	return m
 }
 

@@ -59,7 +59,11 @@ func second[T any](_ T, err error) error { return err }
 func hotStatements() map[string]string {
 	q, ctx := dbsqlc.New(), context.Background()
 	return map[string]string{
-		"LockProcesses":   text(func(db dbsqlc.DBTX) error { return q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{}) }),
+		"LockProcesses":    text(func(db dbsqlc.DBTX) error { return q.LockProcesses(ctx, db, dbsqlc.LockProcessesParams{}) }),
+		"TryLockProcesses": text(func(db dbsqlc.DBTX) error { return q.TryLockProcesses(ctx, db, dbsqlc.TryLockProcessesParams{}) }),
+		"LockFreeProcesses": text(func(db dbsqlc.DBTX) error {
+			return second(q.LockFreeProcesses(ctx, db, dbsqlc.LockFreeProcessesParams{}))
+		}),
 		"SaveResult":      text(func(db dbsqlc.DBTX) error { return second(q.SaveResult(ctx, db, dbsqlc.SaveResultParams{})) }),
 		"SaveFinished":    text(func(db dbsqlc.DBTX) error { return second(q.SaveFinished(ctx, db, dbsqlc.SaveFinishedParams{})) }),
 		"SaveCompleted":   text(func(db dbsqlc.DBTX) error { return second(q.SaveCompleted(ctx, db, dbsqlc.SaveCompletedParams{})) }),

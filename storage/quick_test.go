@@ -60,7 +60,7 @@ func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	registry := prometheus.NewRegistry()
 	b := &bench{Store: open(t, dsn, storage.Config{}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
-	s := open(t, dsn, storage.Config{Registerer: registry, Lanes: 1})
+	s := open(t, dsn, storage.Config{Registerer: registry, Lanes: 1}).WaitForLocks()
 	for _, id := range []string{"first", "held"} {
 		b.process(id)
 	}

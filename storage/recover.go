@@ -69,7 +69,7 @@ func refuseRequests(ops []operation, cause error) []operation {
 
 // drainRequests answers the requests that arrived since, so that their clients learn at once that the database is away.
 func (l *lane) drainRequests(cause error) {
-	waiting := l.held
+	waiting := append(l.contention.drain(), l.held...)
 	l.held = nil
 	for range len(l.in) {
 		waiting = append(waiting, <-l.in)

@@ -130,7 +130,7 @@ func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err e
 	}
 	defer conn.Release()
 	var deleted int64
-	err = pipeline(ctx, conn.Conn(), []stage{lockStage(s, keys), s.purgeStage(params, &deleted), s.deleteStage(params)})
+	err = pipeline(ctx, conn.Conn(), []stage{s.lockStage(keys), s.purgeStage(params, &deleted), s.deleteStage(params)})
 	if err != nil {
 		return false, mapped(fmt.Sprintf("remove %v", keys), err)
 	}

@@ -63,7 +63,7 @@ func (s *Store) locked(ctx context.Context, key process.Key, statement stage) er
 		return err
 	}
 	defer conn.Release()
-	return pipeline(ctx, conn.Conn(), []stage{lockStage(s, []process.Key{key}), statement})
+	return pipeline(ctx, conn.Conn(), []stage{s.lockStage([]process.Key{key}), statement})
 }
 
 // prepareResume gives the tasks of a suspended process, in batches, what they wait for after the resume.

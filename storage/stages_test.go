@@ -39,11 +39,11 @@ func TestFirstStatementLocks(t *testing.T) {
 				b.add(op)
 			}
 		}
-		queued := recordStages(t, b.stages(s, []process.Key{key}))
+		queued := recordStages(t, append([]stage{s.tryLockStage([]process.Key{key})}, b.stages(s)...))
 		for n, sql := range queued {
 			// A delivery locks, besides, the processes that its starts have made.
 			made := n > 0 && strings.HasPrefix(queued[n-1], "-- name: DeliverStarts ")
-			if locks := strings.HasPrefix(sql, "-- name: LockProcesses "); locks != (n == 0 || made) {
+			if locks := strings.HasPrefix(sql, "-- name: TryLockProcesses "); locks != (n == 0 || made) {
 				t.Fatalf("mix %b: statement %d is %.60s", mix, n, sql)
 			}
 		}

@@ -73,13 +73,15 @@ type Store struct {
 	nodeID      atomic.Int64
 	generations generations
 	wholes      bool // for tests: no item takes a quick statement
-	listen      *pgx.ConnConfig
-	password    func(context.Context) (string, error)
-	adopt       atomic.Pointer[func([]Claim)]
-	deliver     atomic.Pointer[func([]process.Key, bool)]
-	eventMode   atomic.Pointer[func(string) EventMode]
-	stop        context.CancelFunc
-	stopped     context.Context
+	// waitsForLocks has flushes wait for the locks of their processes, for tests that let two transactions meet.
+	waitsForLocks bool
+	listen        *pgx.ConnConfig
+	password      func(context.Context) (string, error)
+	adopt         atomic.Pointer[func([]Claim)]
+	deliver       atomic.Pointer[func([]process.Key, bool)]
+	eventMode     atomic.Pointer[func(string) EventMode]
+	stop          context.CancelFunc
+	stopped       context.Context
 }
 
 // Open connects to the database and checks that this program can work with its schema.

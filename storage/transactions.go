@@ -19,7 +19,7 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if err := lockStage(s, keys)(ctx, tx); err != nil {
+			if err := s.lockStage(keys)(ctx, tx); err != nil {
 				return err
 			}
 			return write(ctx, tx)

@@ -63,6 +63,7 @@ var faults = []struct {
 	{"swallow an engine's connections", (*siege).swallow},
 	{"cut an engine's connections", func(s *siege, i int) { s.proxies[i].cut() }},
 	{"an old snapshot stays open", (*siege).remember},
+	{"rows locked by another client", (*siege).lockRows},
 	{"slow processor", (*siege).slow},
 	{"processor away", (*siege).away},
 }
@@ -261,6 +262,23 @@ func (s *siege) remember(int) {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// lockRows locks processes that run, and the tasks of two of them, as another client would, until others have done much.
+func (s *siege) lockRows(int) {
+	conn := observe(s.t, s.dsn)
+	defer conn.Close(s.t.Context())
+	for _, sql := range []string{
+		"BEGIN",
+		"SELECT FROM progressor.processes WHERE (namespace, process_id) IN (SELECT namespace, process_id FROM progressor.running LIMIT 5) FOR UPDATE SKIP LOCKED",
+		"SELECT FROM progressor.running LIMIT 2 FOR UPDATE SKIP LOCKED",
+	} {
+		if _, err := conn.Exec(s.t.Context(), sql); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	before := s.load.acked.Load()
+	soon(2*time.Second, func() bool { return s.load.acked.Load() > before+500 })
 }
 
 func (s *siege) deafen(i int) {

@@ -48,6 +48,21 @@ var mutants = []mutant{
 		packages: "./storage", run: "ResultAndCallOfTwoNodes|UnderTheLock",
 	},
 	{
+		name: "flush-waits-for-locks", breaks: "a flush does not wait for a process that another session has locked",
+		file: "storage/lock_processes.go", old: "if s.waitsForLocks {", planted: "if true {",
+		packages: "./storage", run: "TestLockedProcess|TestManyLocked|TestFirstStatement",
+	},
+	{
+		name: "locked-in-common-flush", breaks: "the items of a locked process stay out of the flushes of all others",
+		file: "storage/contention.go", old: "return c.other || c.tries >= 7", planted: "return c.tries >= 7",
+		packages: "./storage", run: "TestLockedTask",
+	},
+	{
+		name: "timeout-not-split", breaks: "a flush that times out is halved",
+		file: "storage/lane.go", old: "len(ops) > 0 && timedOut(err) || len(ops) > 1 && breaks > 1", planted: "len(ops) == 1 && timedOut(err)",
+		packages: "./storage", run: "TimesOut",
+	},
+	{
 		name: "acts-unlocked", breaks: "nothing is done to a process that was not locked first",
 		file: prepareCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
 		packages: "./storage", run: "InsertedBehind",

@@ -9,6 +9,51 @@ import (
 	"context"
 )
 
+const lockFreeProcesses = `-- name: LockFreeProcesses :many
+WITH input AS MATERIALIZED (
+  SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id),
+locked AS MATERIALIZED (
+  SELECT input.ord FROM input
+   CROSS JOIN LATERAL (SELECT 1 FROM processes p
+                        WHERE p.namespace = input.namespace
+                          AND p.process_id = input.process_id
+                        LIMIT 1 FOR UPDATE SKIP LOCKED) process)
+SELECT input.ord::int AS ord FROM input
+ CROSS JOIN LATERAL (SELECT p.last_event_id FROM processes p
+                      WHERE p.namespace = input.namespace
+                        AND p.process_id = input.process_id LIMIT 1) process
+ WHERE process.last_event_id >= 0
+   AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked))
+`
+
+type LockFreeProcessesParams struct {
+	Ords       []int32
+	Namespaces []string
+	ProcessIds []string
+}
+
+// LockFreeProcesses locks the processes that no other session has locked and returns the ords of the others. A process that
+// another session has removed meanwhile may be among these. (last_event_id is in no index: the planner reads the primary key.)
+func (q *Queries) LockFreeProcesses(ctx context.Context, db DBTX, arg LockFreeProcessesParams) ([]int32, error) {
+	rows, err := db.Query(ctx, lockFreeProcesses, arg.Ords, arg.Namespaces, arg.ProcessIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var ord int32
+		if err := rows.Scan(&ord); err != nil {
+			return nil, err
+		}
+		items = append(items, ord)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockProcesses = `-- name: LockProcesses :exec
 SELECT count(*) FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) k
  CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE) p
@@ -37,5 +82,31 @@ type LockProcessesParams struct {
 // Items come by unnest in a SELECT list: each unnest in FROM would write a tuplestore, and read it back.
 func (q *Queries) LockProcesses(ctx context.Context, db DBTX, arg LockProcessesParams) error {
 	_, err := db.Exec(ctx, lockProcesses, arg.Namespaces, arg.ProcessIds)
+	return err
+}
+
+const setLockTimeout = `-- name: SetLockTimeout :exec
+SELECT set_config('lock_timeout', $1::text, true)
+`
+
+// SetLockTimeout bounds the waits for locks of this transaction.
+func (q *Queries) SetLockTimeout(ctx context.Context, db DBTX, milliseconds string) error {
+	_, err := db.Exec(ctx, setLockTimeout, milliseconds)
+	return err
+}
+
+const tryLockProcesses = `-- name: TryLockProcesses :exec
+SELECT count(*) FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) k
+ CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE NOWAIT) p
+`
+
+type TryLockProcessesParams struct {
+	Namespaces []string
+	ProcessIds []string
+}
+
+// TryLockProcesses is LockProcesses for flushes: it fails at once (55P03) if another session has locked one of the processes.
+func (q *Queries) TryLockProcesses(ctx context.Context, db DBTX, arg TryLockProcessesParams) error {
+	_, err := db.Exec(ctx, tryLockProcesses, arg.Namespaces, arg.ProcessIds)
 	return err
 }

@@ -1,0 +1,289 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// A lockMode is how a flush locks its processes. The lane of a row that another session has locked must not wait for it:
+// all other items of the lane would wait too.
+type lockMode int
+
+const (
+	// lockAll sends the whole flush in one round trip. It fails at once if another session has locked one of the processes.
+	lockAll lockMode = iota
+	// lockFree locks the processes that no other session has locked, in a round trip of its own, and puts the items of the
+	// others aside.
+	lockFree
+	// lockWait waits shortLockTimeout for the lock, behind other sessions that wait. The flush has the items of one
+	// process.
+	lockWait
+)
+
+const (
+	// shortLockTimeout bounds the wait for a lock in flushes of items that were put aside.
+	shortLockTimeout = 20 * time.Millisecond
+	// impatientFor is how long flushes wait only shortLockTimeout for locks after one waited lock_timeout in vain.
+	impatientFor = 10 * time.Second
+	// contentionPatience is how long a request may be put aside before it is answered ErrUnavailable.
+	contentionPatience = 250 * time.Millisecond
+	// contentionMemory is how long a process is remembered whose items have all been answered.
+	contentionMemory = time.Second
+	// maxLockFailures bounds the search for the items that wait for a lock: as many failures find three rows among 256.
+	maxLockFailures = 32
+)
+
+// contention holds the items that wait for rows that another session has locked, by process. They stay out of the common
+// flush and are tried again after a while, in their order.
+type contention map[process.Key]*contendedProcess
+
+type contendedProcess struct {
+	items   []operation
+	tries   int
+	retryAt time.Time
+	other   bool // the row is one of another table: it is unknown until a flush waits for it
+}
+
+// backoff returns how long the items of a process wait before the next try. The lock of another lane or node lasts for a
+// flush, one of a foreign client maybe for minutes.
+func (c *contendedProcess) backoff() time.Duration {
+	switch {
+	case c.other:
+		return min(shortLockTimeout<<min(c.tries, 8), 500*time.Millisecond)
+	case c.tries < 7:
+		return time.Millisecond << c.tries
+	case c.tries < 10:
+		return 64 * time.Millisecond
+	}
+	return 100 * time.Millisecond
+}
+
+// alone reports whether the next try is a flush of its own, in the mode lockWait. Where nodes compete for a process, the
+// queue for its lock is fair, and retries are not.
+func (c *contendedProcess) alone() bool { return c.other || c.tries >= 7 && c.tries < 10 }
+
+type admission int
+
+const (
+	admitNow   admission = iota // to any flush
+	admitFree                   // to a flush of the mode lockFree
+	admitLater                  // it was put aside
+)
+
+// admit decides about an item that comes to a flush.
+func (c contention) admit(op operation) admission {
+	if len(c) == 0 {
+		return admitNow
+	}
+	result := admitNow
+	now := time.Now()
+	for _, key := range lockedKeys(op) {
+		p := c[key]
+		switch {
+		case p == nil:
+			continue
+		case p.alone() || now.Before(p.retryAt):
+			c.add(key, op)
+			return admitLater
+		}
+		result = admitFree
+	}
+	return result
+}
+
+// add puts an item aside, behind those that wait for the same process.
+func (c contention) add(key process.Key, op operation) {
+	if i := op.base(); i.contendedSince.IsZero() {
+		i.contendedSince = time.Now()
+	}
+	c[key].items = append(c[key].items, op)
+}
+
+// due takes the items of all processes that are to be tried again with lockFree.
+func (c contention) due(now time.Time) (ops []operation) {
+	for key, p := range c {
+		switch {
+		case now.Before(p.retryAt) || p.alone() && len(p.items) > 0:
+			continue
+		case len(p.items) > 0:
+			ops = append(ops, p.take()...)
+		case now.Sub(p.retryAt) > contentionMemory:
+			delete(c, key)
+		}
+	}
+	return ops
+}
+
+// dueAlone takes the items of one process that are to be tried again with lockWait.
+func (c contention) dueAlone(now time.Time) []operation {
+	for _, p := range c {
+		if len(p.items) > 0 && p.alone() && !now.Before(p.retryAt) {
+			return p.take()
+		}
+	}
+	return nil
+}
+
+func (p *contendedProcess) take() []operation {
+	ops := p.items
+	p.items = nil
+	return ops
+}
+
+// drain takes all items.
+func (c contention) drain() (ops []operation) {
+	for _, p := range c {
+		ops = append(ops, p.take()...)
+	}
+	return ops
+}
+
+// wake returns a channel that is ready when items are due; nil if none are put aside.
+func (c contention) wake() <-chan time.Time {
+	var first time.Time
+	for _, p := range c {
+		if len(p.items) > 0 && (first.IsZero() || p.retryAt.Before(first)) {
+			first = p.retryAt
+		}
+	}
+	if first.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(first))
+}
+
+// locked forgets the processes of items that were flushed.
+func (c contention) locked(ops []operation) {
+	if len(c) == 0 {
+		return
+	}
+	for _, key := range keysOfItems(ops) {
+		if p := c[key]; p != nil && len(p.items) == 0 {
+			delete(c, key)
+		} else if p != nil {
+			p.tries, p.retryAt = 0, time.Now()
+		}
+	}
+}
+
+// lockedKeys are the processes of one item.
+func lockedKeys(op operation) []process.Key { return keysOfItems([]operation{op}) }
+
+// putAside takes items out of their flush. blocked returns the process that an item waits for; other: the locked row is not
+// the one in processes. Requests that have waited long enough are answered.
+func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, other bool) {
+	now := time.Now()
+	failed := map[process.Key]bool{}
+	for _, op := range ops {
+		key := blocked(op)
+		p := l.contention[key]
+		if p == nil {
+			p = &contendedProcess{}
+			l.contention[key] = p
+		}
+		if !failed[key] {
+			failed[key] = true
+			p.other = p.other || other
+			p.retryAt = now.Add(p.backoff())
+			p.tries++
+			l.store.metrics.contended.Inc()
+			if p.tries == 10 {
+				l.store.log.Warn("another session has locked a process", "namespace", key.Namespace, "process_id", key.ProcessID)
+			}
+		}
+		i := op.base()
+		if completionOf(op) == nil && !i.contendedSince.IsZero() && now.Sub(i.contendedSince) >= contentionPatience {
+			refuseOne(op, unavailable(fmt.Sprintf("process %s is locked by another session", key), errLocked))
+			continue
+		}
+		l.contention.add(key, op)
+	}
+}
+
+// begin begins the transaction of a flush that does not lock all of its processes at once, and locks them. It returns the
+// items whose processes it has locked.
+func (l *lane) begin(ctx context.Context, ops []operation, mode lockMode) ([]operation, error) {
+	s := l.store
+	keys := sortedKeys(keysOfItems(ops))
+	contended := map[process.Key]bool{}
+	lock := s.lockStage(keys)
+	if mode == lockFree {
+		lock = s.lockFreeStage(keys, contended)
+	}
+	if err := pipeline(ctx, l.conn, []stage{execStage("BEGIN"), s.shortLockTimeoutStage(), lock}); err != nil || len(contended) == 0 {
+		return ops, err
+	}
+	var free, aside []operation
+	blocked := func(op operation) process.Key {
+		keys := lockedKeys(op)
+		return keys[max(0, slices.IndexFunc(keys, func(key process.Key) bool { return contended[key] }))]
+	}
+	for _, op := range ops {
+		if contended[blocked(op)] {
+			aside = append(aside, op)
+		} else {
+			free = append(free, op)
+		}
+	}
+	l.putAside(aside, blocked, false)
+	return free, nil
+}
+
+// rollback ends the transaction of a flush that failed, if it has begun one. It returns the error of the flush.
+func (l *lane) rollback(ctx context.Context, err error) error {
+	if !l.conn.IsClosed() && l.conn.PgConn().TxStatus() != 'I' {
+		if _, rollbackErr := l.conn.Exec(ctx, "ROLLBACK"); err == nil {
+			err = rollbackErr
+		}
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", errTimedOut, err)
+	}
+	return err
+}
+
+// blockedBy returns the process that an item waits for when another session has locked a row that it needs.
+func (l *lane) blockedBy(op operation) process.Key {
+	for _, key := range lockedKeys(op) {
+		if l.contention[key] != nil {
+			return key
+		}
+	}
+	return op.base().key
+}
+
+func execStage(sql string) stage {
+	return func(ctx context.Context, db DB) error {
+		_, err := db.Exec(ctx, sql)
+		return err
+	}
+}
+
+func (s *Store) shortLockTimeoutStage() stage {
+	return func(ctx context.Context, db DB) error {
+		return s.q.SetLockTimeout(ctx, db, fmt.Sprint(shortLockTimeout.Milliseconds()))
+	}
+}
+
+// lockFreeStage locks the processes that no other session has locked, and adds the others to contended.
+func (s *Store) lockFreeStage(keys []process.Key, contended map[process.Key]bool) stage {
+	arg := dbsqlc.LockFreeProcessesParams{}
+	for n, key := range keys {
+		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // a few for each item of a flush
+		arg.Namespaces = append(arg.Namespaces, key.Namespace)
+		arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
+	}
+	return func(ctx context.Context, db DB) error {
+		ords, err := s.q.LockFreeProcesses(ctx, db, arg)
+		for _, n := range ords {
+			contended[keys[n]] = true
+		}
+		return err
+	}
+}

@@ -85,7 +85,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 		errs = append(errs, c.purge(limit))
 	}
 	if c.passes%30 == 0 {
-		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forget(limit), c.forgetLeases(limit))
+		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forgetLeases(limit))
 		c.engine.leased.prune()
 	}
 	if c.passes%300 == 0 || c.forgetting {
@@ -169,16 +169,6 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	if saved.Deferred || saved.Lost {
 		e.wakeAll()
 	}
-}
-
-// forget drops what is past its retention, for as long as there is some and the pass may last.
-func (c *collector) forget(ctx context.Context) error {
-	for began := time.Now(); time.Since(began) < purgeTime; {
-		if more, err := c.engine.store.Forget(ctx, c.engine.cfg.KeyRetention); err != nil || !more {
-			return err
-		}
-	}
-	return nil
 }
 
 // forgetLeases does so with leases.

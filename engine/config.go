@@ -34,7 +34,7 @@ type Config struct {
 	MaxInFlight  int           // requests in this node at a time, those that wait for an answer included; default 20,000
 	ZombieAfter  time.Duration // a node that has not beaten for so long is dead; default 10 s
 	ZombieMargin time.Duration // what a live node may hold a task past its deadline; default 5 s
-	KeyRetention time.Duration // how long idempotency keys, and answers of processes that are gone, are kept; default 24 h
+	KeyRetention time.Duration // how long idempotency keys, and answers of removed processes, are kept after the end of their task; default 24 h
 	DrainTimeout time.Duration // at the end: how long what runs may go on; default 30 s
 	ScanInterval time.Duration // at rest, between two looks for calls; timers are looked for every third time; default 1 s
 	AnswerPoll   time.Duration // between two looks for answers of tasks that run on other nodes; default 75 ms

@@ -93,7 +93,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeeping()
 	var takers, keepers errgroup.Group
-	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.pulls.Run, e.workers.Run, e.messages.Run, newCollector(e).Run} {
+	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.pulls.Run, e.workers.Run, e.messages.Run, newCollector(e).Run, e.forgetKeys} {
 		takers.Go(func() error { return run(taking) })
 	}
 	for _, k := range e.kinds {

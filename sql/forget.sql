@@ -1,15 +1,47 @@
--- ForgetRequests drops idempotency keys that are older than their retention, lim at a time; never that of a task which waits or runs
--- still: who repeats such a request would start it twice.
--- name: ForgetRequests :execrows
-DELETE FROM requests WHERE request_id = ANY (ARRAY(
-  SELECT r.request_id FROM requests r WHERE r.created_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
-     AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[r.namespace]) AND s.process_id = r.process_id AND s.task_id = r.task_id)
-     AND NOT EXISTS (SELECT 1 FROM running u WHERE u.namespace = ANY (ARRAY[r.namespace]) AND u.process_id = r.process_id AND u.task_id = r.task_id)
-   LIMIT @lim::int));
+-- ForgetRequests drops idempotency keys whose retention is over, lim at a time, the oldest first. The retention counts from the
+-- end of the task: a key whose task has not ended, or has ended since, gets a new created_time and is looked at later. since is
+-- a time before which all keys were forgotten: the index still has entries of those that vacuum has not removed.
+-- name: ForgetRequests :one
+WITH due AS MATERIALIZED (
+  SELECT r.request_id, r.namespace, r.process_id, r.task_id, r.created_time FROM requests r
+   WHERE r.created_time >= @since::timestamptz
+     AND r.created_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
+   ORDER BY r.created_time LIMIT @lim::int FOR UPDATE SKIP LOCKED),
+ended AS MATERIALIZED (
+  SELECT due.request_id,
+         CASE WHEN EXISTS (SELECT 1 FROM running r
+                            WHERE r.namespace = ANY (ARRAY[due.namespace])
+                              AND r.process_id = due.process_id
+                              AND r.task_id = due.task_id)
+                OR EXISTS (SELECT 1 FROM schedule s
+                            WHERE s.namespace = ANY (ARRAY[due.namespace])
+                              AND s.process_id = due.process_id
+                              AND s.task_id = due.task_id) THEN statement_timestamp()
+              ELSE coalesce(
+                (SELECT t.finished_time FROM tasks t
+                  WHERE t.namespace = due.namespace AND t.process_id = due.process_id AND t.task_id = due.task_id LIMIT 1),
+                (SELECT a.ended_time FROM answers a
+                  WHERE a.namespace = due.namespace AND a.process_id = due.process_id AND a.task_id = due.task_id LIMIT 1),
+                due.created_time)
+         END AS ended_time
+    FROM due),
+kept AS (
+  UPDATE requests r SET created_time = ended.ended_time FROM ended
+   WHERE r.request_id = ended.request_id
+     AND ended.ended_time >= statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'),
+deleted AS (
+  DELETE FROM requests r USING ended
+   WHERE r.request_id = ended.request_id
+     AND ended.ended_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond')
+SELECT count(*)::int AS found,
+       (statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond' - interval '1 minute')::timestamptz AS forgotten_to
+  FROM due;
 
--- ForgetAnswers drops what became of the tasks of processes that are gone, lim at a time.
+-- ForgetAnswers drops what became of the tasks of processes that are gone, lim at a time, the oldest first.
 -- name: ForgetAnswers :execrows
 DELETE FROM answers a USING (
   SELECT x.namespace, x.process_id, x.task_id FROM answers x
-   WHERE x.ended_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond' LIMIT @lim::int) d
+   WHERE x.ended_time >= @since::timestamptz
+     AND x.ended_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
+   ORDER BY x.ended_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) d
  WHERE a.namespace = d.namespace AND a.process_id = d.process_id AND a.task_id = d.task_id;

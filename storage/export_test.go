@@ -73,3 +73,6 @@ func (s *Store) FlushTimeout(timeout time.Duration) *Store {
 	}
 	return s
 }
+
+// ForgetFromStart has the next Forget look at the oldest rows again: a test has moved rows into the past.
+func (s *Store) ForgetFromStart() { s.forgotten.began = time.Time{} }

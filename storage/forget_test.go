@@ -1,32 +1,98 @@
 package storage_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A key is forgotten when it is old, but never while its task waits or runs: its request would be accepted again.
+// forget forgets what is older than an hour, from the oldest rows on.
+func (b *bench) forget() (more bool) {
+	b.t.Helper()
+	b.ForgetFromStart()
+	more, err := b.Forget(b.t.Context(), time.Hour)
+	must(b.t, more, err)
+	return more
+}
+
+// A key is forgotten when its task ended longer ago than the retention, however old its request is: until then, who repeats
+// the request gets its answer.
 func TestForgetRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
 	ended := b.claim("p", keyed("ended", "x"))
 	b.save(end(ended, storage.Finished))
+	b.exec("UPDATE tasks SET scheduled_time = now() - interval '1 day', running_time = now() - interval '1 day', finished_time = now() - interval '1 day'")
 	runs := b.claim("p", keyed("runs", "x"))
 	b.call("p", keyed("waits", "x"))
 	b.exec("UPDATE requests SET created_time = now() - interval '1 day'")
-	forget := func(want string) {
+	keys := func(want string) {
 		t.Helper()
-		_, err := b.Forget(t.Context(), time.Hour)
-		must(t, 0, err)
 		equal(t, "keys", ask[int](b, "SELECT count(*) FROM requests"), want)
 	}
-	forget("2")
+	b.forget()
+	keys("2")
 	equal(t, "again", b.call("p", keyed("runs", "x")).Outcome, storage.Replayed)
 	saved := b.save(end(runs, storage.Finished))
-	forget("1")
 	b.save(end(saved.Next, storage.Finished))
-	forget("0")
+	b.exec("UPDATE requests SET created_time = now() - interval '1 day'")
+	b.forget()
+	keys("2") // both have just ended
+	equal(t, "again", b.call("p", keyed("runs", "x")).Outcome, storage.Replayed)
+	equal(t, "counted from the end", ask[bool](b, "SELECT bool_and(r.created_time = t.finished_time) FROM requests r JOIN tasks t USING (namespace, process_id, task_id)"), true)
+	b.exec("UPDATE tasks SET scheduled_time = now() - interval '1 day', running_time = now() - interval '1 day', finished_time = now() - interval '1 day'")
+	b.exec("UPDATE requests SET created_time = now() - interval '1 day'")
+	b.forget()
+	keys("0")
+}
+
+// The retention of a key whose process is gone counts from the end of its task, too.
+func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p", keyed("k", "x"))
+	b.save(end(c, storage.Removed))
+	b.exec("UPDATE requests SET created_time = now() - interval '1 day'")
+	b.forget()
+	equal(t, "keys", ask[int](b, "SELECT count(*) FROM requests"), 1)
+	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers WHERE task_id = $1", c.TaskID), 1)
+	b.exec("UPDATE requests SET created_time = now() - interval '1 day'")
+	b.exec("UPDATE answers SET ended_time = now() - interval '1 day'")
+	b.forget()
+	equal(t, "keys", ask[int](b, "SELECT count(*) FROM requests"), 0)
+	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers"), 0)
+}
+
+// A pass that finds nothing reads a few pages, however large the tables are and whatever place was used again in them.
+func TestForgetReadsLittle(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.exec(`INSERT INTO requests SELECT md5('r' || n)::uuid, 'shop', 'p' || n, n, '', now() - interval '1 day' FROM generate_series(1, 20000) n`)
+	for b.forget() {
+	}
+	equal(t, "keys", ask[int](b, "SELECT count(*) FROM requests"), 0)
+	b.exec("VACUUM requests")
+	b.exec(`INSERT INTO requests SELECT md5('s' || n)::uuid, 'shop', 'p' || n, n, '', now() FROM generate_series(1, 20000) n`)
+	b.exec("VACUUM ANALYZE requests")
+	rows, err := b.db.Query(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF)
+		SELECT 1 FROM requests WHERE created_time < now() - interval '1 hour' ORDER BY created_time LIMIT 5000`)
+	lines, err := pgx.CollectRows(must(t, rows, err), pgx.RowTo[string])
+	plan := strings.Join(must(t, lines, err), "\n")
+	hit := 0
+	if _, after, ok := strings.Cut(plan, "Buffers: shared hit="); ok {
+		_, _ = fmt.Sscanf(after, "%d", &hit)
+	}
+	if !strings.Contains(plan, "requests_created_time") || hit > 20 {
+		t.Errorf("a pass that finds nothing: %s", plan)
+	}
+	equal(t, "BRIN indexes", ask[string](b, `SELECT coalesce(string_agg(indexname, ',' ORDER BY indexname), '') FROM pg_indexes
+		WHERE schemaname = 'progressor' AND tablename IN ('requests', 'answers', 'dead_letters') AND indexdef LIKE '%USING brin%'`), "")
+	b.exec("DELETE FROM requests") // of tasks that there never were
 }

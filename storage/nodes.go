@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,17 +76,37 @@ const forgetBatch = 5000
 // deadLetterRetention is how long it can be seen that a message could not be delivered.
 const deadLetterRetention = 24 * time.Hour
 
+// forgotten is the time before which this node has forgotten all keys and answers. Those that it passed over, because another
+// session had locked them, are found when it begins from the start again, once in an hour.
+type forgotten struct {
+	mutex sync.Mutex
+	to    time.Time
+	began time.Time
+}
+
+// forgetFromStartEvery is how often Forget looks at the oldest rows again.
+const forgetFromStartEvery = time.Hour
+
 // Forget drops idempotency keys, and the answers of processes that are gone, that are older than their retention, and what could not
 // be delivered. more: there are more of them.
 func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool, err error) {
-	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
+	f := &s.forgotten
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if time.Since(f.began) > forgetFromStartEvery {
+		f.to, f.began = time.Time{}, time.Now()
+	}
+	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	if err != nil {
 		return false, mapped("forget requests", err)
 	}
-	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
+	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	if err != nil {
 		return false, mapped("forget answers", err)
 	}
+	if requests.Found < forgetBatch && answers < forgetBatch {
+		f.to = requests.ForgottenTo
+	}
 	letters, err := s.q.ForgetDeadLetters(ctx, s.general, dbsqlc.ForgetDeadLettersParams{RetentionUs: deadLetterRetention.Microseconds(), Lim: forgetBatch})
-	return requests == forgetBatch || answers == forgetBatch || letters == forgetBatch, mapped("forget dead letters", err)
+	return requests.Found == forgetBatch || answers == forgetBatch || letters == forgetBatch, mapped("forget dead letters", err)
 }

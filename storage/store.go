@@ -70,6 +70,7 @@ type Store struct {
 	metrics     *metrics
 	histories   histories
 	lines       lines
+	forgotten   forgotten
 	nodeID      atomic.Int64
 	generations generations
 	wholes      bool // for tests: no item takes a quick statement

@@ -48,6 +48,11 @@ var mutants = []mutant{
 		packages: "./storage", run: "ResultAndCallOfTwoNodes|UnderTheLock",
 	},
 	{
+		name: "retention-from-request", breaks: "the retention of an idempotency key counts from the end of its task",
+		file: "storage/internal/dbsqlc/forget.sql.go", old: "THEN statement_timestamp()\n              ELSE coalesce(", planted: "THEN statement_timestamp()\n              ELSE coalesce(due.created_time, ",
+		packages: "./storage", run: "TestForget",
+	},
+	{
 		name: "flush-waits-for-locks", breaks: "a flush does not wait for a process that another session has locked",
 		file: "storage/lock_processes.go", old: "if s.waitsForLocks {", planted: "if true {",
 		packages: "./storage", run: "TestLockedProcess|TestManyLocked|TestFirstStatement",

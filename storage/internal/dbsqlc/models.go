@@ -149,6 +149,6 @@ type Request struct {
 	TaskID int64
 	// Digest of method and args: another request under the same key is refused.
 	Fingerprint []byte
-	// When the request was accepted.
+	// The retention of the key counts from here: when the request was accepted; if its task took longer than the retention, when the task ended.
 	CreatedTime time.Time
 }

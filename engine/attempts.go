@@ -28,6 +28,7 @@ type running struct {
 	cancel context.CancelCauseFunc
 	vain   int32  // how often its processor was not reached
 	cause  string // why not
+	fenced bool   // cancelled by cancelAll
 }
 
 func newAttempts() *attempts {
@@ -159,7 +160,8 @@ func (a *attempts) cancelThese(refs []storage.AttemptRef, cause error) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, ref := range refs {
-		if r, ok := a.byToken[ref]; ok {
+		if r, ok := a.byToken[ref]; ok && !r.fenced {
+			r.fenced = true
 			r.cancel(cause)
 			n++
 		}
@@ -174,14 +176,28 @@ func (a *attempts) refs() []storage.AttemptRef {
 	return slices.Collect(maps.Keys(a.byToken))
 }
 
-// cancelAll ends the contexts of all attempts.
-func (a *attempts) cancelAll(cause error) int {
+// cancelAll cancels all attempts and returns how many it had not cancelled before.
+func (a *attempts) cancelAll(cause error) (cancelled int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.byToken {
-		r.cancel(cause)
+		if !r.fenced {
+			r.fenced = true
+			r.cancel(cause)
+			cancelled++
+		}
 	}
-	return len(a.byToken)
+	return cancelled
+}
+
+// begunAt returns when an attempt began, if this node runs it.
+func (a *attempts) begunAt(ref storage.AttemptRef) (at time.Time, runs bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r, ok := a.byToken[ref]; ok {
+		return r.began, true
+	}
+	return time.Time{}, false
 }
 
 func (a *attempts) known(ref storage.AttemptRef) bool {

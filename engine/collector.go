@@ -26,12 +26,17 @@ type collector struct {
 	// forgetting: the last pass had no time for all old rows of kinds.
 	forgetting bool
 
+	suspects map[storage.AttemptRef]suspicion
+
 	mu     sync.Mutex
 	saving map[storage.AttemptRef]struct{} // tokens of zombies that are being saved: one may wait for a row that another session holds
 }
 
 func newCollector(e *Engine) *collector {
-	return &collector{engine: e, unknown: map[storage.AttemptRef]struct{}{}, saving: map[storage.AttemptRef]struct{}{}, expiry: purgeTime}
+	return &collector{
+		engine: e, unknown: map[storage.AttemptRef]struct{}{}, suspects: map[storage.AttemptRef]suspicion{},
+		saving: map[storage.AttemptRef]struct{}{}, expiry: purgeTime,
+	}
 }
 
 const (
@@ -64,7 +69,10 @@ func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	errs := []error{c.collect(limit)}
+	var errs []error
+	if c.due("zombies", 1) {
+		errs = append(errs, c.collect(limit))
+	}
 	overdue, err := c.engine.reloadNamespaces(limit)
 	if errs = append(errs, err); (overdue || err != nil) && c.passes >= c.endNext {
 		if err := c.engine.endOverdueCancels(limit); err != nil {
@@ -74,53 +82,62 @@ func (c *collector) runOnce(ctx context.Context) error {
 	}
 	switch {
 	case c.engine.doubts():
-		errs = append(errs, c.adopt(limit, adoptDoubt))
+		errs = append(errs, c.adopt(limit, adoptDoubt), c.cancelLost(limit))
 	case c.passes%10 == 0 || len(c.unknown) > 0:
 		errs = append(errs, c.adopt(limit, adoptAge))
 	}
 	if c.passes%10 == 0 || c.settling {
 		errs = append(errs, c.settle(limit))
 	}
-	if c.passes%30 == 0 || c.engine.removals.Swap(false) {
-		errs = append(errs, c.purge(limit))
-	}
 	if c.passes%30 == 0 {
-		errs = append(errs, c.engine.store.BuryNodes(limit), c.engine.store.ForgetAudit(limit), c.forgetLeases(limit))
 		c.engine.leased.prune()
 	}
-	if c.passes%300 == 0 || c.forgetting {
-		errs = append(errs, c.forgetOfKinds(limit))
-	}
-	if c.passes%10 == 0 || c.expiring {
-		errs = append(errs, c.expire(limit))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.remove(limit))...)
 }
 
-// collect ends the attempts of dead nodes, each under its own token: a node that was only slow wins if it stores first.
-func (c *collector) collect(ctx context.Context) error {
-	e := c.engine
-	// A node that is out of touch is no judge. Nor is one that was until a moment ago: if the database was away, the others have
-	// not beaten either, and have not had their turn yet.
-	if !e.inTouch() || e.age()-time.Duration(e.touched.Load()) < e.cfg.ZombieAfter/2 {
-		return nil
+// backupFactor is how much more rarely a node does the chores of another: in case that one lives, but cannot do them.
+const backupFactor = 20
+
+// due reports whether this node does a chore in this pass that one node can do for all. Its owner does it every so many passes.
+func (c *collector) due(chore string, every int) bool {
+	if !c.engine.peers.owns(chore) {
+		every *= backupFactor
 	}
-	began := time.Now()
-	zombies, err := e.store.CollectZombies(ctx, e.cfg.ZombieAfter, e.cfg.ZombieMargin, zombieBatch)
-	e.metrics.zombiesScanned(began)
-	if err != nil {
-		return err
+	return c.passes%every == 0
+}
+
+// repairTimes repairs the times that a backward step of the clock left in the future. Retries are repaired by the nodes that have
+// seen the step.
+func (c *collector) repairTimes(ctx context.Context, setBack bool) error {
+	n, err := c.engine.store.RepairTimes(ctx, setBack)
+	if n > 0 {
+		c.engine.log.Warn("times in the future count from now: the clock of the database was set back", "rows", n)
 	}
-	for _, z := range zombies {
-		ns, err := e.namespace(ctx, z.Namespace)
-		if err != nil {
-			return err
-		}
-		if c.begin(zombieRef(&z)) {
-			go c.save(ns, z)
-		}
+	if n > 0 && setBack {
+		c.engine.wakeAll()
 	}
-	return nil
+	return err
+}
+
+// remove deletes what is over.
+func (c *collector) remove(ctx context.Context) error {
+	var errs []error
+	if c.due("purge", 30) || c.engine.removals.Swap(false) {
+		errs = append(errs, c.purge(ctx))
+	}
+	if c.due("forget", 30) {
+		errs = append(errs, c.engine.store.BuryNodes(ctx), c.engine.store.ForgetAudit(ctx), c.forgetLeases(ctx))
+	}
+	if c.due("kinds", 300) || c.forgetting {
+		errs = append(errs, c.forgetOfKinds(ctx))
+	}
+	if setBack := c.engine.setBack.Swap(false); setBack || c.due("times", 60) {
+		errs = append(errs, c.repairTimes(ctx, setBack))
+	}
+	if c.due("expire", 10) || c.expiring {
+		errs = append(errs, c.expire(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 func zombieRef(z *storage.Zombie) storage.AttemptRef {

@@ -37,6 +37,7 @@ type Engine struct {
 	polling   chan struct{} // holds an entry for each poll that is in the database
 	workers   *workers
 	messages  *deliverer
+	peers     *peers
 	runners   *warm.Goroutines
 	traces    *traces // nil: tracing is off
 
@@ -46,11 +47,11 @@ type Engine struct {
 
 	drainOnce   sync.Once
 	beating     sync.Mutex   // held during a heartbeat: two at once would both register a lost node
-	lastBeat    atomic.Int64 // when the node last beat, in nanoseconds since started
-	touched     atomic.Int64 // since when it has beaten without a gap, likewise
+	lastBeat    atomic.Int64 // when the last successful heartbeat was sent, in nanoseconds since started
 	started     time.Time
 	crew        crew
 	doubt       atomic.Int64  // until when the collector looks out for claims whose answer was lost, likewise
+	setBack     atomic.Bool   // the database's clock was set back since the collector looked
 	generations chan struct{} // receives when the database has failed over
 	removals    atomic.Bool   // a process was removed since the collector looked: its history may be left
 
@@ -62,23 +63,24 @@ type Engine struct {
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
 	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{},
-		leased: leased{byToken: map[storage.AttemptRef]*storage.Lease{}}, polling: make(chan struct{}, pollsAtOnce)}
+		leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
 	e.trend = newTrend(e)
-	e.jobEvents = newEventWatchers(e)
+	e.jobEvents, e.peers = newEventWatchers(e), newPeers(e)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
 	e.store.OnNewGeneration(func() { signal(e.generations) })
 	e.store.OnEventMode(e.eventMode)
 	e.messages = newDeliverer(e)
 	e.store.OnMessages(e.messages.told)
+	sent := e.age()
 	if _, err := e.store.RegisterNode(ctx, cfg.Address, cfg.Version); err != nil {
 		return nil, err
 	}
-	e.beaten()
+	e.lastBeat.Store(int64(sent))
 	if _, err := e.reloadNamespaces(ctx); err != nil {
 		return nil, err
 	}
@@ -93,7 +95,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeeping()
 	var takers, keepers errgroup.Group
-	for _, run := range []func(context.Context) error{e.calls.Run, e.timers.Run, e.pulls.Run, e.workers.Run, e.messages.Run, newCollector(e).Run, e.forgetKeys} {
+	for _, run := range []func(context.Context) error{
+		e.calls.Run, e.timers.Run, e.pulls.Run, e.workers.Run, e.messages.Run, e.peers.Run, newCollector(e).Run, e.forgetKeys,
+	} {
 		takers.Go(func() error { return run(taking) })
 	}
 	for _, k := range e.kinds {
@@ -101,7 +105,8 @@ func (e *Engine) Run(ctx context.Context) error {
 			takers.Go(func() error { return k.Run(taking) })
 		}
 	}
-	for _, run := range []func(context.Context) error{newHeart(e).Run, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.trend.Run, newFailovers(e).Run} {
+	beat := newHeartbeat(e)
+	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.trend.Run, newFailovers(e).Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {
@@ -208,25 +213,6 @@ func (e *Engine) Ready() error {
 }
 
 func (e *Engine) age() time.Duration { return time.Since(e.started) }
-
-// beaten notes a heartbeat. After a gap the node takes tasks again.
-func (e *Engine) beaten() {
-	gap := !e.inTouch()
-	now := int64(e.age())
-	if gap {
-		e.touched.Store(now)
-	}
-	e.lastBeat.Store(now)
-	if gap {
-		e.wakeAll()
-	}
-}
-
-func (e *Engine) sinceBeat() time.Duration { return e.age() - time.Duration(e.lastBeat.Load()) }
-
-// inTouch tells whether the others know this node alive. A node that has not beaten for two thirds of the time after which it is
-// dead takes nothing and gives up what it runs.
-func (e *Engine) inTouch() bool { return e.sinceBeat() <= e.cfg.ZombieAfter*2/3 }
 
 // admit counts a request in, or refuses it: nothing is stored that this node cannot hold.
 func (e *Engine) admit() error {

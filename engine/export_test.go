@@ -51,3 +51,19 @@ func (e *Engine) InLine() int {
 	defer e.messages.mu.Unlock()
 	return len(e.messages.patience.line)
 }
+
+// DoubtClaims makes the collector look for claims that this node may hold without knowing, and for attempts that it has lost.
+func (e *Engine) DoubtClaims() { e.doubtClaims() }
+
+// SetBack tells the collector that the database's clock was set back.
+func (e *Engine) SetBack() { e.setBack.Store(true) }
+
+// Owns reports whether a chore is this node's.
+func (e *Engine) Owns(chore string) bool { return e.peers.owns(chore) }
+
+// KnowsPeers reports whether the node knows of so many other live nodes.
+func (e *Engine) KnowsPeers(n int) bool {
+	e.peers.mu.Lock()
+	defer e.peers.mu.Unlock()
+	return len(e.peers.live) == n
+}

@@ -54,7 +54,7 @@ func (f *failovers) Run(ctx context.Context) error {
 func (f *failovers) begin(ctx context.Context) {
 	e := f.engine
 	e.leased.clear()
-	newHeart(e).runOnce(ctx)
+	newHeartbeat(e).runOnce(ctx)
 	e.doubtClaims()
 	e.wakeAll()
 }

@@ -406,14 +406,20 @@ func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
 // leased remembers leases that this node has handed out, without what only their workers need. Of the context it keeps a trace.
 type leased struct {
 	mu      sync.Mutex
-	byToken map[storage.AttemptRef]*storage.Lease
+	byToken map[storage.AttemptRef]*heldLease
+}
+
+// heldLease is a lease that this node has handed out.
+type heldLease struct {
+	storage.Lease
+	since time.Time // by the clock of this node
 }
 
 // maxLeased bounds what is remembered; of what is beyond the database knows.
 const maxLeased = 20_000
 
 func (l *leased) put(held *storage.Lease, context []byte) {
-	slim := *held
+	slim := heldLease{*held, time.Now()}
 	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, context, nil, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -434,7 +440,17 @@ func (l *leased) get(t storage.LeaseToken) *storage.Lease {
 	if held == nil || string(held.Salt) != string(t.Salt) {
 		return nil
 	}
-	return held
+	return &held.Lease
+}
+
+// since returns when this node handed out the lease of an attempt, if it did.
+func (l *leased) since(ref storage.AttemptRef) (at time.Time, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held, ok := l.byToken[ref]; ok {
+		return held.since, true
+	}
+	return time.Time{}, false
 }
 
 func (l *leased) drop(t storage.LeaseToken) {
@@ -455,7 +471,7 @@ func (l *leased) prune() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for token, held := range l.byToken {
-		if time.Since(held.Claim.RunningTime) > held.Timeout+time.Minute {
+		if time.Since(held.since) > held.Timeout+time.Minute {
 			delete(l.byToken, token)
 		}
 	}

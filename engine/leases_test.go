@@ -10,7 +10,7 @@ import (
 // A node remembers its newest leases, also where its memory is full of such as another node was answered for, or nobody.
 func TestLeasesAreRememberedWhenTheMemoryIsFull(t *testing.T) {
 	t.Parallel()
-	l := &leased{byToken: map[storage.AttemptRef]*storage.Lease{}}
+	l := &leased{byToken: map[storage.AttemptRef]*heldLease{}}
 	for token := int64(1); token <= maxLeased+10; token++ {
 		held := &storage.Lease{Claim: storage.Claim{Namespace: "n", ProcessID: "p", FencingToken: token}}
 		l.put(held, nil)

@@ -32,6 +32,9 @@ type engineMetrics struct {
 	adopted       *prometheus.CounterVec
 	lost          *prometheus.CounterVec
 	messages      *prometheus.CounterVec
+	fenced        prometheus.Counter
+	declaredDead  prometheus.Counter
+	clockSteps    *prometheus.CounterVec
 }
 
 // durationBuckets reach from a quick commit to the reference's longest bucket and beyond, in milliseconds.
@@ -66,6 +69,14 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		adopted:     counter("progressor_tasks_adopted_total", "Tasks that turned up in the database after a commit whose answer was lost.", "namespace"),
 		lost:        counter("progressor_tasks_lost_total", "Tasks that clients waited for and that a failover of the database lost.", "namespace"),
 		messages:    counter("progressor_messages_total", "Messages to processes, by the namespace they went to, their kind, and what became of them.", "namespace", "kind", "outcome"),
+
+		fenced: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_attempts_fenced_total", Help: "Attempts that this node cancelled because it had no heartbeat for too long.",
+		}),
+		declaredDead: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "progressor_nodes_declared_dead_total", Help: "Nodes that this node declared dead because their heartbeat did not change for zombie_after.",
+		}),
+		clockSteps: counter("progressor_database_clock_steps_total", "Steps of 0.5 s or more of the clock of PostgreSQL, forward or backward.", "direction"),
 	}
 	// Nothing observes it before there is a notifier; its name and HELP are shown all the same.
 	m.notification.WithLabelValues("", "event")
@@ -79,6 +90,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	storage.Register(registerer,
 		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
 		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.lost, m.messages,
+		m.fenced, m.declaredDead, m.clockSteps,
 		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),

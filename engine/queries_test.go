@@ -108,7 +108,7 @@ func TestIdleQueries(t *testing.T) {
 	pass(200 * time.Millisecond) // what was woken by the calls
 	before := line.statements.Load()
 	pass(4 * time.Second)
-	if q := line.statements.Load() - before; q > 4*5 {
+	if q := line.statements.Load() - before; q > 4*6 {
 		t.Errorf("%d queries in 4 seconds of rest", q)
 	} else {
 		t.Logf("%d queries in 4 seconds", q)

@@ -42,7 +42,7 @@ func TestScanBound(t *testing.T) {
 func TestRoomsAreBounded(t *testing.T) {
 	t.Parallel()
 	e := bare()
-	e.beaten()
+	e.beaten(e.age())
 	all := map[string]*namespace{}
 	var names []string
 	for n := range 1000 {

@@ -42,7 +42,8 @@ type workers struct {
 	mu      sync.Mutex
 	seen    map[storage.WorkerSeen]*sighting
 	told    map[string]storage.ToldWorker
-	looked  time.Time // when told was read
+	over    map[string]time.Time // when the grace of a worker is over, by the clock of this node
+	looked  time.Time            // when told was read
 }
 
 type sighting struct{ heard, noted time.Time }
@@ -100,16 +101,34 @@ func (w *workers) look(ctx context.Context) (over []string, err error) {
 	}
 	w.mu.Lock()
 	if w.looked.Before(began) {
+		w.over = w.graces(told, began)
 		w.told, w.looked = told, began
 	}
-	w.mu.Unlock()
-	for id, t := range told {
-		w.engine.pulls.wakeWorker(id)
-		if t.Over {
+	for id, at := range w.over {
+		if !began.Before(at) {
 			over = append(over, id)
 		}
 	}
+	w.mu.Unlock()
+	for id := range told {
+		w.engine.pulls.wakeWorker(id)
+	}
 	return over, nil
+}
+
+// graces returns when the graces of workers are over. A step of the database's clock does not change that once it was read.
+func (w *workers) graces(told map[string]storage.ToldWorker, now time.Time) map[string]time.Time {
+	over := map[string]time.Time{}
+	for id, t := range told {
+		switch at, known := w.over[id]; {
+		case t.Lost.IsZero():
+		case known && w.told[id].Lost.Equal(t.Lost):
+			over[id] = at
+		default:
+			over[id] = now.Add(t.Left)
+		}
+	}
+	return over
 }
 
 // Run notes and looks until ctx ends.

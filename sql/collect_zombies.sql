@@ -1,19 +1,43 @@
--- CollectZombies finds running rows whose node is dead, or that a live node has held past their deadline and a margin. Each is
--- then saved as a retry or a failure under its own token, as any attempt's end: if its node was quicker, nothing happens. Of a task that is
--- leased to a worker the lease counts, not the node that handed it out, and its deadline without a margin: nobody else watches it.
+-- ListSuspects returns the running rows that may be zombies. The collector decides, because the clock of the database may have
+-- been set. node_dead: the node that claimed the task was declared dead. A worker that lives renews its lease within
+-- renewal_us, so that its lease is not listed. overdue: the deadline of the attempt has passed. As long as the node lives that
+-- claimed the task, only that node judges this: it knows how long the attempt has run.
+-- name: ListSuspects :many
+SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bool AS leased, x.node_dead::bool AS node_dead,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time,
+       coalesce(l.expires_time < statement_timestamp(), false)::bool AS expired,
+       coalesce(extract(epoch FROM l.heartbeat_interval) * 1500000, 0)::bigint AS renewal_us,
+       x.overdue::bool AS overdue, (extract(epoch FROM r.deadline - r.running_time) * 1000000)::bigint AS timeout_us
+  FROM running r
+  LEFT JOIN nodes n ON n.node_id = r.node_id
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+ CROSS JOIN LATERAL (
+   SELECT n.node_id IS NULL OR (n.dead_beat_time = n.beat_time) IS TRUE AS node_dead,
+          r.deadline < statement_timestamp()
+            - CASE WHEN l.worker_id IS NULL THEN (@margin_us::bigint) * interval '1 microsecond' ELSE interval '0' END AS overdue) x
+ WHERE CASE WHEN l.worker_id IS NULL THEN x.node_dead ELSE l.expires_time < statement_timestamp() + 1.5 * l.heartbeat_interval END
+    OR x.overdue AND (r.node_id = @node_id::bigint OR x.node_dead)
+ LIMIT @lim::int;
+
+-- CollectZombies returns the running rows of these fencing tokens as zombies, if they still look dead. Each is then saved as a
+-- retry or a failure under its own token, as any end of an attempt: if its node was quicker, nothing happens. If a worker holds
+-- the task, its lease counts instead of the node that handed it out, and its deadline counts without a margin.
 -- name: CollectZombies :many
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id, coalesce(p.kind, '')::text AS kind,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id)::json AS job,
        coalesce(l.worker_id, '')::text AS worker_id, (l.worker_id IS NOT NULL AND l.beat_time IS NULL)::bool AS never_beat,
        (r.deadline < statement_timestamp())::bool AS timed_out, r.running_time, r.context
-  FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]))
+       AS k(namespace, process_id, fencing_token)
+  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
+  LEFT JOIN nodes n ON n.node_id = r.node_id
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
   LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p ON true
  WHERE CASE WHEN l.worker_id IS NOT NULL THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
-            ELSE n.node_id IS NULL OR n.beat_time < statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
-              OR r.deadline < statement_timestamp() - (@margin_us::bigint) * interval '1 microsecond' END
- LIMIT @lim::int;
+            ELSE n.node_id IS NULL
+              OR n.dead_beat_time = n.beat_time
+              OR r.deadline < statement_timestamp() - (@margin_us::bigint) * interval '1 microsecond' END;
 
 -- ListRunning gives what stands in running for one node, as SearchCalls would have handed it out: what memory does not know of it
 -- (a claim whose answer was lost) is adopted. What is leased to a worker is that worker's.
@@ -29,7 +53,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
   FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = @node_id::bigint
    AND NOT (r.fencing_token = ANY (@known_tokens::bigint[]))
-   AND r.running_time < statement_timestamp() - (@older_than_us::bigint) * interval '1 microsecond'
+   AND (r.running_time < statement_timestamp() - (@older_than_us::bigint) * interval '1 microsecond'
+     OR r.running_time > statement_timestamp() + interval '1 second') -- the clock was set back
    AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
  LIMIT 1000;
 

@@ -1,21 +1,37 @@
 -- name: InsertNode :one
 INSERT INTO nodes (address, version) VALUES (@address, @version) RETURNING node_id;
 
--- Beat keeps a node alive, stores what it has done, and tells whether it was asked to drain; no row: another has buried it, and it must
--- take a new identity. lateness_us -1: no timer.
+-- Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns no row if another node has
+-- declared this one dead or deleted its row: the node must register again. lateness_us is -1 if the node has claimed no timer.
 -- name: Beat :one
 UPDATE nodes SET beat_time = statement_timestamp(), draining = @draining::bool OR drain_requested_time IS NOT NULL,
        tasks_per_second = @tasks_per_second::double precision,
        timer_lateness_p99 = CASE WHEN (@lateness_us::bigint) >= 0 THEN (@lateness_us::bigint) * interval '1 microsecond' END
  WHERE node_id = @node_id
+   AND (dead_beat_time = beat_time) IS NOT TRUE
 RETURNING (drain_requested_time IS NOT NULL)::bool AS drain;
+
+-- ListBeats returns the heartbeats of all nodes that are not dead, and the time of the database.
+-- name: ListBeats :many
+SELECT n.node_id, n.beat_time, n.draining, statement_timestamp()::timestamptz AS now
+  FROM nodes n
+ WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE;
+
+-- DeclareDead marks a node as dead, unless it has sent a heartbeat since beat_time was read.
+-- name: DeclareDead :execrows
+UPDATE nodes SET dead_beat_time = beat_time
+ WHERE node_id = @node_id
+   AND beat_time = @beat_time
+   AND (dead_beat_time = beat_time) IS NOT TRUE;
 
 -- name: DeleteNode :exec
 DELETE FROM nodes WHERE node_id = @node_id;
 
--- BuryNodes forgets nodes that are long dead and hold nothing.
+-- BuryNodes deletes nodes that were declared dead more than an hour ago and hold nothing.
 -- name: BuryNodes :exec
-DELETE FROM nodes n WHERE n.beat_time < statement_timestamp() - interval '1 hour'
+DELETE FROM nodes n
+ WHERE n.dead_beat_time = n.beat_time
+   AND n.beat_time < statement_timestamp() - interval '1 hour'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id);
 
 -- ListNodes lists the nodes with what they run; running is small.

@@ -6,9 +6,11 @@ SELECT x.namespace, x.worker_id, statement_timestamp()
  ORDER BY x.namespace, x.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
 
--- ToldWorkers gives the workers that are not to go on as they do. over: what one of them holds is to be given to others.
+-- ToldWorkers returns the workers that are to stop, and how much of their grace is left. What a worker holds after lost_time goes
+-- to others; lost_time is 'epoch' if it keeps what it holds.
 -- name: ToldWorkers :many
-SELECT w.worker_id, max(w.directive)::text AS directive, (coalesce(max(w.lost_time), 'infinity') <= statement_timestamp())::bool AS over
+SELECT w.worker_id, max(w.directive)::text AS directive, coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
+       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000, 0)::bigint AS left_us
   FROM workers w WHERE w.directive IS NOT NULL GROUP BY w.worker_id;
 
 -- TellWorker stores what an operator tells a worker of a namespace, in all its namespaces: it is one worker.

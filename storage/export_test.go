@@ -1,9 +1,11 @@
 package storage
 
 import (
+	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/progressor-engine/progressor/process"
 )
@@ -76,3 +78,22 @@ func (s *Store) FlushTimeout(timeout time.Duration) *Store {
 
 // ForgetFromStart has the next Forget look at the oldest rows again: a test has moved rows into the past.
 func (s *Store) ForgetFromStart() { s.forgotten.began = time.Time{} }
+
+// ExhaustKept takes all connections of the pool for what must not be starved, until the function that it returns is called.
+func (s *Store) ExhaustKept(ctx context.Context) (release func(), err error) {
+	var taken []*pgxpool.Conn
+	release = func() {
+		for _, c := range taken {
+			c.Release()
+		}
+	}
+	for range s.kept.Config().MaxConns {
+		c, err := s.kept.Acquire(ctx)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		taken = append(taken, c)
+	}
+	return release, nil
+}

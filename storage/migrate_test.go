@@ -281,6 +281,9 @@ func TestNodes(t *testing.T) {
 	// A node that is long dead is buried only when it holds nothing.
 	b.start("p")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours'")
+	must(t, 0, other.BuryNodes(t.Context()))
+	equal(t, "nodes after a step of the clock", ask[int](b, "SELECT count(*) FROM nodes"), 2)
+	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours', dead_beat_time = CASE WHEN node_id = $1 THEN beat_time - interval '2 hours' END", other.NodeID())
 	if err := other.BuryNodes(t.Context()); err != nil {
 		t.Error(err)
 	}

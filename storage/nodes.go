@@ -15,7 +15,7 @@ import (
 
 // RegisterNode gives this program an identity under which it claims tasks.
 func (s *Store) RegisterNode(ctx context.Context, address, version string) (int64, error) {
-	id, err := s.q.InsertNode(ctx, s.kept, dbsqlc.InsertNodeParams{Address: address, Version: version})
+	id, err := s.q.InsertNode(ctx, s.beats, dbsqlc.InsertNodeParams{Address: address, Version: version})
 	if err != nil {
 		return 0, mapped("register node", err)
 	}
@@ -30,9 +30,10 @@ type Pulse struct {
 	TimerLateness  time.Duration // the 99th percentile of the last minute; negative: there was no timer
 }
 
-// Beat keeps the node alive. drain: an operator asks it to drain. process.ErrFenced: it was buried, and needs a new identity.
+// Beat stores a heartbeat of this node. It reports whether an operator asked the node to drain. The error is process.ErrFenced if
+// another node has declared this one dead; the node must register again.
 func (s *Store) Beat(ctx context.Context, p Pulse) (drain bool, err error) {
-	drain, err = s.q.Beat(ctx, s.kept, dbsqlc.BeatParams{
+	drain, err = s.q.Beat(ctx, s.beats, dbsqlc.BeatParams{
 		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond, LatenessUs: max(p.TimerLateness.Microseconds(), -1),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -41,12 +42,27 @@ func (s *Store) Beat(ctx context.Context, p Pulse) (drain bool, err error) {
 	return drain, mapped("beat", err)
 }
 
-// DeleteNode takes the node's row away, at the end of an orderly stop.
-func (s *Store) DeleteNode(ctx context.Context) error {
-	return mapped("delete node", s.q.DeleteNode(ctx, s.kept, s.nodeID.Load()))
+// NodeBeat is the last heartbeat of a node.
+type NodeBeat = dbsqlc.ListBeatsRow
+
+// ListBeats returns the heartbeats of all nodes that are not dead.
+func (s *Store) ListBeats(ctx context.Context) ([]NodeBeat, error) {
+	rows, err := s.q.ListBeats(ctx, s.kept)
+	return rows, mapped("list heartbeats", err)
 }
 
-// BuryNodes forgets nodes that have been dead for an hour and hold nothing.
+// DeclareDead marks a node as dead and reports whether it did. It does nothing if the node has sent a heartbeat since beat.
+func (s *Store) DeclareDead(ctx context.Context, nodeID int64, beat time.Time) (bool, error) {
+	n, err := s.q.DeclareDead(ctx, s.kept, dbsqlc.DeclareDeadParams{NodeID: nodeID, BeatTime: beat})
+	return n > 0, mapped("declare a node dead", err)
+}
+
+// DeleteNode deletes the node's row, at the end of an orderly stop.
+func (s *Store) DeleteNode(ctx context.Context) error {
+	return mapped("delete node", s.q.DeleteNode(ctx, s.beats, s.nodeID.Load()))
+}
+
+// BuryNodes deletes nodes that have been dead for an hour and hold nothing.
 func (s *Store) BuryNodes(ctx context.Context) error {
 	return mapped("bury nodes", s.q.BuryNodes(ctx, s.kept))
 }

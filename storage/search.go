@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -157,12 +158,43 @@ func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.SearchCronTimersRow | dbsqlc.L
 // Zombie is a running row that nobody runs any more.
 type Zombie = dbsqlc.CollectZombiesRow
 
-// CollectZombies finds at most limit running rows whose node has not beaten for zombieAfter, or that stand a margin past their
-// deadline.
-func (s *Store) CollectZombies(ctx context.Context, zombieAfter, margin time.Duration, limit int) ([]Zombie, error) {
-	rows, err := s.q.CollectZombies(ctx, s.kept, dbsqlc.CollectZombiesParams{
-		ZombieAfterUs: zombieAfter.Microseconds(), MarginUs: margin.Microseconds(), Lim: int32(limit), //nolint:gosec // a batch
+// Suspect is a running row that may be a zombie.
+type Suspect struct {
+	AttemptRef
+	NodeDead bool          // the node that claimed the task was declared dead
+	Leased   bool          // a worker holds the task
+	Expires  time.Time     // of the lease
+	Expired  bool          // the lease has expired by the clock of the database
+	Renewal  time.Duration // a live worker renews its lease within this time
+	Overdue  bool          // the deadline has passed by the clock of the database
+	Timeout  time.Duration // of the attempt
+}
+
+// ListSuspects returns at most limit running rows that may be zombies. A row that no worker holds may exceed its deadline by margin.
+func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit int) ([]Suspect, error) {
+	rows, err := s.q.ListSuspects(ctx, s.kept, dbsqlc.ListSuspectsParams{
+		MarginUs: margin.Microseconds(), NodeID: s.nodeID.Load(), Lim: int32(limit), //nolint:gosec // a batch
 	})
+	suspects := make([]Suspect, len(rows))
+	for n, r := range rows {
+		suspects[n] = Suspect{
+			AttemptRef: AttemptRef{Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken},
+			NodeDead:   r.NodeDead, Leased: r.Leased, Expires: r.ExpiresTime, Expired: r.Expired, Renewal: microseconds(r.RenewalUs),
+			Overdue: r.Overdue, Timeout: microseconds(r.TimeoutUs),
+		}
+	}
+	return suspects, mapped("list suspects", err)
+}
+
+// CollectZombies returns the running rows of suspects that are zombies still.
+func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin time.Duration) ([]Zombie, error) {
+	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds()}
+	for _, x := range suspects {
+		a.Namespaces = append(a.Namespaces, x.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, x.Key.ProcessID)
+		a.FencingTokens = append(a.FencingTokens, x.FencingToken)
+	}
+	rows, err := s.q.CollectZombies(ctx, s.kept, a)
 	return rows, mapped("collect zombies", err)
 }
 

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -254,7 +256,8 @@ func TestCollectZombies(t *testing.T) {
 	p, err := dead.PrepareInit(newInit("zombie"))
 	must(t, p, err)
 	zombies := func() []string {
-		rows, err := b.CollectZombies(t.Context(), 10*time.Second, 5*time.Second, 100)
+		suspects, err := b.ListSuspects(t.Context(), 5*time.Second, 100)
+		rows, err := b.CollectZombies(t.Context(), must(t, suspects, err), 5*time.Second)
 		var list []string
 		for _, z := range must(t, rows, err) {
 			list = append(list, fmt.Sprintf("%s %s#%d", z.ProcessID, z.TaskType, z.Attempt))
@@ -266,8 +269,22 @@ func TestCollectZombies(t *testing.T) {
 	equal(t, "within the margin", zombies(), "[]")
 	b.exec("UPDATE running SET deadline = deadline - interval '2 seconds' WHERE process_id = 'late'")
 	equal(t, "past the margin", zombies(), "[late INIT#1]")
-	b.exec("UPDATE nodes SET beat_time = beat_time - interval '11 seconds' WHERE node_id = $1", dead.NodeID())
-	equal(t, "without a heartbeat", zombies(), "[late INIT#1 zombie INIT#1]")
+	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 hour'")
+	equal(t, "after a step of the clock", zombies(), "[late INIT#1]")
+	beats, err := b.ListBeats(t.Context())
+	for _, n := range must(t, beats, err) {
+		if n.NodeID != dead.NodeID() {
+			continue
+		}
+		early, err := b.DeclareDead(t.Context(), n.NodeID, n.BeatTime.Add(-time.Second))
+		equal(t, "declared dead after another heartbeat", must(t, early, err), false)
+		declared, err := b.DeclareDead(t.Context(), n.NodeID, n.BeatTime)
+		equal(t, "declared dead", must(t, declared, err), true)
+	}
+	if _, err := dead.Beat(t.Context(), storage.Pulse{}); !errors.Is(err, process.ErrFenced) {
+		t.Errorf("the heartbeat of a node that was declared dead: %v", err)
+	}
+	equal(t, "of a dead node", zombies(), "[late INIT#1 zombie INIT#1]")
 	if err := dead.DeleteNode(t.Context()); err != nil {
 		t.Fatal(err)
 	}

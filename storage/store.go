@@ -66,7 +66,8 @@ type Store struct {
 	pending     atomic.Int64  // operations under way in the lanes
 	hot         *pgxpool.Pool // scans, with the hot path's plans
 	general     *pgxpool.Pool // reads, lists, imports: default plans
-	kept        *pgxpool.Pool // heartbeats, answers, what is watched, and recovery: never starved by the others
+	kept        *pgxpool.Pool // heartbeats of workers, answers, what is watched, and recovery: never starved by the others
+	beats       *pgxpool.Pool // one connection for the heartbeats of the node: a node that cannot send them must stop its tasks
 	metrics     *metrics
 	histories   histories
 	lines       lines
@@ -106,6 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		{&s.hot, poolConfig{name: "hot", size: 4, settings: hotSettings, takesLane: true}},
 		{&s.general, poolConfig{name: "general", size: cfg.MaxConns, settings: calmSettings, pings: true}},
 		{&s.kept, poolConfig{name: "kept", size: 3, settings: hotSettings}},
+		{&s.beats, poolConfig{name: "heartbeat", size: 1, settings: hotSettings}},
 	}
 	var watched []namedPool
 	for _, p := range pools {
@@ -155,7 +157,7 @@ func (s *Store) Close() {
 }
 
 func (s *Store) closePools() {
-	for _, p := range []*pgxpool.Pool{s.hot, s.general, s.kept} {
+	for _, p := range []*pgxpool.Pool{s.hot, s.general, s.kept, s.beats} {
 		if p != nil {
 			p.Close()
 		}

@@ -36,7 +36,8 @@ type Worker struct {
 // ToldWorker is a worker that is not to go on as it does.
 type ToldWorker struct {
 	Order WorkerOrder
-	Over  bool // its grace is
+	Lost  time.Time     // when what it holds goes to others; zero if it keeps that
+	Left  time.Duration // until then, when this was read
 }
 
 // SeeWorkers notes that workers were heard of.
@@ -54,7 +55,11 @@ func (s *Store) ToldWorkers(ctx context.Context) (map[string]ToldWorker, error) 
 	rows, err := s.q.ToldWorkers(ctx, s.kept)
 	told := make(map[string]ToldWorker, len(rows))
 	for _, r := range rows {
-		told[r.WorkerID] = ToldWorker{WorkerOrder(r.Directive), r.Over}
+		t := ToldWorker{Order: WorkerOrder(r.Directive)}
+		if !r.LostTime.Equal(epoch) {
+			t.Lost, t.Left = r.LostTime, microseconds(r.LeftUs)
+		}
+		told[r.WorkerID] = t
 	}
 	return told, mapped("read orders to workers", err)
 }

@@ -118,7 +118,7 @@ func TestLostLeaseUsesUpNoRetry(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}})
 	n.beat(t, "w1", n.one(t, "w1"))
-	n.exec(t, "UPDATE leases SET expires_time = now()")
+	n.exec(t, "UPDATE leases SET expires_time = now(), heartbeat_interval = interval '1 millisecond'")
 	for k, want := range []progressorv1.JobState{available, failed} {
 		if err := n.fail(n.one(t, "w2"), "broken"); err != nil {
 			t.Fatal(err)

@@ -387,7 +387,7 @@ func TestJobIsExplained(t *testing.T) {
 	n.beat(t, "w1", l)
 	explain("Worker w1 holds attempt 1", "it has beaten", "max_retry is 1")
 	shows("RUNNING 1 1 w1 t")
-	n.exec(t, "UPDATE leases SET expires_time = now() - interval '1 millisecond'")
+	n.exec(t, "UPDATE leases SET expires_time = now() - interval '1 millisecond', heartbeat_interval = interval '1 millisecond'")
 	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") + n.count(t, "SELECT takeovers FROM jobs"); k != 1 { // or it was collected already
 		t.Error("a lease that is over is not in zombie_list")
 	}

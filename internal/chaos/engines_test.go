@@ -185,6 +185,34 @@ func TestStoppedEngine(t *testing.T) {
 	}
 }
 
+// An engine that was frozen for longer than its lease cancels what it ran when it goes on: no task has two live attempts.
+func TestFrozenEngineCancelsItsAttempts(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	c := newChain(t)
+	a, b := startNode(t, "a", dsn), startNode(t, "b", dsn)
+	putChain(t, a, c, nil)
+	newFleet(t, a).start(1)
+	gates := [2]*gate{c.hold(attemptOf("op", 1)), c.hold(attemptOf("op", 2))}
+	end := callAside(t, a, "p0", "op")
+	await(t, patience, "the processor has the call", func() bool { return gates[0].arrived.Load() == 1 })
+	a.signal(syscall.SIGSTOP)
+	await(t, patience, "the other engine has taken over", func() bool { return gates[1].arrived.Load() == 1 })
+	a.signal(syscall.SIGCONT)
+	await(t, patience, "the first attempt is cancelled", func() bool { return a.metric("progressor_attempts_fenced_total") == 1 })
+	gates[1].open()
+	got := <-end
+	if got.err != nil {
+		t.Error(got.err)
+	}
+	gates[0].open()
+	settle(t, dsn)
+	verify(t, dsn, []*entry{got.entry})
+	if dead := b.metric("progressor_nodes_declared_dead_total"); dead != 1 {
+		t.Errorf("%v nodes were declared dead", dead)
+	}
+}
+
 // Two engines are restarted one after the other, under load: no call is lost, no attempt is burnt, and both end well.
 func TestRollingRestart(t *testing.T) {
 	dsn := storagetest.DSN(t)

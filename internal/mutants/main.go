@@ -58,7 +58,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	survived, planted := []string{}, 0
-	for _, m := range slices.Concat(mutants, cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants, connectionMutants) {
+	for _, m := range slices.Concat(mutants, cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants, livenessMutants, connectionMutants) {
 		if !strings.Contains(m.name, *only) {
 			continue
 		}

@@ -219,13 +219,8 @@ var mutants = []mutant{
 		packages: "./storage", run: "Connection|Cut|Terminated",
 	},
 	{
-		name: "living-node-buried", breaks: "only nodes that have not beaten lose what they run",
-		file: zombies, old: "n.beat_time < statement_timestamp() -", planted: "n.beat_time < statement_timestamp() + interval '1 hour' -",
-		packages: "./storage ./engine", run: "Zombie|Hanging|Slow",
-	},
-	{
 		name: "zombies-stay", breaks: "what a dead node held runs again",
-		file: "engine/collector.go", old: "if c.begin(zombieRef(&z)) {", planted: "if c.begin(zombieRef(&z)) && false {",
+		file: "engine/zombies.go", old: "if c.begin(zombieRef(&z)) {", planted: "if c.begin(zombieRef(&z)) && false {",
 		packages: "./engine", run: "Zombie",
 	},
 	{

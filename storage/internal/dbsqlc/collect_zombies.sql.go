@@ -19,19 +19,23 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_t
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id)::json AS job,
        coalesce(l.worker_id, '')::text AS worker_id, (l.worker_id IS NOT NULL AND l.beat_time IS NULL)::bool AS never_beat,
        (r.deadline < statement_timestamp())::bool AS timed_out, r.running_time, r.context
-  FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]))
+       AS k(namespace, process_id, fencing_token)
+  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
+  LEFT JOIN nodes n ON n.node_id = r.node_id
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
   LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p ON true
  WHERE CASE WHEN l.worker_id IS NOT NULL THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
-            ELSE n.node_id IS NULL OR n.beat_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
-              OR r.deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond' END
- LIMIT $3::int
+            ELSE n.node_id IS NULL
+              OR n.dead_beat_time = n.beat_time
+              OR r.deadline < statement_timestamp() - ($4::bigint) * interval '1 microsecond' END
 `
 
 type CollectZombiesParams struct {
-	ZombieAfterUs int64
+	Namespaces    []string
+	ProcessIds    []string
+	FencingTokens []int64
 	MarginUs      int64
-	Lim           int32
 }
 
 type CollectZombiesRow struct {
@@ -51,11 +55,16 @@ type CollectZombiesRow struct {
 	Context      []byte
 }
 
-// CollectZombies finds running rows whose node is dead, or that a live node has held past their deadline and a margin. Each is
-// then saved as a retry or a failure under its own token, as any attempt's end: if its node was quicker, nothing happens. Of a task that is
-// leased to a worker the lease counts, not the node that handed it out, and its deadline without a margin: nobody else watches it.
+// CollectZombies returns the running rows of these fencing tokens as zombies, if they still look dead. Each is then saved as a
+// retry or a failure under its own token, as any end of an attempt: if its node was quicker, nothing happens. If a worker holds
+// the task, its lease counts instead of the node that handed it out, and its deadline counts without a margin.
 func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombiesParams) ([]CollectZombiesRow, error) {
-	rows, err := db.Query(ctx, collectZombies, arg.ZombieAfterUs, arg.MarginUs, arg.Lim)
+	rows, err := db.Query(ctx, collectZombies,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.FencingTokens,
+		arg.MarginUs,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +110,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
   FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
  WHERE r.node_id = $1::bigint
    AND NOT (r.fencing_token = ANY ($2::bigint[]))
-   AND r.running_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+   AND (r.running_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+     OR r.running_time > statement_timestamp() + interval '1 second') -- the clock was set back
    AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
  LIMIT 1000
 `
@@ -282,6 +292,78 @@ func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfP
 			&i.CreatedTime,
 			&i.Child,
 			&i.Job,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listSuspects = `-- name: ListSuspects :many
+SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bool AS leased, x.node_dead::bool AS node_dead,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time,
+       coalesce(l.expires_time < statement_timestamp(), false)::bool AS expired,
+       coalesce(extract(epoch FROM l.heartbeat_interval) * 1500000, 0)::bigint AS renewal_us,
+       x.overdue::bool AS overdue, (extract(epoch FROM r.deadline - r.running_time) * 1000000)::bigint AS timeout_us
+  FROM running r
+  LEFT JOIN nodes n ON n.node_id = r.node_id
+  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+ CROSS JOIN LATERAL (
+   SELECT n.node_id IS NULL OR (n.dead_beat_time = n.beat_time) IS TRUE AS node_dead,
+          r.deadline < statement_timestamp()
+            - CASE WHEN l.worker_id IS NULL THEN ($1::bigint) * interval '1 microsecond' ELSE interval '0' END AS overdue) x
+ WHERE CASE WHEN l.worker_id IS NULL THEN x.node_dead ELSE l.expires_time < statement_timestamp() + 1.5 * l.heartbeat_interval END
+    OR x.overdue AND (r.node_id = $2::bigint OR x.node_dead)
+ LIMIT $3::int
+`
+
+type ListSuspectsParams struct {
+	MarginUs int64
+	NodeID   int64
+	Lim      int32
+}
+
+type ListSuspectsRow struct {
+	Namespace    string
+	ProcessID    string
+	FencingToken int64
+	Leased       bool
+	NodeDead     bool
+	ExpiresTime  time.Time
+	Expired      bool
+	RenewalUs    int64
+	Overdue      bool
+	TimeoutUs    int64
+}
+
+// ListSuspects returns the running rows that may be zombies. The collector decides, because the clock of the database may have
+// been set. node_dead: the node that claimed the task was declared dead. A worker that lives renews its lease within
+// renewal_us, so that its lease is not listed. overdue: the deadline of the attempt has passed. As long as the node lives that
+// claimed the task, only that node judges this: it knows how long the attempt has run.
+func (q *Queries) ListSuspects(ctx context.Context, db DBTX, arg ListSuspectsParams) ([]ListSuspectsRow, error) {
+	rows, err := db.Query(ctx, listSuspects, arg.MarginUs, arg.NodeID, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListSuspectsRow
+	for rows.Next() {
+		var i ListSuspectsRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.ProcessID,
+			&i.FencingToken,
+			&i.Leased,
+			&i.NodeDead,
+			&i.ExpiresTime,
+			&i.Expired,
+			&i.RenewalUs,
+			&i.Overdue,
+			&i.TimeoutUs,
 		); err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ UPDATE nodes SET beat_time = statement_timestamp(), draining = $1::bool OR drain
        tasks_per_second = $2::double precision,
        timer_lateness_p99 = CASE WHEN ($3::bigint) >= 0 THEN ($3::bigint) * interval '1 microsecond' END
  WHERE node_id = $4
+   AND (dead_beat_time = beat_time) IS NOT TRUE
 RETURNING (drain_requested_time IS NOT NULL)::bool AS drain
 `
 
@@ -25,8 +26,8 @@ type BeatParams struct {
 	NodeID         int64
 }
 
-// Beat keeps a node alive, stores what it has done, and tells whether it was asked to drain; no row: another has buried it, and it must
-// take a new identity. lateness_us -1: no timer.
+// Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns no row if another node has
+// declared this one dead or deleted its row: the node must register again. lateness_us is -1 if the node has claimed no timer.
 func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, error) {
 	row := db.QueryRow(ctx, beat,
 		arg.Draining,
@@ -40,14 +41,37 @@ func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, erro
 }
 
 const buryNodes = `-- name: BuryNodes :exec
-DELETE FROM nodes n WHERE n.beat_time < statement_timestamp() - interval '1 hour'
+DELETE FROM nodes n
+ WHERE n.dead_beat_time = n.beat_time
+   AND n.beat_time < statement_timestamp() - interval '1 hour'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id)
 `
 
-// BuryNodes forgets nodes that are long dead and hold nothing.
+// BuryNodes deletes nodes that were declared dead more than an hour ago and hold nothing.
 func (q *Queries) BuryNodes(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, buryNodes)
 	return err
+}
+
+const declareDead = `-- name: DeclareDead :execrows
+UPDATE nodes SET dead_beat_time = beat_time
+ WHERE node_id = $1
+   AND beat_time = $2
+   AND (dead_beat_time = beat_time) IS NOT TRUE
+`
+
+type DeclareDeadParams struct {
+	NodeID   int64
+	BeatTime time.Time
+}
+
+// DeclareDead marks a node as dead, unless it has sent a heartbeat since beat_time was read.
+func (q *Queries) DeclareDead(ctx context.Context, db DBTX, arg DeclareDeadParams) (int64, error) {
+	result, err := db.Exec(ctx, declareDead, arg.NodeID, arg.BeatTime)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const deleteNode = `-- name: DeleteNode :exec
@@ -105,6 +129,45 @@ func (q *Queries) InsertNode(ctx context.Context, db DBTX, arg InsertNodeParams)
 	var node_id int64
 	err := row.Scan(&node_id)
 	return node_id, err
+}
+
+const listBeats = `-- name: ListBeats :many
+SELECT n.node_id, n.beat_time, n.draining, statement_timestamp()::timestamptz AS now
+  FROM nodes n
+ WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE
+`
+
+type ListBeatsRow struct {
+	NodeID   int64
+	BeatTime time.Time
+	Draining bool
+	Now      time.Time
+}
+
+// ListBeats returns the heartbeats of all nodes that are not dead, and the time of the database.
+func (q *Queries) ListBeats(ctx context.Context, db DBTX) ([]ListBeatsRow, error) {
+	rows, err := db.Query(ctx, listBeats)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListBeatsRow
+	for rows.Next() {
+		var i ListBeatsRow
+		if err := rows.Scan(
+			&i.NodeID,
+			&i.BeatTime,
+			&i.Draining,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listNodes = `-- name: ListNodes :many

@@ -226,17 +226,20 @@ func (q *Queries) TellWorker(ctx context.Context, db DBTX, arg TellWorkerParams)
 }
 
 const toldWorkers = `-- name: ToldWorkers :many
-SELECT w.worker_id, max(w.directive)::text AS directive, (coalesce(max(w.lost_time), 'infinity') <= statement_timestamp())::bool AS over
+SELECT w.worker_id, max(w.directive)::text AS directive, coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
+       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000, 0)::bigint AS left_us
   FROM workers w WHERE w.directive IS NOT NULL GROUP BY w.worker_id
 `
 
 type ToldWorkersRow struct {
 	WorkerID  string
 	Directive string
-	Over      bool
+	LostTime  time.Time
+	LeftUs    int64
 }
 
-// ToldWorkers gives the workers that are not to go on as they do. over: what one of them holds is to be given to others.
+// ToldWorkers returns the workers that are to stop, and how much of their grace is left. What a worker holds after lost_time goes
+// to others; lost_time is 'epoch' if it keeps what it holds.
 func (q *Queries) ToldWorkers(ctx context.Context, db DBTX) ([]ToldWorkersRow, error) {
 	rows, err := db.Query(ctx, toldWorkers)
 	if err != nil {
@@ -246,7 +249,12 @@ func (q *Queries) ToldWorkers(ctx context.Context, db DBTX) ([]ToldWorkersRow, e
 	var items []ToldWorkersRow
 	for rows.Next() {
 		var i ToldWorkersRow
-		if err := rows.Scan(&i.WorkerID, &i.Directive, &i.Over); err != nil {
+		if err := rows.Scan(
+			&i.WorkerID,
+			&i.Directive,
+			&i.LostTime,
+			&i.LeftUs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// peers watches the heartbeats of the other nodes. A node is dead if its heartbeat has not changed for zombie_after of this node's
+// monotonic clock: a step of the database's clock declares no node dead. A node never declares itself dead.
+type peers struct {
+	engine *Engine
+	seen   map[int64]beatSighting
+	looked time.Time // when runOnce last asked
+	clock  clockWatch
+
+	mu   sync.Mutex
+	live []int64 // the nodes that claim tasks, without this one
+}
+
+// beatSighting is the heartbeat of a node, and since when it has not changed.
+type beatSighting struct{ beat, since time.Time }
+
+func newPeers(e *Engine) *peers { return &peers{engine: e, seen: map[int64]beatSighting{}} }
+
+// Run watches until ctx ends.
+func (p *peers) Run(ctx context.Context) error {
+	ticker := time.NewTicker(min(2*time.Second, p.engine.cfg.ZombieAfter/5))
+	defer ticker.Stop()
+	for {
+		limit, cancel := context.WithTimeout(ctx, storeTimeout)
+		if err := p.runOnce(limit); err != nil && ctx.Err() == nil {
+			p.engine.log.Warn("watching the other nodes failed", "error", err)
+		}
+		cancel()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *peers) runOnce(ctx context.Context) error {
+	e := p.engine
+	asked := time.Now()
+	// If this node was stopped or cut off, the others may have been, too. They have as long as this node to send a heartbeat.
+	if !e.inTouch() || asked.Sub(p.looked) > e.cfg.ZombieAfter/2 {
+		clear(p.seen)
+	}
+	p.looked = asked
+	beats, err := e.store.ListBeats(ctx)
+	if err != nil || !e.inTouch() {
+		return err
+	}
+	answered := time.Now()
+	seen := make(map[int64]beatSighting, len(beats))
+	var live []int64
+	for _, b := range beats {
+		if b.NodeID == e.store.NodeID() {
+			e.clockStep(p.clock.step(b.Now, asked, answered))
+			continue
+		}
+		s, known := p.seen[b.NodeID]
+		if !known || !s.beat.Equal(b.BeatTime) {
+			s = beatSighting{b.BeatTime, answered}
+		}
+		seen[b.NodeID] = s
+		if !b.Draining {
+			live = append(live, b.NodeID)
+		}
+		if !p.dead(asked.Sub(s.since), b.Now.Sub(b.BeatTime)) {
+			continue
+		}
+		declared, err := e.store.DeclareDead(ctx, b.NodeID, b.BeatTime)
+		if err != nil {
+			return err
+		}
+		if declared {
+			e.metrics.declaredDead.Inc()
+			e.log.Warn("node declared dead", "node_id", b.NodeID, "last_heartbeat", b.BeatTime)
+		}
+	}
+	p.seen = seen
+	p.mu.Lock()
+	p.live = live
+	p.mu.Unlock()
+	return nil
+}
+
+// dead reports whether a node is dead whose heartbeat has not changed for some time, and is as old as the database says. A node
+// stops its tasks by itself after fenceAfter. So if that much was seen, the clock of the database is believed for the rest: a node
+// that has just started need not wait for zombie_after again.
+func (p *peers) dead(unchanged, age time.Duration) bool {
+	e := p.engine
+	return unchanged >= e.cfg.ZombieAfter || unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter
+}
+
+// owns reports whether a chore that one node can do for all is this node's: rendezvous hashing over the live nodes.
+func (p *peers) owns(chore string) bool {
+	p.mu.Lock()
+	live := p.live
+	p.mu.Unlock()
+	own := weight(chore, p.engine.store.NodeID())
+	return !slices.ContainsFunc(live, func(id int64) bool { return weight(chore, id) > own })
+}
+
+func weight(chore string, nodeID int64) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(chore))                      // it never fails
+	_, _ = h.Write(strconv.AppendInt(nil, nodeID, 10)) // it never fails
+	// The last bytes of FNV change little of the high bits.
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return x
+}
+
+// clockWatch compares the clock of the database with the monotonic clock of this node.
+type clockWatch struct {
+	known     bool
+	low, high time.Duration // bounds of the difference between the two
+	origin    time.Time
+}
+
+// clockStep is the smallest step of the clock that is reported. Slewing is slower than that.
+const clockStep = 500 * time.Millisecond
+
+// step returns by how much the clock was set since the last call, at least: 0 if it was not. now was read between asked and answered.
+func (c *clockWatch) step(now, asked, answered time.Time) time.Duration {
+	if !c.known {
+		c.origin = asked
+	}
+	since := now.Sub(c.origin.Round(0)) // Round strips the monotonic reading
+	low, high := since-answered.Sub(c.origin), since-asked.Sub(c.origin)
+	forward, backward := low-c.high, c.low-high
+	known := c.known
+	c.known, c.low, c.high = true, low, high
+	switch {
+	case !known:
+		return 0
+	case forward >= clockStep:
+		return forward
+	case backward >= clockStep:
+		return -backward
+	}
+	return 0
+}
+
+// clockStep reports a step of the database's clock.
+func (e *Engine) clockStep(step time.Duration) {
+	if step == 0 {
+		return
+	}
+	direction := "forward"
+	if step < 0 {
+		direction = "backward"
+		e.setBack.Store(true)
+	}
+	e.metrics.clockSteps.WithLabelValues(direction).Inc()
+	e.log.Warn("the clock of the database was set", "direction", direction, "by", step.Abs().Round(time.Millisecond))
+}

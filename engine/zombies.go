@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// maxSuspects bounds the running rows that one pass looks at.
+const maxSuspects = 10_000
+
+// suspicion is since when a running row has looked like a zombie, by the clock of this node.
+type suspicion struct {
+	expires       time.Time // of its lease
+	leaseSince    time.Time // since when expires has not changed
+	overdueSince  time.Time // zero if its deadline has not passed
+	lastSuspected int       // the pass that saw it last
+}
+
+// collect ends the attempts of dead nodes and of silent workers, and those past their deadline, each under its own token: a node
+// that was only slow wins if it stores first.
+func (c *collector) collect(ctx context.Context) error {
+	e := c.engine
+	if !e.inTouch() { // a node that is out of touch cannot judge others
+		clear(c.suspects)
+		return nil
+	}
+	began := time.Now()
+	defer e.metrics.zombiesScanned(began)
+	suspects, err := e.store.ListSuspects(ctx, e.cfg.ZombieMargin, maxSuspects)
+	if err != nil {
+		return err
+	}
+	var due []storage.Suspect
+	overdue := map[storage.AttemptRef]bool{}
+	for _, s := range suspects {
+		zombie, late := c.suspect(s, began)
+		if zombie && len(due) < zombieBatch && !c.isSaving(s.AttemptRef) {
+			due = append(due, s)
+			overdue[s.AttemptRef] = late
+		}
+	}
+	for ref, s := range c.suspects {
+		if s.lastSuspected != c.passes {
+			delete(c.suspects, ref)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	zombies, err := e.store.CollectZombies(ctx, due, e.cfg.ZombieMargin)
+	if err != nil {
+		return err
+	}
+	for _, z := range zombies {
+		z.TimedOut = z.TimedOut && (z.WorkerID == "" || overdue[zombieRef(&z)])
+		ns, err := e.namespace(ctx, z.Namespace)
+		if err != nil {
+			return err
+		}
+		if c.begin(zombieRef(&z)) {
+			go c.save(ns, z)
+		}
+	}
+	return nil
+}
+
+// suspect reports whether a running row is a zombie, and whether because its attempt took too long. The clock of the database
+// raises a suspicion. The clock of this node confirms it, so that no step of the database's clock makes a zombie of what is alive:
+//
+//   - the lease of a worker has expired, and was not renewed for as long as a live worker takes;
+//   - the attempt has run for longer than its timeout since this node began it or handed it out, or else since it looked overdue.
+func (c *collector) suspect(s storage.Suspect, now time.Time) (zombie, late bool) {
+	if s.NodeDead && !s.Leased {
+		return true, false
+	}
+	known, seen := c.suspects[s.AttemptRef]
+	if !seen || !known.expires.Equal(s.Expires) {
+		known.expires, known.leaseSince = s.Expires, now
+	}
+	switch {
+	case !s.Overdue:
+		known.overdueSince = time.Time{}
+	case known.overdueSince.IsZero():
+		known.overdueSince = now
+	}
+	known.lastSuspected = c.passes
+	c.suspects[s.AttemptRef] = known
+	late = s.Overdue && now.Sub(c.begunAt(s.AttemptRef, known.overdueSince)) >= s.Timeout+c.margin(s)
+	silent := s.Leased && s.Expired && now.Sub(known.leaseSince) >= s.Renewal
+	return late || silent, late
+}
+
+// begunAt returns when an attempt began on this node, or otherwise if this node does not know it.
+func (c *collector) begunAt(ref storage.AttemptRef, otherwise time.Time) time.Time {
+	if at, ok := c.engine.attempts.begunAt(ref); ok {
+		return at
+	}
+	if at, ok := c.engine.leased.since(ref); ok {
+		return at
+	}
+	return otherwise
+}
+
+// margin is how much longer than its timeout an attempt may take before the collector ends it.
+func (c *collector) margin(s storage.Suspect) time.Duration {
+	if s.Leased { // nothing else ends it
+		return 0
+	}
+	return c.engine.cfg.ZombieMargin
+}
+
+func (c *collector) isSaving(ref storage.AttemptRef) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, saving := c.saving[ref]
+	return saving
+}
+
+// cancelLost cancels the attempts of this node that lost their place to another attempt. After a gap between heartbeats a claim may
+// arrive that was made before it.
+func (c *collector) cancelLost(ctx context.Context) error {
+	e := c.engine
+	attempts := e.attempts.refs()
+	if len(attempts) == 0 {
+		return nil
+	}
+	missing, err := e.store.MissingAttempts(ctx, attempts)
+	if err != nil {
+		return err
+	}
+	lost := make([]storage.AttemptRef, len(missing))
+	for n, at := range missing {
+		lost[n] = attempts[at]
+	}
+	if n := e.attempts.cancelThese(lost, errNoHeartbeat); n > 0 {
+		e.metrics.fenced.Add(float64(n))
+		e.log.Warn("attempts cancelled: others have taken their place", "attempts", n)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package main
+
+// Mutants of who is alive, and of the clock of the database.
+var livenessMutants = []mutant{
+	{
+		name: "living-node-declared-dead", breaks: "a node that sends heartbeats is not dead",
+		file: "engine/peers.go", old: "if !known || !s.beat.Equal(b.BeatTime) {", planted: "if !known {",
+		packages: "./engine", run: "TestForwardClockStep|TestZombie",
+	},
+	{
+		name: "age-by-the-clock", breaks: "a step of the clock of the database makes no node dead",
+		file: "engine/peers.go", old: "unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter", planted: "age >= e.cfg.ZombieAfter",
+		packages: "./engine", run: "TestNodeIsDead",
+	},
+	{
+		name: "deadline-by-the-clock", breaks: "a step of the clock of the database makes no zombie of an attempt that runs",
+		file: "engine/zombies.go", old: "late = s.Overdue && now.Sub(", planted: "late = s.Overdue || now.Sub(",
+		packages: "./engine", run: "TestForwardClockStep",
+	},
+	{
+		name: "lease-by-the-clock", breaks: "a step of the clock of the database takes no lease from a worker that renews it",
+		file: "engine/zombies.go", old: "s.Leased && s.Expired && now.Sub(known.leaseSince) >= s.Renewal", planted: "s.Leased && s.Expired",
+		packages: "./engine/jobs", run: "TestForwardClockStep",
+	},
+	{
+		name: "declared-dead-unheard", breaks: "a node that was declared dead learns it from its next heartbeat",
+		file: "storage/internal/dbsqlc/nodes.sql.go", old: "WHERE node_id = $4\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING", planted: "WHERE node_id = $4\nRETURNING",
+		packages: "./storage ./engine", run: "CollectZombies|DeclaredDead",
+	},
+	{
+		name: "fence-waits-for-heartbeat", breaks: "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
+		file: "engine/heartbeat.go", old: "		if !e.inTouch() {\n			e.fence()\n			left", planted: "		if !e.inTouch() {\n			left",
+		packages: "./engine", run: "TestFence",
+	},
+	{
+		name: "gap-unheard", breaks: "a node that was frozen cancels what it runs with its next heartbeat",
+		file: "engine/heartbeat.go", old: "	if gap {\n		e.fence()\n", planted: "	if gap {\n",
+		packages: "./engine", run: "TestGap",
+	},
+	{
+		name: "lost-attempts-run-on", breaks: "an attempt that another one has replaced is cancelled after a gap",
+		file: "engine/zombies.go", old: "e.attempts.cancelThese(lost, errNoHeartbeat)", planted: "len(lost) * 0",
+		packages: "./engine", run: "TestLostAttempt",
+	},
+	{
+		name: "heartbeat-shares-a-pool", breaks: "nothing takes the connection of the node's heartbeat",
+		file: "storage/nodes.go", old: "s.q.Beat(ctx, s.beats,", planted: "s.q.Beat(ctx, s.kept,",
+		packages: "./storage", run: "TestNodeHeartbeat",
+	},
+	{
+		name: "chores-undivided", breaks: "what one node can do for all is done by one",
+		file: "engine/peers.go", old: "return !slices.ContainsFunc(live, func(id int64) bool { return weight(chore, id) > own })", planted: "return own > 0 || slices.Contains(live, 0)",
+		packages: "./engine", run: "TestNodesDivide",
+	},
+	{
+		name: "messages-of-the-future", breaks: "messages are delivered after the clock was set back",
+		file: messages, old: `OR m.created_time NOT BETWEEN statement_timestamp() - ($1::bigint) * interval '1 microsecond'
+                                      AND statement_timestamp() + ($1::bigint) * interval '1 microsecond')`,
+		planted: `OR m.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')`,
+		packages: "./engine", run: "TestBackwardClockStep",
+	},
+	{
+		name: "graces-of-the-future", breaks: "the grace of a cancel ends after the clock was set back",
+		file: "storage/clock.go", old: "s.q.RestartGraces, s.q.RestartAttempts", planted: "s.q.RestartAttempts",
+		packages: "./engine", run: "TestBackwardClockStep",
+	},
+}

@@ -1,0 +1,57 @@
+-- The statements of this file repair times that are in the future because the clock of the database was set back. A row that was
+-- written more than a second from now was written before that. What counts from then on counts from now instead. Rows that
+-- another transaction holds are left to the next call.
+
+-- RestartGraces counts the grace of cancels from now.
+-- name: RestartGraces :execrows
+UPDATE processes p SET cancel_deadline = statement_timestamp() + (p.cancel_deadline - p.cancel_requested_time), cancel_requested_time = statement_timestamp()
+  FROM (
+    SELECT x.namespace, x.process_id FROM processes x
+     WHERE x.cancel_deadline > statement_timestamp()
+       AND x.cancel_requested_time > statement_timestamp() + interval '1 second'
+       AND x.removed_time IS NULL
+     ORDER BY x.cancel_deadline LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
+ WHERE p.namespace = d.namespace AND p.process_id = d.process_id;
+
+-- RestartAttempts counts the timeouts of attempts from now.
+-- name: RestartAttempts :execrows
+UPDATE running r SET deadline = statement_timestamp() + (r.deadline - r.running_time), running_time = statement_timestamp()
+  FROM (
+    SELECT x.namespace, x.process_id FROM running x
+     WHERE x.running_time > statement_timestamp() + interval '1 second'
+     LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
+ WHERE r.namespace = d.namespace AND r.process_id = d.process_id;
+
+-- RestartLeases counts leases from now.
+-- name: RestartLeases :execrows
+UPDATE leases l
+   SET expires_time = statement_timestamp() + (l.expires_time - coalesce(l.beat_time, l.leased_time)),
+       beat_time = CASE WHEN l.beat_time IS NOT NULL THEN statement_timestamp() END,
+       leased_time = least(l.leased_time, statement_timestamp())
+  FROM (
+    SELECT x.namespace, x.process_id FROM leases x
+     WHERE coalesce(x.beat_time, x.leased_time) > statement_timestamp() + interval '1 second'
+     LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
+ WHERE l.namespace = d.namespace AND l.process_id = d.process_id;
+
+-- RestartBuckets refills the buckets of rate limits from now.
+-- name: RestartBuckets :execrows
+UPDATE constraint_buckets b
+   SET refilled_time = statement_timestamp(),
+       full_time = statement_timestamp() + (b.full_time - b.refilled_time),
+       next_time = statement_timestamp() + (b.next_time - b.refilled_time)
+  FROM (
+    SELECT x.namespace, x.line FROM constraint_buckets x
+     WHERE x.refilled_time > statement_timestamp() + interval '1 second'
+     LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
+ WHERE b.namespace = d.namespace AND b.line = d.line;
+
+-- RestartBackoffs counts the backoffs of retries from now. It reads all of schedule.
+-- name: RestartBackoffs :execrows
+UPDATE schedule s SET scheduled_time = statement_timestamp() + s.retry_interval
+  FROM (
+    SELECT x.namespace, x.process_id, x.task_id FROM schedule x
+     WHERE x.waits_for = 'time'
+       AND x.scheduled_time > statement_timestamp() + x.retry_interval + interval '1 second'
+     LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
+ WHERE s.namespace = d.namespace AND s.process_id = d.process_id AND s.task_id = d.task_id;

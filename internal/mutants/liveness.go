@@ -56,7 +56,7 @@ var livenessMutants = []mutant{
 		name: "messages-of-the-future", breaks: "messages are delivered after the clock was set back",
 		file: messages, old: `OR m.created_time NOT BETWEEN statement_timestamp() - ($1::bigint) * interval '1 microsecond'
                                       AND statement_timestamp() + ($1::bigint) * interval '1 microsecond')`,
-		planted: `OR m.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')`,
+		planted:  `OR m.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')`,
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
 	{

@@ -35,11 +35,11 @@ func (n *node) ends(t testing.TB, id string) {
 // cancelTaskOf is the CANCEL task of a process.
 func (n *node) cancelTaskOf(t testing.TB, id string) *progressorv1.Task {
 	t.Helper()
-	tasks, _, err := n.TraceProcess(t.Context(), key(id), 100, "")
+	page, err := n.TraceProcess(t.Context(), key(id), 100, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, task := range tasks {
+	for _, task := range page.GetTasks() {
 		if task.GetType() == cancelTask {
 			return task
 		}

@@ -23,6 +23,8 @@ type collector struct {
 	expiry   time.Duration
 	// settling: the last pass had no time for all large queues.
 	settling bool
+	// trimming is true if the last pass ran out of time before it removed all old histories.
+	trimming bool
 	// forgetting: the last pass had no time for all old rows of kinds.
 	forgetting bool
 
@@ -136,6 +138,9 @@ func (c *collector) remove(ctx context.Context) error {
 	}
 	if c.due("expire", 10) || c.expiring {
 		errs = append(errs, c.expire(ctx))
+	}
+	if c.due("trim", 5) || c.trimming {
+		errs = append(errs, c.trim(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -258,6 +263,19 @@ func (c *collector) settle(ctx context.Context) error {
 		}
 	}
 	c.settling = true
+	return nil
+}
+
+// trim removes the events and tasks from before a restart of a history, for at most purgeTime.
+// The next pass continues.
+func (c *collector) trim(ctx context.Context) error {
+	c.trimming = false
+	for began := time.Now(); time.Since(began) < purgeTime; {
+		if n, err := c.engine.store.TrimHistories(ctx); err != nil || n == 0 {
+			return err
+		}
+	}
+	c.trimming = true
 	return nil
 }
 

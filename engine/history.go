@@ -11,8 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// knownHistory is what an attempt showed its processor; a whole history is carried on to the next step of the process.
+// knownHistory is the history that an attempt showed its processor. A whole history is carried on to the next step of the process.
 type knownHistory struct {
+	first  int64                      // FirstEventID of the process
 	asked  *progressorv1.HistoryRange // the request's own range, if it had one
 	events []storage.Event
 	whole  bool
@@ -46,27 +47,29 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 	if asked != nil {
 		rng = wire.RangeOf(asked)
 	}
-	h := &knownHistory{asked: asked, whole: rng == storage.HistoryRange{Limit: -1}}
-	if rng.Limit == 0 || c.LastEventID == 0 {
-		h.whole = c.LastEventID == 0
+	length := c.LastEventID - c.FirstEventID + 1
+	h := &knownHistory{first: c.FirstEventID, asked: asked, whole: rng == storage.HistoryRange{Limit: -1}}
+	if rng.Limit == 0 || length == 0 {
+		h.whole = length == 0
 		return h, nil
 	}
-	if h.whole && known != nil && known.whole && int64(len(known.events)) == c.LastEventID {
+	if h.whole && known != nil && known.whole && known.first == c.FirstEventID && int64(len(known.events)) == length {
 		again := *known
 		again.asked = asked
 		err := again.fits(c)
 		return &again, err
 	}
-	if h.whole && c.LastEventID > process.MaxHistoryEvents {
-		return nil, &historyTooLargeError{events: c.LastEventID}
+	if h.whole && length > process.MaxHistoryEvents {
+		return nil, &historyTooLargeError{events: length}
 	}
-	if h.events, err = e.store.ReadHistory(process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, rng, c.LastEventID); err != nil {
+	key := process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
+	if h.events, err = e.store.ReadHistory(key, rng, c.FirstEventID, c.LastEventID); err != nil {
 		switch {
 		case errors.Is(err, process.ErrUnavailable):
 			// Not the processor's doing, and it has seen nothing of the task: another attempt is made when the database is back.
 			return nil, fmt.Errorf("%w: %w", errGivenBack, err)
 		case errors.Is(err, storage.ErrSlowHistory):
-			return nil, &historyTooLargeError{events: c.LastEventID, slow: true} // the next read would be as slow
+			return nil, &historyTooLargeError{events: length, slow: true} // the next read would be as slow
 		}
 		return nil, err
 	}
@@ -79,20 +82,26 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 
 func (h *knownHistory) fits(c *storage.Claim) error {
 	if h.bytes > process.MaxHistoryBytes || len(h.events) > process.MaxHistoryEvents {
-		return &historyTooLargeError{events: c.LastEventID, bytes: h.bytes}
+		return &historyTooLargeError{events: c.LastEventID - c.FirstEventID + 1, bytes: h.bytes}
 	}
 	return nil
 }
 
-// with carries a whole history on, with the events that were just stored.
+// with returns the whole history with the events that were just stored, or nil if it is not known: it is then read again.
 func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *knownHistory {
 	if h == nil || !h.whole {
 		return nil
 	}
+	if h.first != next.FirstEventID { // the history was restarted
+		if !done.RestartHistory || next.FirstEventID != done.LastEventID+1 {
+			return nil
+		}
+		h = &knownHistory{first: next.FirstEventID, whole: true}
+	}
 	if done.Outcome != storage.Finished || len(done.Events) == 0 {
 		return h
 	}
-	grown := &knownHistory{whole: true, bytes: h.bytes, events: h.events} // h is not used any more: its array may grow
+	grown := &knownHistory{first: h.first, whole: true, bytes: h.bytes, events: h.events} // h is not used any more: its array may grow
 	for _, e := range storedEvents(done, next.RunningTime) {
 		grown.events = append(grown.events, e)
 		grown.bytes += len(e.Payload) + len(e.Metadata)

@@ -62,7 +62,8 @@ func TestLargeReads(t *testing.T) {
 	exec("UPDATE processes SET last_event_id = 30 WHERE process_id = 'p01'")
 	tasks, events, token := 0, 0, ""
 	for count := 1; ; count++ {
-		page, next, err := n.TraceProcess(t.Context(), key("p01"), 0, token)
+		traced, err := n.TraceProcess(t.Context(), key("p01"), 0, token)
+		page, next := traced.GetTasks(), traced.GetNextPageToken()
 		if err != nil || len(page) == 0 || count > 12 {
 			t.Fatalf("page %d: %d tasks, %v", count, len(page), err)
 		}

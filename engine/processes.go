@@ -87,31 +87,32 @@ func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcesse
 
 // TraceProcess lists the tasks of a process in task_id order, each with its events. PageSize: default 100, at most 1,000. A page
 // ends at about 8 MiB, but holds a task at least.
-func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) ([]*progressorv1.Task, string, error) {
+func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) (*progressorv1.TraceProcessResponse, error) {
 	if err := e.admit(); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer e.leave()
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	after := int64(0)
 	if pageToken != "" {
 		var err error
 		if after, err = strconv.ParseInt(pageToken, 10, 64); err != nil || after < 0 {
-			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is not of a trace"}
+			return nil, &process.InvalidError{Field: "page_token", Message: "it is not of a trace"}
 		}
 	}
 	if pageSize <= 0 {
 		pageSize = 100
 	}
 	pageSize = min(pageSize, 1000)
-	if _, err := e.store.GetProcess(ctx, key); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", key, err)
+	p, err := e.store.GetProcess(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	trace, err := e.store.TraceTasks(ctx, key, after, pageSize)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	byTask := map[int64][]storage.Event{}
 	for _, ev := range trace.Events {
@@ -120,14 +121,14 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 	tasks := make([]*progressorv1.Task, len(trace.Tasks))
 	for n := range trace.Tasks {
 		if tasks[n], err = wire.Task(&trace.Tasks[n], byTask[trace.Tasks[n].TaskID]); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
-	next := ""
+	response := &progressorv1.TraceProcessResponse{Tasks: tasks, HistoryRestartedTime: wire.Timestamp(p.HistoryRestartedTime), FirstEventId: p.FirstEventID}
 	if trace.More {
-		next = strconv.FormatInt(trace.Tasks[len(trace.Tasks)-1].TaskID, 10)
+		response.NextPageToken = strconv.FormatInt(trace.Tasks[len(trace.Tasks)-1].TaskID, 10)
 	}
-	return tasks, next, nil
+	return response, nil
 }
 
 // PutProcess imports a process with its history and timers; no processor runs.

@@ -69,12 +69,13 @@ func TestListsAndTraces(t *testing.T) {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
-	tasks, next, err := n.TraceProcess(ctx, key("a"), 1, "")
+	traced, err := n.TraceProcess(ctx, key("a"), 1, "")
+	tasks, next := traced.GetTasks(), traced.GetNextPageToken()
 	if err != nil || len(tasks) != 1 || next == "" || tasks[0].GetType() != initTask || len(tasks[0].GetEvents()) != 1 || string(tasks[0].GetEvents()[0].GetPayload()) != "start" {
 		t.Errorf("%v, %q, %v", tasks, next, err)
 	}
-	if tasks, next, err = n.TraceProcess(ctx, key("a"), 1, next); err != nil || len(tasks) != 0 || next != "" {
-		t.Errorf("%v, %q, %v", tasks, next, err)
+	if traced, err = n.TraceProcess(ctx, key("a"), 1, next); err != nil || len(traced.GetTasks()) != 0 || traced.GetNextPageToken() != "" {
+		t.Errorf("%v, %v", traced, err)
 	}
 	put := &progressorv1.PutProcessRequest{Namespace: "ns", ProcessId: "put", Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, Detail: "imported",
 		Timers: []*progressorv1.Timer{{FireTime: timestamppb.New(time.Now().Add(time.Hour))}}, History: []*progressorv1.Event{{Payload: []byte("e")}}}

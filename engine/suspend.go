@@ -28,6 +28,11 @@ func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, by process.
 	})
 }
 
+// RestartHistory begins a new history of a process, in any status. The process keeps its state, and the numbers of its events go on.
+func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process.Actor) (*progressorv1.Process, error) {
+	return e.order(ctx, key, func() error { return e.store.RestartHistory(key, by) })
+}
+
 // order gives an operator's order to a process, and answers with the process as it is then, without its history.
 func (e *Engine) order(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
 	if err := e.admit(); err != nil {

@@ -100,6 +100,13 @@ func (b *ResultBuilder) UnsetTimers() *ResultBuilder {
 	return b
 }
 
+// RestartHistory begins a new history: it consists of the events of this result and of later ones. The process keeps its state, its
+// metadata and its timers. Earlier events and tasks are removed soon after, so the state must hold all that is still needed.
+func (b *ResultBuilder) RestartHistory() *ResultBuilder {
+	b.result.RestartHistory = true
+	return b
+}
+
 // Complete ends the process with status COMPLETED: its timers are dropped, calls that wait are cancelled. Like SetTimer…,
 // UnsetTimers, RemoveAfter and Remove it is the result's action: the last one said holds.
 func (b *ResultBuilder) Complete() *ResultBuilder {

@@ -8,12 +8,14 @@ SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details,
                   unnest(@sources::text[]), unnest(@details::text[]))
        AS k(namespace, process_id, method, actor, source, details)
  CROSS JOIN LATERAL (
-   SELECT p.status, p.previous_status, p.status_changed_time, p.created_time, p.removed_time, p.cancel_requested_time FROM processes p
+   SELECT p.status, p.previous_status, p.status_changed_time, p.created_time, p.removed_time, p.cancel_requested_time,
+          p.history_restarted_time FROM processes p
     WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
  WHERE CASE k.method WHEN 'RemoveProcess' THEN p.removed_time >= now()
                      WHEN 'CancelProcess' THEN p.cancel_requested_time >= now()
                      WHEN 'SuspendProcess' THEN p.status_changed_time >= now() AND p.status = 'SUSPENDED'
                      WHEN 'ResumeProcess' THEN p.status_changed_time >= now() AND p.previous_status = 'SUSPENDED'
+                     WHEN 'RestartHistory' THEN p.history_restarted_time >= now()
                      WHEN 'StartBulk' THEN p.created_time >= now()
                      ELSE p.status_changed_time >= now() AND p.previous_status = 'ERROR' END;
 

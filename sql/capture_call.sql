@@ -3,14 +3,14 @@
 -- No process is called twice in one statement.
 -- name: CaptureCall :many
 WITH a AS MATERIALIZED (
-  SELECT t.*, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
+  SELECT t.*, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token
     FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id,
                  unnest(@task_types::text[]) AS task_type, unnest(@args::bytea[]) AS args, unnest(@contexts::bytea[]) AS context,
                  unnest(@idempotency_keys::text[]) AS idempotency_key, unnest(@request_ids::uuid[]) AS request_id,
                  unnest(@fingerprints::bytea[]) AS fingerprint, unnest(@history_ranges::text[]) AS history_range,
                  unnest(@priorities::int[]) AS priority, unnest(@step_timeouts_us::bigint[]) AS step_timeout_us) AS t
-   CROSS JOIN LATERAL (SELECT p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+   CROSS JOIN LATERAL (SELECT p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
                          FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id AND p.status = 'RUNNING'
                           AND p.cancel_deadline IS NULL AND p.removed_time IS NULL
                           AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid) LIMIT 1) p
@@ -30,6 +30,6 @@ req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp() FROM a WHERE idempotency_key <> '')
 SELECT a.ord::int AS ord, a.task_id::bigint AS task_id, a.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
-       coalesce(a.previous_status::text, '')::text AS previous_status, a.status_changed_time, a.created_time, a.last_event_id,
+       coalesce(a.previous_status::text, '')::text AS previous_status, a.status_changed_time, a.created_time, a.last_event_id, a.first_event_id,
        coalesce(a.kind, '')::text AS kind, a.aux_state, a.metadata
   FROM a;

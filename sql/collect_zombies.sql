@@ -47,7 +47,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time, r.child,
+       p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job
   FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
@@ -65,7 +65,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time, r.child,
+       p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job
   FROM (SELECT DISTINCT x.namespace, x.process_id FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS x(namespace, process_id)) k

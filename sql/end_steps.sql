@@ -27,7 +27,7 @@ h AS MATERIALIZED (
          nextval('task_ids') AS task_id, CASE WHEN r.found IS NULL AND w.task_id IS NULL AND g.capture THEN nextval('fencing_tokens') END AS fencing_token
     FROM g
    CROSS JOIN LATERAL (
-     SELECT p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+     SELECT p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
        FROM processes p WHERE p.namespace = g.parent_namespace AND p.process_id = g.parent_process_id AND p.kind = 'flow' AND p.status = 'RUNNING'
         AND p.cancel_deadline IS NULL AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid) LIMIT 1) p
     LEFT JOIN LATERAL (SELECT r.task_type IS NOT NULL AS found FROM running r WHERE r.namespace = g.parent_namespace AND r.process_id = g.parent_process_id LIMIT 1) r ON true
@@ -59,8 +59,8 @@ SELECT h.ord::int AS ord, h.parent_namespace AS namespace, h.parent_process_id A
        h.task_id::bigint AS task_id, coalesce(h.fencing_token, 0)::bigint AS fencing_token, statement_timestamp()::timestamptz AS now, h.status::process_status AS status,
        coalesce(h.previous_status::text, '')::text AS previous_status, h.status_changed_time::timestamptz AS status_changed_time, coalesce(h.detail, '')::text AS detail,
        coalesce(h.corrupted_by, 0)::bigint AS corrupted_by, (CASE WHEN h.captured THEN h.aux_state END)::bytea AS aux_state, (CASE WHEN h.captured THEN h.metadata END)::jsonb AS metadata,
-       h.last_event_id::bigint AS last_event_id, h.kind::text AS kind, h.created_time::timestamptz AS created_time,
+       h.last_event_id::bigint AS last_event_id, h.first_event_id::bigint AS first_event_id, h.kind::text AS kind, h.created_time::timestamptz AS created_time,
        (CASE WHEN h.captured THEN jsonb_build_object('ends', h.ends) END)::jsonb AS child
   FROM h
 UNION ALL
-SELECT 0, m.namespace, m.process_id, 'message', 0, 0, statement_timestamp(), 'RUNNING', '', statement_timestamp(), '', 0, NULL, NULL, 0, '', statement_timestamp(), NULL FROM m;
+SELECT 0, m.namespace, m.process_id, 'message', 0, 0, statement_timestamp(), 'RUNNING', '', statement_timestamp(), '', 0, NULL, NULL, 0, 1, '', statement_timestamp(), NULL FROM m;

@@ -61,17 +61,27 @@ SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the la
  WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1
    AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND s.waits_for IN ('process', 'place')
 UNION ALL
--- events_numbered: event ids are 1, 2, 3, …, last_event_id.
+-- events_numbered: the events of a process are numbered without gaps up to last_event_id, and those of its current history begin with
+-- first_event_id. Older events remain only while the restart of the history is in history_restarts.
 SELECT 'events_numbered', p.namespace, p.process_id,
-       format('last_event_id is %s; %s events from %s to %s', p.last_event_id, coalesce(e.n, 0), coalesce(e.first_id, 0), coalesce(e.last_id, 0))
+       format('first_event_id is %s, last_event_id is %s; %s events from %s to %s', p.first_event_id, p.last_event_id, coalesce(e.n, 0),
+              coalesce(e.first_id, 0), coalesce(e.last_id, 0))
   FROM processes p LEFT JOIN numbered e ON e.namespace = p.namespace AND e.process_id = p.process_id
  WHERE p.removed_time IS NULL
-   AND (coalesce(e.n, 0) <> p.last_event_id OR coalesce(e.last_id, 0) <> p.last_event_id OR (p.last_event_id > 0 AND e.first_id <> 1))
+   AND (p.first_event_id NOT BETWEEN 1 AND p.last_event_id + 1
+     OR coalesce(e.last_id, p.last_event_id) <> p.last_event_id
+     OR coalesce(e.first_id, p.last_event_id + 1) + coalesce(e.n, 0) <> p.last_event_id + 1
+     OR coalesce(e.first_id, p.last_event_id + 1) > p.first_event_id
+     OR (coalesce(e.first_id, p.last_event_id + 1) < p.first_event_id
+         AND NOT EXISTS (SELECT 1 FROM history_restarts h WHERE h.namespace = p.namespace AND h.process_id = p.process_id
+                            AND h.first_event_id = p.first_event_id)))
 UNION ALL
--- events_of_attempt: an event carries the attempt that finished its task; one without a task was imported.
+-- events_of_attempt: an event carries the attempt that finished its task; one without a task was imported. Events from before a
+-- restart of the history are being removed, with their tasks.
 SELECT 'events_of_attempt', e.namespace, e.process_id,
        format('event %s is of task %s, attempt %s; the task ended with attempt %s', e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
   FROM events e JOIN processes p ON p.namespace = e.namespace AND p.process_id = e.process_id AND p.removed_time IS NULL
+   AND e.event_id >= p.first_event_id
   LEFT JOIN tasks t ON t.namespace = e.namespace AND t.process_id = e.process_id AND t.task_id = e.task_id
  WHERE (e.task_id <> 0 AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt)) OR (e.task_id = 0 AND e.attempt <> 0)
 UNION ALL

@@ -14,7 +14,7 @@ WITH ready AS MATERIALIZED (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
@@ -24,7 +24,7 @@ WITH ready AS MATERIALIZED (
     SELECT b.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
          AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
@@ -69,7 +69,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, @worker_id::text AS worker_id,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, @worker_id::text AS worker_id,
        r.lease_us::bigint AS lease_us, coalesce(r.beat_us, r.lease_us / 3)::bigint AS beat_us,
        (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;

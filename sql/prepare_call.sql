@@ -3,7 +3,7 @@
 -- outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, job (which takes none), status, overloaded.
 -- name: PrepareCall :many
 WITH i AS MATERIALIZED (
-  SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
+  SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
          coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job', false) AS acceptable
@@ -50,6 +50,6 @@ SELECT a.ord::int AS ord,
        coalesce(a.status, 'INIT')::process_status AS status, coalesce(a.previous_status::text, '')::text AS previous_status,
        coalesce(a.status_changed_time, statement_timestamp())::timestamptz AS status_changed_time,
        coalesce(a.created_time, statement_timestamp())::timestamptz AS created_time,
-       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.kind, '')::text AS kind,
+       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.first_event_id, 1)::bigint AS first_event_id, coalesce(a.kind, '')::text AS kind,
        (CASE WHEN a.captured THEN a.aux_state END)::bytea AS aux_state, (CASE WHEN a.captured THEN a.metadata END)::jsonb AS metadata
   FROM a;

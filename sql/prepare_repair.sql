@@ -3,7 +3,7 @@
 -- cancels still wait: see queue_backlogs).
 -- name: PrepareRepair :many
 WITH i AS MATERIALIZED (
-  SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
+  SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          p.detail, p.corrupted_by, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
          coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
@@ -44,7 +44,7 @@ SELECT a.ord::int AS ord,
        coalesce(a.status, 'INIT')::process_status AS status, coalesce(a.previous_status::text, '')::text AS previous_status,
        coalesce(a.status_changed_time, statement_timestamp())::timestamptz AS status_changed_time,
        coalesce(a.created_time, statement_timestamp())::timestamptz AS created_time,
-       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.kind, '')::text AS kind,
+       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.first_event_id, 1)::bigint AS first_event_id, coalesce(a.kind, '')::text AS kind,
        a.aux_state::bytea AS aux_state, a.metadata::jsonb AS metadata,
        coalesce(a.detail, '')::text AS detail, coalesce(a.corrupted_by, 0)::bigint AS corrupted_by
   FROM a;

@@ -1,6 +1,7 @@
 -- name: GetProcess :one
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason,
+       first_event_id, history_restarted_time
   FROM processes WHERE namespace = @namespace AND process_id = @process_id AND removed_time IS NULL;
 
 -- name: GetTimers :many
@@ -39,5 +40,6 @@ tc AS (
     FROM p, ROWS FROM (unnest(@timer_names::text[]), unnest(@timer_types::text[]), unnest(@timer_ats::timestamptz[])) AS t(name, timer_type, at)
    WHERE p.status = 'ERROR')
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason,
+       first_event_id, history_restarted_time
   FROM p;

@@ -12,7 +12,7 @@
 -- name: SaveResult :many
 WITH i AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
-         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status, p.cancelling,
+         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status, p.cancelling, p.first_event_id,
          (CASE t.outcome WHEN 'finish' THEN CASE p.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
                          WHEN 'fail' THEN CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
                          WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' ELSE p.status::text END)::process_status AS new_status,
@@ -30,7 +30,8 @@ WITH i AS MATERIALIZED (
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
                           AND r.fencing_token = t.fencing_token LIMIT 1) r
-   CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
+   CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id
+                         FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
 g AS (
   SELECT i.*, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
          coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,
@@ -138,5 +139,5 @@ SELECT f.ord::int AS ord, f.new_status::process_status AS status, f.promoted::bo
        coalesce(f.next_retry_interval, interval '0')::interval AS next_retry_interval, coalesce(f.next_timer_name, '')::text AS next_timer_name,
        coalesce(f.next_history_range::text, '')::text AS next_history_range, coalesce(f.next_idempotency_key, '')::text AS next_idempotency_key,
        (CASE WHEN f.promoted THEN f.next_args END)::bytea AS next_args, (CASE WHEN f.promoted THEN f.next_context END)::bytea AS next_context,
-       (CASE WHEN f.promoted THEN f.next_child END)::jsonb AS next_child
+       (CASE WHEN f.promoted THEN f.next_child END)::jsonb AS next_child, f.first_event_id
   FROM f;

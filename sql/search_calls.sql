@@ -14,7 +14,7 @@ WITH found AS MATERIALIZED (
     SELECT a.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
@@ -23,7 +23,7 @@ WITH found AS MATERIALIZED (
     SELECT b.* FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
          AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
@@ -62,7 +62,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child, r.job::json AS job
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
 -- CallsLeft tells whether a task still waits for a place that SearchCalls would take: one that it passed over because somebody held

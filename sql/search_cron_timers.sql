@@ -8,7 +8,7 @@ WITH found AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
            s.history_range, s.idempotency_key, s.args, s.context, s.child, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
-           p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+           p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
       FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
      WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
        AND starts_with(s.process_id, '~cron/')
@@ -37,5 +37,5 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child, NULL::json AS job
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, NULL::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;

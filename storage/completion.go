@@ -32,13 +32,15 @@ type Completion struct {
 	Outcome      Outcome
 
 	Events      []NewEvent
-	LastEventID int64  // of the process as the attempt was given it; the events follow it
-	AuxState    []byte // nil: unchanged
-	Metadata    []byte // JSON object; nil: unchanged
-	Response    []byte
-	Failure     []byte // JSON
-	Rejection   []byte // JSON
-	Detail      string // of the process, where it fails
+	LastEventID int64 // of the process as the attempt was given it; the events follow it
+	// RestartHistory begins a new history with these events.
+	RestartHistory bool
+	AuxState       []byte // nil: unchanged
+	Metadata       []byte // JSON object; nil: unchanged
+	Response       []byte
+	Failure        []byte // JSON
+	Rejection      []byte // JSON
+	Detail         string // of the process, where it fails
 
 	Timer       *SetTimer  // replaces the default timer
 	Fired       bool       // the task was the default timer: there is none that another could replace
@@ -118,7 +120,8 @@ type Saved struct {
 // plain tells whether SaveFinished or SaveCompleted may do for it: an attempt that has finished, or its process with it, and sets no timer. What it
 // says to others, and its riders, find it by the row that either statement writes of its task.
 func (c *Completion) plain() bool {
-	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
+	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil &&
+		!c.RestartHistory && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
 		len(c.UnsetNames) == 0 && len(c.Failure) == 0 && len(c.Rejection) == 0
 }
 

@@ -385,7 +385,7 @@ func TestEventsPastThirtyTwoBits(t *testing.T) {
 	b.process("p")
 	b.exec("UPDATE processes SET last_event_id = 5000000000")
 	b.save(end(b.claim("p"), storage.Finished, events("a", "b")))
-	got, err := b.ReadHistory(key("p"), storage.HistoryRange{Offset: 5000000000, Limit: -1}, 5000000002)
+	got, err := b.ReadHistory(key("p"), storage.HistoryRange{Offset: 5000000000, Limit: -1}, 1, 5000000002)
 	equal(t, "ids", []any{len(must(t, got, err)), got[1].EventID}, []any{2, 5000000002})
 	b.exec("UPDATE events SET event_id = event_id - 5000000000")
 	b.exec("UPDATE processes SET last_event_id = 2")

@@ -20,13 +20,17 @@ type HistoryRange struct {
 	Backward bool
 }
 
-// of is the range within a history that ends with this event: its limit is what it holds at most.
-func (rng HistoryRange) of(last int64) HistoryRange {
+// of returns the range within a history from first to last. Its limit is the number of events in
+// it. Events are numbered without gaps, so a backward read ends at first.
+func (rng HistoryRange) of(first, last int64) HistoryRange {
+	if !rng.Backward {
+		rng.Offset = max(rng.Offset, first-1)
+	}
 	holds := last - rng.Offset
 	if rng.Backward {
-		holds = last
+		holds = last - first + 1
 		if rng.Offset > 0 {
-			holds = min(last, rng.Offset-1)
+			holds = min(last, rng.Offset-1) - first + 1
 		}
 	}
 	holds = min(max(holds, 0), process.MaxHistoryEvents+1)
@@ -58,10 +62,12 @@ type histories struct {
 // ErrSlowHistory answers a read that PostgreSQL has given up at the statement_timeout.
 var ErrSlowHistory = errors.New("the history takes too long to read")
 
-// ReadHistory reads a part of a history whose last event is this one: at most process.MaxHistoryEvents+1 events, which end with the one
-// whose payload and metadata make more than process.MaxHistoryBytes of them. More than either limit: the range holds more.
-func (s *Store) ReadHistory(key process.Key, rng HistoryRange, last int64) ([]Event, error) {
-	r := &historyRead{key: key, rng: rng.of(last), done: make(chan struct{})}
+// ReadHistory reads the part rng of a history that consists of the events from first to last. It
+// returns at most process.MaxHistoryEvents+1 events and stops after the event with which their
+// payload and metadata exceed process.MaxHistoryBytes. If the result exceeds either limit, the
+// range may hold more events.
+func (s *Store) ReadHistory(key process.Key, rng HistoryRange, first, last int64) ([]Event, error) {
+	r := &historyRead{key: key, rng: rng.of(first, last), done: make(chan struct{})}
 	if r.rng.Limit == 0 {
 		return nil, nil
 	}

@@ -34,6 +34,8 @@ var planted = []struct{ invariant, process, sql string }{
 	{"events_numbered", "idle", `UPDATE processes SET last_event_id = last_event_id + 1 WHERE process_id = $1`},
 	{"events_numbered", "idle", `DELETE FROM events WHERE process_id = $1 AND event_id = 1`},
 	{"events_numbered", "idle", `UPDATE events SET event_id = 3 WHERE process_id = $1 AND event_id = 2`},
+	{"events_numbered", "idle", `UPDATE processes SET first_event_id = 2 WHERE process_id = $1`},
+	{"events_numbered", "idle", `UPDATE processes SET first_event_id = last_event_id + 2 WHERE process_id = $1`},
 	{"events_of_attempt", "idle", `UPDATE events SET attempt = 2 WHERE process_id = $1 AND event_id = 1`},
 	{"events_of_attempt", "idle", `DELETE FROM tasks WHERE process_id = $1`},
 	{"events_of_attempt", "idle", `UPDATE events SET task_id = 0 WHERE process_id = $1`},

@@ -81,6 +81,7 @@ type batch struct {
 	suspends []*suspendItem
 	resumes  []*suspendItem
 	cancels  []*cancelItem
+	restarts []*restartItem
 	inits    []*initItem
 	enqueues []*enqueueItem
 	calls    []*callItem
@@ -121,6 +122,8 @@ func (b *batch) add(op operation) {
 	case *cancelItem:
 		b.cancels = append(b.cancels, op)
 		b.riders.ended(op.key, 0)
+	case *restartItem:
+		b.restarts = append(b.restarts, op)
 	case *initItem:
 		b.inits = append(b.inits, op)
 	case *enqueueItem:
@@ -150,6 +153,7 @@ func (b *batch) stages(s *Store) []stage {
 	stages = append(stages, suspendStages(s, b.suspends)...)
 	stages = append(stages, resumeStages(s, b.resumes)...)
 	stages = append(stages, cancelStages(s, b.cancels)...)
+	stages = append(stages, restartStages(s, b.restarts)...)
 	stages = append(stages, b.freeStages(s)...)
 	stages = append(stages, b.orders.stages(s)...)
 	stages = append(stages, b.riders.sendStages(s)...)

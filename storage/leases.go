@@ -138,7 +138,7 @@ func leaseOf(r *dbsqlc.PollRow) Lease {
 			FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
 			TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
 			Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
-			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
+			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
 		},
 		WorkerID: r.WorkerID, Salt: r.Salt, Duration: microseconds(r.LeaseUs), Heartbeat: microseconds(r.BeatUs), Timeout: microseconds(r.TimeoutUs),
 	}

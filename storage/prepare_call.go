@@ -69,7 +69,7 @@ func callStages(s *Store, items []*callItem) []stage {
 			if it.prepared.Outcome == Captured {
 				c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
 				c.Status, c.PreviousStatus, c.StatusChangedTime = r.Status, r.PreviousStatus, r.StatusChangedTime
-				c.AuxState, c.Metadata, c.LastEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.Kind, r.CreatedTime
+				c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
 				it.prepared.Claim = c
 			}
 		}
@@ -107,7 +107,7 @@ func captureCalls(ctx context.Context, s *Store, db DB, items []*callItem, a *db
 		it.missed = false
 		c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
 		c.Status, c.PreviousStatus, c.StatusChangedTime = process.StatusRunning, r.PreviousStatus, r.StatusChangedTime
-		c.AuxState, c.Metadata, c.LastEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.Kind, r.CreatedTime
+		c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
 		it.prepared = Prepared{Outcome: Captured, ProcessID: it.key.ProcessID, TaskID: r.TaskID, Status: c.Status, Claim: c}
 	}
 	return nil

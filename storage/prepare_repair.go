@@ -67,7 +67,7 @@ func repairStages(s *Store, items []*repairItem) []stage {
 			if it.prepared.Outcome == Captured {
 				c := it.call.claim(process.TaskRepair, r.TaskID, r.FencingToken, r.Now)
 				c.Status, c.PreviousStatus, c.StatusChangedTime = r.Status, r.PreviousStatus, r.StatusChangedTime
-				c.AuxState, c.Metadata, c.LastEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.Kind, r.CreatedTime
+				c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime
 				c.Detail, c.CorruptedBy = r.Detail, r.CorruptedBy
 				it.prepared.Claim = c
 			}

@@ -34,7 +34,7 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 		if err != nil {
 			return err
 		}
-		if rng := rng.of(v.Process.LastEventID); rng.Limit > 0 {
+		if rng := rng.of(v.Process.FirstEventID, v.Process.LastEventID); rng.Limit > 0 {
 			arg := dbsqlc.ReadHistoriesParams{MaxBytes: process.MaxHistoryBytes}
 			addRange(&arg, 0, key, rng)
 			rows, err := s.q.ReadHistories(ctx, tx, arg)

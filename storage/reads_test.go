@@ -33,7 +33,7 @@ func TestReadHistory(t *testing.T) {
 			}
 			return text
 		}
-		short, err := b.ReadHistory(key("p"), c.rng, 5)
+		short, err := b.ReadHistory(key("p"), c.rng, 1, 5)
 		equal(t, fmt.Sprintf("%+v of a short history", c.rng), text(must(t, short, err)), c.want)
 		long, err := b.ViewProcess(t.Context(), key("p"), c.rng) // by the statement for long ones
 		equal(t, fmt.Sprintf("%+v of a process that is looked at", c.rng), text(must(t, long, err).Events), c.want)
@@ -44,12 +44,12 @@ func TestReadHistory(t *testing.T) {
 		if i%2 == 0 {
 			k, want = "other", 1
 		}
-		got, err := b.ReadHistory(key(k), storage.HistoryRange{Limit: -1}, int64(want))
+		got, err := b.ReadHistory(key(k), storage.HistoryRange{Limit: -1}, 1, int64(want))
 		if err != nil || len(got) != want {
 			t.Errorf("reader %d of %s: %d events, %v", i, k, len(got), err)
 		}
 	})
-	got, err := b.ReadHistory(key("none"), storage.HistoryRange{Limit: -1}, 1)
+	got, err := b.ReadHistory(key("none"), storage.HistoryRange{Limit: -1}, 1, 1)
 	equal(t, "of no process", len(must(t, got, err)), 0)
 }
 
@@ -163,7 +163,7 @@ func TestReadHistoryIsBounded(t *testing.T) {
 		SELECT namespace, process_id, n, 0, now(), convert_to(repeat('x', 1 << 20), 'UTF8'), '{"a":1}' FROM processes, generate_series(1, 40) n WHERE process_id = 'heavy'`)
 	b.exec("UPDATE processes SET last_event_id = 40 WHERE process_id = 'heavy'")
 	read := func(id string, rng storage.HistoryRange, last int64) string {
-		got, err := b.ReadHistory(key(id), rng, last)
+		got, err := b.ReadHistory(key(id), rng, 1, last)
 		if err != nil {
 			return err.Error()
 		}
@@ -208,7 +208,7 @@ func TestReadHistoryOfABadReader(t *testing.T) {
 		if i%10 == 0 {
 			id = "\x00"
 		}
-		got, err := b.ReadHistory(key(id), storage.HistoryRange{Limit: -1}, 2)
+		got, err := b.ReadHistory(key(id), storage.HistoryRange{Limit: -1}, 1, 2)
 		if bad := i%10 == 0; bad != (err != nil) || !bad && len(got) != 2 || errors.Is(err, process.ErrUnavailable) {
 			t.Errorf("reader %d: %d events, %v", i, len(got), err)
 		}

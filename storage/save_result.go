@@ -77,6 +77,9 @@ func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.SetTimers(ctx, db, b.set) })
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.CheckTimers(ctx, db, b.check) })
 	}
+	if len(b.restart.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { _, err := s.q.RestartHistories(ctx, db, b.restart); return err })
+	}
 	if len(b.retry.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RetryTasks(ctx, db, b.retry) })
 	}
@@ -118,6 +121,7 @@ type saveBatch struct {
 	set     dbsqlc.SetTimersParams
 	check   dbsqlc.CheckTimersParams
 	count   dbsqlc.CountResultsParams
+	restart dbsqlc.RestartHistoriesParams
 	cancel  dbsqlc.CancelScheduledParams
 	leases  dbsqlc.EndLeasesParams
 	jobs    endJobs
@@ -144,6 +148,9 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	a.WorkerIds = append(a.WorkerIds, c.AnsweredBy)
 	b.addTimers(c)
 	b.addEvents(ord, c)
+	if c.RestartHistory && c.applies() {
+		addRestart(&b.restart, ord, c.Key, c.FencingToken)
+	}
 	if c.changesStatus() {
 		b.count.Namespaces = append(b.count.Namespaces, c.Key.Namespace)
 		b.count.ProcessIds = append(b.count.ProcessIds, c.Key.ProcessID)
@@ -318,6 +325,7 @@ func savedOf(c *Completion, r *dbsqlc.SaveResultRow) Saved {
 			Attempt: r.NextAttempt, Priority: r.NextPriority, FencingToken: r.NextToken, ScheduledTime: r.NextScheduledTime,
 			RunningTime: r.Now, RetryInterval: r.NextRetryInterval, TimerName: r.NextTimerName, HistoryRange: r.NextHistoryRange,
 			IdempotencyKey: r.NextIdempotencyKey, Args: r.NextArgs, Context: r.NextContext, Child: r.NextChild, Status: r.Status,
+			FirstEventID: r.FirstEventID,
 		}
 	}
 	return saved

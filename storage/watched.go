@@ -69,7 +69,7 @@ func (s *Store) addChanged(ctx context.Context, refs []WatchRef, found []Watched
 	wanted := map[process.Key]*Process{}
 	for n := range found {
 		ref, r := refs[found[n].Ord], last[n]
-		found[n].More = !found[n].Gone && max(r.EventID, ref.AfterEventID) < r.LastEventID
+		found[n].More = !found[n].Gone && max(r.EventID, ref.AfterEventID, r.FirstEventID-1) < r.LastEventID
 		_, twice := wanted[ref.Key]
 		if changed := !r.StatusChangedTime.Equal(ref.StatusChangedTime); found[n].Gone || found[n].More || !changed || twice {
 			continue

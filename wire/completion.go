@@ -48,6 +48,7 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 		c.NamedTimers = append(c.NamedTimers, timer(t))
 	}
 	c.UnsetNames = r.GetUnsetNamedTimers()
+	c.RestartHistory = r.GetRestartHistory()
 	c.Messages, err = messages(c.Key, r.GetCommands())
 	return err
 }

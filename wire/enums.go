@@ -40,6 +40,9 @@ func TaskStatus(s process.TaskStatus) progressorv1.TaskStatus {
 	return progressorv1.TaskStatus(progressorv1.TaskStatus_value["TASK_STATUS_"+string(s)])
 }
 
+// Timestamp returns a time as a message, nil for nil.
+func Timestamp(t *time.Time) *timestamppb.Timestamp { return timestampOf(t) }
+
 func timestampOf(t *time.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil

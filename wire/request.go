@@ -34,7 +34,8 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 		Process: &progressorv1.Process{
 			Namespace: c.Namespace, ProcessId: c.ProcessID, Status: Status(c.Status), PreviousStatus: Status(process.Status(c.PreviousStatus)),
 			Detail: c.Detail, CorruptedBy: c.CorruptedBy, AuxState: c.AuxState, Metadata: metadata, LastEventId: c.LastEventID, Kind: c.Kind,
-			CreatedTime: timestamppb.New(c.CreatedTime), StatusChangedTime: timestamppb.New(c.StatusChangedTime),
+			FirstEventId: c.FirstEventID,
+			CreatedTime:  timestamppb.New(c.CreatedTime), StatusChangedTime: timestamppb.New(c.StatusChangedTime),
 			History: Events(history), Range: rng,
 		},
 	}
@@ -65,6 +66,7 @@ func Process(p *storage.Process, history []storage.Event, timers []storage.Timer
 		Namespace: p.Namespace, ProcessId: p.ProcessID, Status: Status(p.Status), Detail: deref(p.Detail), CorruptedBy: deref(p.CorruptedBy),
 		AuxState: p.AuxState, Metadata: metadata, History: Events(history), Range: rng, LastEventId: p.LastEventID, Kind: p.Kind,
 		CreatedTime: timestamppb.New(p.CreatedTime), StatusChangedTime: timestamppb.New(p.StatusChangedTime),
+		FirstEventId: p.FirstEventID, HistoryRestartedTime: timestampOf(p.HistoryRestartedTime),
 	}
 	if p.PreviousStatus != nil {
 		m.PreviousStatus = Status(*p.PreviousStatus)

@@ -34,22 +34,23 @@ type commands struct {
 	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
 	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine, and the SQL of the reference on the same server."`
 
-	Start   startCmd   `cmd:"" group:"process" help:"Start a process."`
-	Call    callCmd    `cmd:"" group:"process" help:"Call a process and print its response."`
-	Repair  repairCmd  `cmd:"" group:"process" help:"Take a process out of ERROR."`
-	Await   awaitCmd   `cmd:"" group:"process" help:"Wait for a task that was accepted, or whose wait timed out."`
-	Get     getCmd     `cmd:"" group:"process" help:"Show a process, its timers and its history."`
-	List    listCmd    `cmd:"" group:"process" help:"List the processes of a namespace."`
-	Count   countCmd   `cmd:"" group:"process" help:"Count processes by status."`
-	Trace   traceCmd   `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
-	Explain explainCmd `cmd:"" group:"process" help:"Say what a process waits for, what comes next, and where its time went."`
-	Errors  errorsCmd  `cmd:"" group:"process" help:"Group the processes in ERROR by what broke them."`
-	Watch   watchCmd   `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
-	Put     putCmd     `cmd:"" group:"process" help:"Import a process with its history."`
-	Suspend suspendCmd `cmd:"" group:"process" help:"Hold a process until it is resumed."`
-	Resume  resumeCmd  `cmd:"" group:"process" help:"Let a suspended process go on."`
-	Cancel  cancelCmd  `cmd:"" group:"process" help:"Ask a process to end; past the grace the engine ends it."`
-	Remove  removeCmd  `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
+	Start          startCmd          `cmd:"" group:"process" help:"Start a process."`
+	Call           callCmd           `cmd:"" group:"process" help:"Call a process and print its response."`
+	Repair         repairCmd         `cmd:"" group:"process" help:"Take a process out of ERROR."`
+	Await          awaitCmd          `cmd:"" group:"process" help:"Wait for a task that was accepted, or whose wait timed out."`
+	Get            getCmd            `cmd:"" group:"process" help:"Show a process, its timers and its history."`
+	List           listCmd           `cmd:"" group:"process" help:"List the processes of a namespace."`
+	Count          countCmd          `cmd:"" group:"process" help:"Count processes by status."`
+	Trace          traceCmd          `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
+	Explain        explainCmd        `cmd:"" group:"process" help:"Say what a process waits for, what comes next, and where its time went."`
+	Errors         errorsCmd         `cmd:"" group:"process" help:"Group the processes in ERROR by what broke them."`
+	Watch          watchCmd          `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
+	Put            putCmd            `cmd:"" group:"process" help:"Import a process with its history."`
+	Suspend        suspendCmd        `cmd:"" group:"process" help:"Hold a process until it is resumed."`
+	RestartHistory restartHistoryCmd `cmd:"" group:"process" help:"Begin a new history of a process, which keeps its state."`
+	Resume         resumeCmd         `cmd:"" group:"process" help:"Let a suspended process go on."`
+	Cancel         cancelCmd         `cmd:"" group:"process" help:"Ask a process to end; past the grace the engine ends it."`
+	Remove         removeCmd         `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
 	Bulk bulkCmd `cmd:"" group:"process" help:"Do something to all processes that match a filter."`
 	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`

@@ -27,7 +27,7 @@ func TestHelpExamples(t *testing.T) {
 	d.client.ok(t, "namespace", "put", "echo", "--builtin", "echo")
 	ran := 0
 	for _, help := range []string{
-		startCmd{}.Help(), callCmd{}.Help(), getCmd{}.Help(), putCmd{}.Help(), suspendCmd{}.Help(), cancelCmd{}.Help(), removeCmd{}.Help(), bulkStartCmd{}.Help(), errorsCmd{}.Help(),
+		startCmd{}.Help(), callCmd{}.Help(), getCmd{}.Help(), putCmd{}.Help(), suspendCmd{}.Help(), restartHistoryCmd{}.Help(), cancelCmd{}.Help(), removeCmd{}.Help(), bulkStartCmd{}.Help(), errorsCmd{}.Help(),
 		jobEnqueueCmd{}.Help(), jobGetCmd{}.Help(), jobUpdateCmd{}.Help(), jobListCmd{}.Help(), jobCancelCmd{}.Help(), jobResultCmd{}.Help(), jobRetryCmd{}.Help(),
 	} {
 		for line := range strings.Lines(help) {

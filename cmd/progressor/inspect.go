@@ -57,7 +57,9 @@ func printProcess(a *app, p *progressorv1.Process) error {
 		field{"corrupted by", taskName(p.GetCorruptedBy())},
 		field{"state", showPayload(p.GetAuxState(), 0)},
 		field{"metadata", showMessage(p.GetMetadata(), 0)},
+		field{"first event", firstEvent(p)},
 		field{"last event", showID(p.GetLastEventId())},
+		field{"history restarted", showTime(p.GetHistoryRestartedTime())},
 		field{"created", showTime(p.GetCreatedTime())},
 		field{"status since", showTime(p.GetStatusChangedTime())},
 		field{"cancel requested", showTime(p.GetCancelRequestedTime())},
@@ -77,6 +79,14 @@ func printProcess(a *app, p *progressorv1.Process) error {
 		return printRows(a.Stdout, table.Row{"event", "task", "time", "payload"}, eventRows(p.GetHistory()))
 	}
 	return nil
+}
+
+// firstEvent returns the number of the first event of a history that was restarted.
+func firstEvent(p *progressorv1.Process) string {
+	if p.GetHistoryRestartedTime() == nil {
+		return ""
+	}
+	return showID(p.GetFirstEventId())
 }
 
 func taskName(id int64) string {
@@ -193,6 +203,10 @@ func (c *traceCmd) Run(a *app) error {
 			rows = append(rows, traceRow(t))
 		}
 		header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
+		if at := all.GetHistoryRestartedTime(); at != nil {
+			fmt.Fprintf(a.Stdout, "The history was restarted at %s. It begins with event %d; earlier events and tasks are removed.\n",
+				showTime(at), all.GetFirstEventId())
+		}
 		return printRows(a.Stdout, header, rows)
 	})
 }

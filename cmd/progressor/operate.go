@@ -71,6 +71,28 @@ func (c *resumeCmd) Run(a *app) error {
 	})
 }
 
+type restartHistoryCmd struct {
+	processArgs
+	clientFlags
+}
+
+func (restartHistoryCmd) Help() string {
+	return `Restart-history begins a new, empty history of a process. The process keeps its state, metadata, timers, waiting
+tasks and status, and the numbers of its events go on. Its earlier events, and its tasks that have ended, are removed within
+seconds: the state must hold all that the processor still needs of them. What runs now belongs to the new history.
+
+    progressor get demo order-1 -o json > order-1.json
+    progressor restart-history demo order-1
+    progressor restart-history demo order-1 -o json`
+}
+
+func (c *restartHistoryCmd) Run(a *app) error {
+	req := &progressorv1.RestartHistoryRequest{Namespace: c.NS, ProcessId: c.ID}
+	return ask(a, c.outputFlag, c.client().Process.RestartHistory, req, func(resp *progressorv1.RestartHistoryResponse) error {
+		return printProcess(a, resp.GetProcess())
+	})
+}
+
 type removeCmd struct {
 	processArgs
 	clientFlags

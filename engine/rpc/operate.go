@@ -38,6 +38,19 @@ func (s *processes) SuspendProcess(ctx context.Context, r *progressorv1.SuspendP
 	return &progressorv1.SuspendProcessResponse{Process: p}, nil
 }
 
+// RestartHistory begins a new history of a process.
+func (s *processes) RestartHistory(ctx context.Context, r *progressorv1.RestartHistoryRequest) (*progressorv1.RestartHistoryResponse, error) {
+	key, err := ownKey(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.engine.RestartHistory(ctx, key, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.RestartHistoryResponse{Process: p}, nil
+}
+
 // ResumeProcess lets a suspended process go on.
 func (s *processes) ResumeProcess(ctx context.Context, r *progressorv1.ResumeProcessRequest) (*progressorv1.ResumeProcessResponse, error) {
 	key, err := ownKey(r)

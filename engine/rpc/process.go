@@ -149,11 +149,7 @@ func (s *processes) ListProcesses(ctx context.Context, r *progressorv1.ListProce
 
 // TraceProcess reads a page of a process's tasks, each with its events.
 func (s *processes) TraceProcess(ctx context.Context, r *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
-	tasks, next, err := s.engine.TraceProcess(ctx, keyOf(r), int(r.GetPageSize()), r.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	return &progressorv1.TraceProcessResponse{Tasks: tasks, NextPageToken: next}, nil
+	return s.engine.TraceProcess(ctx, keyOf(r), int(r.GetPageSize()), r.GetPageToken())
 }
 
 // PutProcess imports a process with its history.

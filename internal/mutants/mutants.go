@@ -38,6 +38,21 @@ var mutants = []mutant{
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",
 	},
 	{
+		name: "trims-the-running-task", breaks: "a task that runs when the history is restarted belongs to the new history",
+		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "coalesce(fencing_token, nextval('fencing_tokens'))", planted: "nextval('fencing_tokens')",
+		packages: "./storage", run: "RestartHistory",
+	},
+	{
+		name: "restart-shows-old-events", breaks: "after a restart a history begins with the first event of the new one",
+		file: "storage/history.go", old: "max(rng.Offset, first-1)", planted: "max(rng.Offset, 0)",
+		packages: "./storage", run: "RestartHistory",
+	},
+	{
+		name: "restart-keeps-known-history", breaks: "a history that is held in memory ends with a restart by an operator",
+		file: "engine/history.go", old: "if h.first != next.FirstEventID {", planted: "if false {",
+		packages: "./engine", run: "RestartHistory",
+	},
+	{
 		name: "same-token-again", breaks: "every attempt has a fencing token of its own",
 		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token", planted: "coalesce(d.attempt, 0)::bigint + 1 AS fencing_token",
 		packages: "./storage ./engine", run: "Search|Retry|Zombie|Load",

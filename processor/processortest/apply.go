@@ -160,7 +160,7 @@ func (p *Process) processRequest(t *task) *progressorv1.ProcessRequest {
 
 // apply stores a result, all of it.
 func (p *Process) apply(t *task, result *progressorv1.Result) {
-	events := p.appendEvents(t, result.GetEvents())
+	events := p.appendEvents(t, result)
 	if result.AuxState != nil {
 		p.state.AuxState = result.GetAuxState()
 	}
@@ -190,20 +190,24 @@ func (p *Process) apply(t *task, result *progressorv1.Result) {
 	}
 }
 
-func (p *Process) appendEvents(t *task, made []*progressorv1.NewEvent) []*progressorv1.Event {
+func (p *Process) appendEvents(t *task, result *progressorv1.Result) []*progressorv1.Event {
+	made := result.GetEvents()
 	events := make([]*progressorv1.Event, len(made))
+	if result.GetRestartHistory() {
+		p.history, p.state.FirstEventId, p.state.HistoryRestartedTime = nil, p.state.GetLastEventId()+1, timestamppb.New(p.now)
+	}
 	for i, event := range made {
 		timestamp := event.GetTimestamp()
 		if timestamp == nil {
 			timestamp = timestamppb.New(p.now)
 		}
 		events[i] = &progressorv1.Event{
-			EventId: int64(len(p.history)+i) + 1, TaskId: t.id, Timestamp: timestamp,
+			EventId: p.state.GetLastEventId() + int64(i) + 1, TaskId: t.id, Timestamp: timestamp,
 			Metadata: event.GetMetadata(), Payload: event.GetPayload(),
 		}
 	}
 	p.history = append(p.history, events...)
-	p.state.LastEventId = int64(len(p.history))
+	p.state.LastEventId += int64(len(events))
 	return events
 }
 
@@ -332,5 +336,5 @@ func (p *Process) remove() {
 	p.exists, p.status, p.previous = false, "", ""
 	p.timers, p.waiting, p.broken, p.history, p.ending = nil, nil, nil, nil, nil
 	clear(p.answers)
-	p.state = &progressorv1.Process{Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId()}
+	p.state = &progressorv1.Process{Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId(), FirstEventId: 1}
 }

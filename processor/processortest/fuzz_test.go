@@ -110,7 +110,7 @@ func mayStand(t *testing.T, p *processortest.Process) {
 			t.Fatalf("event %d is the %dth", event.GetEventId(), i+1)
 		}
 	}
-	if s.GetLastEventId() != int64(len(s.GetHistory())) {
+	if s.GetLastEventId()-s.GetFirstEventId()+1 != int64(len(s.GetHistory())) {
 		t.Fatalf("last event %d of %d", s.GetLastEventId(), len(s.GetHistory()))
 	}
 	names := map[string]bool{}

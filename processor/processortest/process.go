@@ -91,7 +91,7 @@ func New(p processor.Processor, opts ...Option) *Process {
 		retry:     process.DefaultRetryPolicy(),
 		mode:      process.HistoryFull,
 		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		state:     &progressorv1.Process{Namespace: "test", ProcessId: "process"},
+		state:     &progressorv1.Process{Namespace: "test", ProcessId: "process", FirstEventId: 1},
 		answers:   map[string]answer{},
 	}
 	for _, opt := range opts {

@@ -213,7 +213,7 @@ func TestListsAgree(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 200)
 	found, _ := db.Query(t.Context(), `SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by,
-		last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason FROM processes`) // its error comes with the rows
+		last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, first_event_id, history_restarted_time FROM processes`) // its error comes with the rows
 	rows, err := pgx.CollectRows(found, pgx.RowToStructByName[storage.Process])
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ package search
 const (
 	columns = `SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by,
        p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata,
-       p.cancel_requested_time, p.cancel_reason, p.n, p.matches, p.total::bigint AS total
+       p.cancel_requested_time, p.cancel_reason, p.first_event_id, p.history_restarted_time, p.n, p.matches, p.total::bigint AS total
   FROM (SELECT p.*, sum(p.size) OVER (ORDER BY p.place ROWS UNBOUNDED PRECEDING) AS total
   FROM (SELECT p.*, row_number() OVER () AS place, CASE WHEN p.matches
          THEN coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) ELSE 0 END AS size

@@ -387,13 +387,18 @@ function One({ ns, id }: { ns: string; id: string }) {
           {p.cancelReason && <>: {p.cancelReason}</>}
         </div>
       )}
+      {p.historyRestartedTime && (
+        <div className="notice">
+          Its history was restarted <When at={millis(p.historyRestartedTime)} />. It begins with event {String(p.firstEventId)}; earlier events and tasks are removed.
+        </div>
+      )}
       <Tabs
         now={tab}
         onChange={(name) => change({ tab: name === "timeline" ? undefined : name }, "replace")}
         tabs={[
           ["timeline", "Timeline"],
           ["tasks", <>Tasks{failed > 0 && <span className="badge bad">{failed}</span>}</>],
-          ["history", <>History <span className="badge">{count(p.lastEventId)}</span></>],
+          ["history", <>History <span className="badge">{count(p.lastEventId - p.firstEventId + 1n)}</span></>],
           ["state", "State"],
           ["relations", "Relations"],
           ["audit", "Audit"],
@@ -413,7 +418,7 @@ function One({ ns, id }: { ns: string; id: string }) {
       )}
       {tab === "history" && (
         <Card>
-          <History events={p.history} more={p.history.length === page && (p.history.at(-1)?.eventId ?? 0n) > 1n} before={before} />
+          <History events={p.history} more={p.history.length === page && (p.history.at(-1)?.eventId ?? 0n) > p.firstEventId} before={before} />
         </Card>
       )}
       {tab === "state" && (

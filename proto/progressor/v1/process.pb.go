@@ -428,7 +428,7 @@ func (x ErrorDetail_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ErrorDetail_Reason.Descriptor instead.
 func (ErrorDetail_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{33, 0}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{35, 0}
 }
 
 type Process struct {
@@ -456,8 +456,13 @@ type Process struct {
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
 	CancelReason        string                 `protobuf:"bytes,16,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	Kind                string                 `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"` // "", "job", "cron", …: what the engine made of it
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The number of the first event of the history: 1, until the history is restarted. It is last_event_id + 1 if the
+	// history is empty.
+	FirstEventId int64 `protobuf:"varint,18,opt,name=first_event_id,json=firstEventId,proto3" json:"first_event_id,omitempty"`
+	// When the history was restarted last. Absent if never, and in requests to processors.
+	HistoryRestartedTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=history_restarted_time,json=historyRestartedTime,proto3" json:"history_restarted_time,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Process) Reset() {
@@ -609,7 +614,21 @@ func (x *Process) GetKind() string {
 	return ""
 }
 
-// Events of one process are numbered 1, 2, 3, … without gaps.
+func (x *Process) GetFirstEventId() int64 {
+	if x != nil {
+		return x.FirstEventId
+	}
+	return 0
+}
+
+func (x *Process) GetHistoryRestartedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HistoryRestartedTime
+	}
+	return nil
+}
+
+// Events of one process are numbered 1, 2, 3, … without gaps, also after its history was restarted.
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EventId       int64                  `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
@@ -2172,8 +2191,11 @@ type TraceProcessResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // by task_id, each with its events
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// As in Process. Tasks that had ended by then, and events before first_event_id, are being removed.
+	HistoryRestartedTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=history_restarted_time,json=historyRestartedTime,proto3" json:"history_restarted_time,omitempty"`
+	FirstEventId         int64                  `protobuf:"varint,4,opt,name=first_event_id,json=firstEventId,proto3" json:"first_event_id,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *TraceProcessResponse) Reset() {
@@ -2218,6 +2240,20 @@ func (x *TraceProcessResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *TraceProcessResponse) GetHistoryRestartedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HistoryRestartedTime
+	}
+	return nil
+}
+
+func (x *TraceProcessResponse) GetFirstEventId() int64 {
+	if x != nil {
+		return x.FirstEventId
+	}
+	return 0
 }
 
 // The stream ends after a terminal status or the removal.
@@ -2733,6 +2769,102 @@ func (x *SuspendProcessResponse) GetProcess() *Process {
 	return nil
 }
 
+type RestartHistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	ProcessId     string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartHistoryRequest) Reset() {
+	*x = RestartHistoryRequest{}
+	mi := &file_progressor_v1_process_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartHistoryRequest) ProtoMessage() {}
+
+func (x *RestartHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_process_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartHistoryRequest.ProtoReflect.Descriptor instead.
+func (*RestartHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RestartHistoryRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RestartHistoryRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+type RestartHistoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Process       *Process               `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartHistoryResponse) Reset() {
+	*x = RestartHistoryResponse{}
+	mi := &file_progressor_v1_process_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartHistoryResponse) ProtoMessage() {}
+
+func (x *RestartHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_process_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartHistoryResponse.ProtoReflect.Descriptor instead.
+func (*RestartHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RestartHistoryResponse) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
 type ResumeProcessRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2743,7 +2875,7 @@ type ResumeProcessRequest struct {
 
 func (x *ResumeProcessRequest) Reset() {
 	*x = ResumeProcessRequest{}
-	mi := &file_progressor_v1_process_proto_msgTypes[29]
+	mi := &file_progressor_v1_process_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2887,7 @@ func (x *ResumeProcessRequest) String() string {
 func (*ResumeProcessRequest) ProtoMessage() {}
 
 func (x *ResumeProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[29]
+	mi := &file_progressor_v1_process_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2900,7 @@ func (x *ResumeProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeProcessRequest.ProtoReflect.Descriptor instead.
 func (*ResumeProcessRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResumeProcessRequest) GetNamespace() string {
@@ -2794,7 +2926,7 @@ type ResumeProcessResponse struct {
 
 func (x *ResumeProcessResponse) Reset() {
 	*x = ResumeProcessResponse{}
-	mi := &file_progressor_v1_process_proto_msgTypes[30]
+	mi := &file_progressor_v1_process_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2938,7 @@ func (x *ResumeProcessResponse) String() string {
 func (*ResumeProcessResponse) ProtoMessage() {}
 
 func (x *ResumeProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[30]
+	mi := &file_progressor_v1_process_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2951,7 @@ func (x *ResumeProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeProcessResponse.ProtoReflect.Descriptor instead.
 func (*ResumeProcessResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{30}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ResumeProcessResponse) GetProcess() *Process {
@@ -2839,7 +2971,7 @@ type RemoveProcessRequest struct {
 
 func (x *RemoveProcessRequest) Reset() {
 	*x = RemoveProcessRequest{}
-	mi := &file_progressor_v1_process_proto_msgTypes[31]
+	mi := &file_progressor_v1_process_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +2983,7 @@ func (x *RemoveProcessRequest) String() string {
 func (*RemoveProcessRequest) ProtoMessage() {}
 
 func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[31]
+	mi := &file_progressor_v1_process_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +2996,7 @@ func (x *RemoveProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessRequest.ProtoReflect.Descriptor instead.
 func (*RemoveProcessRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{31}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RemoveProcessRequest) GetNamespace() string {
@@ -2889,7 +3021,7 @@ type RemoveProcessResponse struct {
 
 func (x *RemoveProcessResponse) Reset() {
 	*x = RemoveProcessResponse{}
-	mi := &file_progressor_v1_process_proto_msgTypes[32]
+	mi := &file_progressor_v1_process_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3033,7 @@ func (x *RemoveProcessResponse) String() string {
 func (*RemoveProcessResponse) ProtoMessage() {}
 
 func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[32]
+	mi := &file_progressor_v1_process_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3046,7 @@ func (x *RemoveProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProcessResponse.ProtoReflect.Descriptor instead.
 func (*RemoveProcessResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{32}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{34}
 }
 
 // ErrorDetail rides on every error of a request that could be read.
@@ -2934,7 +3066,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_progressor_v1_process_proto_msgTypes[33]
+	mi := &file_progressor_v1_process_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3078,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[33]
+	mi := &file_progressor_v1_process_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3091,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_process_proto_rawDescGZIP(), []int{33}
+	return file_progressor_v1_process_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ErrorDetail) GetReason() ErrorDetail_Reason {
@@ -3028,7 +3160,7 @@ type RepairRequest_ProcessorRepair struct {
 
 func (x *RepairRequest_ProcessorRepair) Reset() {
 	*x = RepairRequest_ProcessorRepair{}
-	mi := &file_progressor_v1_process_proto_msgTypes[34]
+	mi := &file_progressor_v1_process_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3172,7 @@ func (x *RepairRequest_ProcessorRepair) String() string {
 func (*RepairRequest_ProcessorRepair) ProtoMessage() {}
 
 func (x *RepairRequest_ProcessorRepair) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[34]
+	mi := &file_progressor_v1_process_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3210,7 @@ type RepairRequest_SimpleRepair struct {
 
 func (x *RepairRequest_SimpleRepair) Reset() {
 	*x = RepairRequest_SimpleRepair{}
-	mi := &file_progressor_v1_process_proto_msgTypes[35]
+	mi := &file_progressor_v1_process_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3222,7 @@ func (x *RepairRequest_SimpleRepair) String() string {
 func (*RepairRequest_SimpleRepair) ProtoMessage() {}
 
 func (x *RepairRequest_SimpleRepair) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_process_proto_msgTypes[35]
+	mi := &file_progressor_v1_process_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3242,7 @@ var File_progressor_v1_process_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
-	"\x1bprogressor/v1/process.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x06\n" +
+	"\x1bprogressor/v1/process.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\a\n" +
 	"\aProcess\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x1d\n" +
 	"\n" +
@@ -3130,7 +3262,9 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x06timers\x18\x0e \x03(\v2\x14.progressor.v1.TimerR\x06timers\x12N\n" +
 	"\x15cancel_requested_time\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x13cancelRequestedTime\x12#\n" +
 	"\rcancel_reason\x18\x10 \x01(\tR\fcancelReason\x12\x12\n" +
-	"\x04kind\x18\x11 \x01(\tR\x04kind\"\xe2\x01\n" +
+	"\x04kind\x18\x11 \x01(\tR\x04kind\x12$\n" +
+	"\x0efirst_event_id\x18\x12 \x01(\x03R\ffirstEventId\x12P\n" +
+	"\x16history_restarted_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x14historyRestartedTime\"\xe2\x01\n" +
 	"\x05Event\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\x03R\aeventId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12K\n" +
@@ -3289,10 +3423,12 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"i\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"\xe1\x01\n" +
 	"\x14TraceProcessResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.progressor.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xab\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12P\n" +
+	"\x16history_restarted_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x14historyRestartedTime\x12$\n" +
+	"\x0efirst_event_id\x18\x04 \x01(\x03R\ffirstEventId\"\xab\x01\n" +
 	"\x13WatchProcessRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
@@ -3335,6 +3471,13 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"J\n" +
 	"\x16SuspendProcessResponse\x120\n" +
+	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"~\n" +
+	"\x15RestartHistoryRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
+	"\n" +
+	"process_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"J\n" +
+	"\x16RestartHistoryResponse\x120\n" +
 	"\aprocess\x18\x01 \x01(\v2\x16.progressor.v1.ProcessR\aprocess\"}\n" +
 	"\x14ResumeProcessRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
@@ -3417,7 +3560,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x04Wait\x12\x14\n" +
 	"\x10WAIT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eWAIT_COMPLETED\x10\x01\x12\x11\n" +
-	"\rWAIT_ACCEPTED\x10\x022\xd5\b\n" +
+	"\rWAIT_ACCEPTED\x10\x022\xb4\t\n" +
 	"\x0eProcessService\x12B\n" +
 	"\x05Start\x12\x1b.progressor.v1.StartRequest\x1a\x1c.progressor.v1.StartResponse\x12?\n" +
 	"\x04Call\x12\x1a.progressor.v1.CallRequest\x1a\x1b.progressor.v1.CallResponse\x12E\n" +
@@ -3432,7 +3575,8 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"PutProcess\x12 .progressor.v1.PutProcessRequest\x1a!.progressor.v1.PutProcessResponse\x12Z\n" +
 	"\rCancelProcess\x12#.progressor.v1.CancelProcessRequest\x1a$.progressor.v1.CancelProcessResponse\x12]\n" +
 	"\x0eSuspendProcess\x12$.progressor.v1.SuspendProcessRequest\x1a%.progressor.v1.SuspendProcessResponse\x12Z\n" +
-	"\rResumeProcess\x12#.progressor.v1.ResumeProcessRequest\x1a$.progressor.v1.ResumeProcessResponse\x12Z\n" +
+	"\rResumeProcess\x12#.progressor.v1.ResumeProcessRequest\x1a$.progressor.v1.ResumeProcessResponse\x12]\n" +
+	"\x0eRestartHistory\x12$.progressor.v1.RestartHistoryRequest\x1a%.progressor.v1.RestartHistoryResponse\x12Z\n" +
 	"\rRemoveProcess\x12#.progressor.v1.RemoveProcessRequest\x1a$.progressor.v1.RemoveProcessResponseB\xc0\x01\n" +
 	"\x11com.progressor.v1B\fProcessProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
@@ -3449,7 +3593,7 @@ func file_progressor_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_progressor_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_progressor_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_progressor_v1_process_proto_goTypes = []any{
 	(ProcessStatus)(0),                    // 0: progressor.v1.ProcessStatus
 	(TaskType)(0),                         // 1: progressor.v1.TaskType
@@ -3486,110 +3630,117 @@ var file_progressor_v1_process_proto_goTypes = []any{
 	(*CancelProcessResponse)(nil),         // 32: progressor.v1.CancelProcessResponse
 	(*SuspendProcessRequest)(nil),         // 33: progressor.v1.SuspendProcessRequest
 	(*SuspendProcessResponse)(nil),        // 34: progressor.v1.SuspendProcessResponse
-	(*ResumeProcessRequest)(nil),          // 35: progressor.v1.ResumeProcessRequest
-	(*ResumeProcessResponse)(nil),         // 36: progressor.v1.ResumeProcessResponse
-	(*RemoveProcessRequest)(nil),          // 37: progressor.v1.RemoveProcessRequest
-	(*RemoveProcessResponse)(nil),         // 38: progressor.v1.RemoveProcessResponse
-	(*ErrorDetail)(nil),                   // 39: progressor.v1.ErrorDetail
-	(*RepairRequest_ProcessorRepair)(nil), // 40: progressor.v1.RepairRequest.ProcessorRepair
-	(*RepairRequest_SimpleRepair)(nil),    // 41: progressor.v1.RepairRequest.SimpleRepair
-	(*structpb.Struct)(nil),               // 42: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),         // 43: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),           // 44: google.protobuf.Duration
-	(*structpb.Value)(nil),                // 45: google.protobuf.Value
+	(*RestartHistoryRequest)(nil),         // 35: progressor.v1.RestartHistoryRequest
+	(*RestartHistoryResponse)(nil),        // 36: progressor.v1.RestartHistoryResponse
+	(*ResumeProcessRequest)(nil),          // 37: progressor.v1.ResumeProcessRequest
+	(*ResumeProcessResponse)(nil),         // 38: progressor.v1.ResumeProcessResponse
+	(*RemoveProcessRequest)(nil),          // 39: progressor.v1.RemoveProcessRequest
+	(*RemoveProcessResponse)(nil),         // 40: progressor.v1.RemoveProcessResponse
+	(*ErrorDetail)(nil),                   // 41: progressor.v1.ErrorDetail
+	(*RepairRequest_ProcessorRepair)(nil), // 42: progressor.v1.RepairRequest.ProcessorRepair
+	(*RepairRequest_SimpleRepair)(nil),    // 43: progressor.v1.RepairRequest.SimpleRepair
+	(*structpb.Struct)(nil),               // 44: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),         // 45: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),           // 46: google.protobuf.Duration
+	(*structpb.Value)(nil),                // 47: google.protobuf.Value
 }
 var file_progressor_v1_process_proto_depIdxs = []int32{
 	0,  // 0: progressor.v1.Process.status:type_name -> progressor.v1.ProcessStatus
 	0,  // 1: progressor.v1.Process.previous_status:type_name -> progressor.v1.ProcessStatus
-	42, // 2: progressor.v1.Process.metadata:type_name -> google.protobuf.Struct
+	44, // 2: progressor.v1.Process.metadata:type_name -> google.protobuf.Struct
 	7,  // 3: progressor.v1.Process.history:type_name -> progressor.v1.Event
 	9,  // 4: progressor.v1.Process.range:type_name -> progressor.v1.HistoryRange
-	43, // 5: progressor.v1.Process.created_time:type_name -> google.protobuf.Timestamp
-	43, // 6: progressor.v1.Process.status_changed_time:type_name -> google.protobuf.Timestamp
+	45, // 5: progressor.v1.Process.created_time:type_name -> google.protobuf.Timestamp
+	45, // 6: progressor.v1.Process.status_changed_time:type_name -> google.protobuf.Timestamp
 	8,  // 7: progressor.v1.Process.timers:type_name -> progressor.v1.Timer
-	43, // 8: progressor.v1.Process.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	43, // 9: progressor.v1.Event.timestamp:type_name -> google.protobuf.Timestamp
-	42, // 10: progressor.v1.Event.metadata:type_name -> google.protobuf.Struct
-	43, // 11: progressor.v1.Timer.fire_time:type_name -> google.protobuf.Timestamp
-	2,  // 12: progressor.v1.Timer.status:type_name -> progressor.v1.TaskStatus
-	4,  // 13: progressor.v1.HistoryRange.direction:type_name -> progressor.v1.HistoryRange.Direction
-	1,  // 14: progressor.v1.Task.type:type_name -> progressor.v1.TaskType
-	2,  // 15: progressor.v1.Task.status:type_name -> progressor.v1.TaskStatus
-	43, // 16: progressor.v1.Task.scheduled_time:type_name -> google.protobuf.Timestamp
-	43, // 17: progressor.v1.Task.running_time:type_name -> google.protobuf.Timestamp
-	43, // 18: progressor.v1.Task.finished_time:type_name -> google.protobuf.Timestamp
-	44, // 19: progressor.v1.Task.retry_interval:type_name -> google.protobuf.Duration
-	11, // 20: progressor.v1.Task.failure:type_name -> progressor.v1.Failure
-	12, // 21: progressor.v1.Task.rejection:type_name -> progressor.v1.Rejection
-	7,  // 22: progressor.v1.Task.events:type_name -> progressor.v1.Event
-	45, // 23: progressor.v1.Failure.details:type_name -> google.protobuf.Value
-	43, // 24: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
-	42, // 25: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
-	9,  // 26: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 27: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
-	44, // 28: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
-	43, // 29: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 30: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 31: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
-	44, // 32: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
-	40, // 33: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
-	41, // 34: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
-	3,  // 35: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
-	44, // 36: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
-	44, // 37: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	10, // 38: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
-	9,  // 39: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
-	44, // 40: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
-	6,  // 41: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 42: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
-	10, // 43: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
-	7,  // 44: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
-	6,  // 45: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
-	0,  // 46: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
-	42, // 47: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
-	7,  // 48: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
-	8,  // 49: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
-	6,  // 50: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
-	44, // 51: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
-	6,  // 52: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 53: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 54: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
-	5,  // 55: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
-	0,  // 56: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
-	11, // 57: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
-	12, // 58: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
-	9,  // 59: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
-	13, // 60: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
-	15, // 61: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
-	17, // 62: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
-	19, // 63: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
-	21, // 64: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
-	23, // 65: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
-	25, // 66: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
-	27, // 67: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
-	29, // 68: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
-	31, // 69: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
-	33, // 70: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
-	35, // 71: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
-	37, // 72: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
-	14, // 73: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
-	16, // 74: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
-	18, // 75: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
-	20, // 76: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
-	22, // 77: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
-	24, // 78: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
-	26, // 79: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
-	28, // 80: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
-	30, // 81: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
-	32, // 82: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
-	34, // 83: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
-	36, // 84: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
-	38, // 85: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
-	73, // [73:86] is the sub-list for method output_type
-	60, // [60:73] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	45, // 8: progressor.v1.Process.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	45, // 9: progressor.v1.Process.history_restarted_time:type_name -> google.protobuf.Timestamp
+	45, // 10: progressor.v1.Event.timestamp:type_name -> google.protobuf.Timestamp
+	44, // 11: progressor.v1.Event.metadata:type_name -> google.protobuf.Struct
+	45, // 12: progressor.v1.Timer.fire_time:type_name -> google.protobuf.Timestamp
+	2,  // 13: progressor.v1.Timer.status:type_name -> progressor.v1.TaskStatus
+	4,  // 14: progressor.v1.HistoryRange.direction:type_name -> progressor.v1.HistoryRange.Direction
+	1,  // 15: progressor.v1.Task.type:type_name -> progressor.v1.TaskType
+	2,  // 16: progressor.v1.Task.status:type_name -> progressor.v1.TaskStatus
+	45, // 17: progressor.v1.Task.scheduled_time:type_name -> google.protobuf.Timestamp
+	45, // 18: progressor.v1.Task.running_time:type_name -> google.protobuf.Timestamp
+	45, // 19: progressor.v1.Task.finished_time:type_name -> google.protobuf.Timestamp
+	46, // 20: progressor.v1.Task.retry_interval:type_name -> google.protobuf.Duration
+	11, // 21: progressor.v1.Task.failure:type_name -> progressor.v1.Failure
+	12, // 22: progressor.v1.Task.rejection:type_name -> progressor.v1.Rejection
+	7,  // 23: progressor.v1.Task.events:type_name -> progressor.v1.Event
+	47, // 24: progressor.v1.Failure.details:type_name -> google.protobuf.Value
+	45, // 25: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
+	44, // 26: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
+	9,  // 27: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 28: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
+	46, // 29: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
+	45, // 30: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 31: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 32: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
+	46, // 33: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
+	42, // 34: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
+	43, // 35: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
+	3,  // 36: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
+	46, // 37: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
+	46, // 38: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	10, // 39: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
+	9,  // 40: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
+	46, // 41: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
+	6,  // 42: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 43: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
+	10, // 44: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
+	45, // 45: progressor.v1.TraceProcessResponse.history_restarted_time:type_name -> google.protobuf.Timestamp
+	7,  // 46: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
+	6,  // 47: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
+	0,  // 48: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
+	44, // 49: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
+	7,  // 50: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
+	8,  // 51: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
+	6,  // 52: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
+	46, // 53: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
+	6,  // 54: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 55: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 56: progressor.v1.RestartHistoryResponse.process:type_name -> progressor.v1.Process
+	6,  // 57: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
+	5,  // 58: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
+	0,  // 59: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
+	11, // 60: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
+	12, // 61: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
+	9,  // 62: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
+	13, // 63: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
+	15, // 64: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
+	17, // 65: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
+	19, // 66: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
+	21, // 67: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
+	23, // 68: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
+	25, // 69: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
+	27, // 70: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
+	29, // 71: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
+	31, // 72: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
+	33, // 73: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
+	37, // 74: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
+	35, // 75: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
+	39, // 76: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
+	14, // 77: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
+	16, // 78: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
+	18, // 79: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
+	20, // 80: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
+	22, // 81: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
+	24, // 82: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
+	26, // 83: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
+	28, // 84: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
+	30, // 85: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
+	32, // 86: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
+	34, // 87: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
+	38, // 88: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
+	36, // 89: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
+	40, // 90: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
+	77, // [77:91] is the sub-list for method output_type
+	63, // [63:77] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_process_proto_init() }
@@ -3616,7 +3767,7 @@ func file_progressor_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_process_proto_rawDesc), len(file_progressor_v1_process_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -379,10 +379,14 @@ type Result struct {
 	// Messages to other processes: stored in the same transaction (table messages), delivered exactly once, in order for
 	// one sender and one target, right after the commit; at most 100. A start of a process that exists does nothing; a
 	// message to a process in SUSPENDED or ERROR waits; to one that is missing or at its end it is dropped and counted.
-	Commands      []*Command      `protobuf:"bytes,11,rep,name=commands,proto3" json:"commands,omitempty"`
-	JobResult     *structpb.Value `protobuf:"bytes,12,opt,name=job_result,json=jobResult,proto3" json:"job_result,omitempty"` // of a job that was pushed: its result, as JobResult is of one that was pulled
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Commands []*Command `protobuf:"bytes,11,rep,name=commands,proto3" json:"commands,omitempty"`
+	// Begins a new history: it consists of the events of this result and of later ones. The process keeps its state,
+	// metadata, timers and waiting tasks, and the numbers of events go on. Earlier events, and tasks that have ended, are
+	// removed soon after, so aux_state must hold all that is still needed of them.
+	RestartHistory bool            `protobuf:"varint,13,opt,name=restart_history,json=restartHistory,proto3" json:"restart_history,omitempty"`
+	JobResult      *structpb.Value `protobuf:"bytes,12,opt,name=job_result,json=jobResult,proto3" json:"job_result,omitempty"` // of a job that was pushed: its result, as JobResult is of one that was pulled
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
@@ -505,6 +509,13 @@ func (x *Result) GetCommands() []*Command {
 		return x.Commands
 	}
 	return nil
+}
+
+func (x *Result) GetRestartHistory() bool {
+	if x != nil {
+		return x.RestartHistory
+	}
+	return false
 }
 
 func (x *Result) GetJobResult() *structpb.Value {
@@ -1148,7 +1159,7 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x124\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\x06status\x12\x1a\n" +
 	"\bresponse\x18\x04 \x01(\fR\bresponse\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xbf\x05\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xe8\x05\n" +
 	"\x06Result\x12:\n" +
 	"\x06events\x18\x01 \x03(\v2\x17.progressor.v1.NewEventB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x06events\x12+\n" +
 	"\taux_state\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x01R\bauxState\x88\x01\x01\x123\n" +
@@ -1162,7 +1173,8 @@ const file_progressor_v1_processor_proto_rawDesc = "" +
 	"\fnamed_timers\x18\t \x03(\v2\x17.progressor.v1.SetTimerB\b\xbaH\x05\x92\x01\x02\x10dR\vnamedTimers\x12?\n" +
 	"\x12unset_named_timers\x18\n" +
 	" \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05 \x01(\x80\x02R\x10unsetNamedTimers\x12<\n" +
-	"\bcommands\x18\v \x03(\v2\x16.progressor.v1.CommandB\b\xbaH\x05\x92\x01\x02\x10dR\bcommands\x125\n" +
+	"\bcommands\x18\v \x03(\v2\x16.progressor.v1.CommandB\b\xbaH\x05\x92\x01\x02\x10dR\bcommands\x12'\n" +
+	"\x0frestart_history\x18\r \x01(\bR\x0erestartHistory\x125\n" +
 	"\n" +
 	"job_result\x18\f \x01(\v2\x16.google.protobuf.ValueR\tjobResultB\b\n" +
 	"\x06actionB\f\n" +

@@ -15,14 +15,14 @@ import (
 
 const captureCall = `-- name: CaptureCall :many
 WITH a AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.step_timeout_us, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
+  SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.step_timeout_us, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token
     FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
                  unnest($4::text[]) AS task_type, unnest($5::bytea[]) AS args, unnest($6::bytea[]) AS context,
                  unnest($7::text[]) AS idempotency_key, unnest($8::uuid[]) AS request_id,
                  unnest($9::bytea[]) AS fingerprint, unnest($10::text[]) AS history_range,
                  unnest($11::int[]) AS priority, unnest($12::bigint[]) AS step_timeout_us) AS t
-   CROSS JOIN LATERAL (SELECT p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+   CROSS JOIN LATERAL (SELECT p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
                          FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id AND p.status = 'RUNNING'
                           AND p.cancel_deadline IS NULL AND p.removed_time IS NULL
                           AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid) LIMIT 1) p
@@ -42,7 +42,7 @@ req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp() FROM a WHERE idempotency_key <> '')
 SELECT a.ord::int AS ord, a.task_id::bigint AS task_id, a.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
-       coalesce(a.previous_status::text, '')::text AS previous_status, a.status_changed_time, a.created_time, a.last_event_id,
+       coalesce(a.previous_status::text, '')::text AS previous_status, a.status_changed_time, a.created_time, a.last_event_id, a.first_event_id,
        coalesce(a.kind, '')::text AS kind, a.aux_state, a.metadata
   FROM a
 `
@@ -72,6 +72,7 @@ type CaptureCallRow struct {
 	StatusChangedTime time.Time
 	CreatedTime       time.Time
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	AuxState          []byte
 	Metadata          json.RawMessage
@@ -112,6 +113,7 @@ func (q *Queries) CaptureCall(ctx context.Context, db DBTX, arg CaptureCallParam
 			&i.StatusChangedTime,
 			&i.CreatedTime,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.AuxState,
 			&i.Metadata,

@@ -104,7 +104,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time, r.child,
+       p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job
   FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
@@ -146,6 +146,7 @@ type ListRunningRow struct {
 	AuxState          []byte
 	Metadata          json.RawMessage
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
@@ -187,6 +188,7 @@ func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParam
 			&i.AuxState,
 			&i.Metadata,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,
@@ -208,12 +210,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time, r.child,
+       p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job
   FROM (SELECT DISTINCT x.namespace, x.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS x(namespace, process_id)) k
   JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id
- CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
  WHERE r.node_id = $3::bigint
    AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
 `
@@ -248,6 +250,7 @@ type ListRunningOfRow struct {
 	AuxState          []byte
 	Metadata          json.RawMessage
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
@@ -288,6 +291,7 @@ func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfP
 			&i.AuxState,
 			&i.Metadata,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,

@@ -29,11 +29,11 @@ g AS MATERIALIZED (
            'args', translate(encode(c.args, 'base64'), E'\n', '')) ORDER BY c.ord) AS ends
     FROM c WHERE c.parent_namespace = c.namespace GROUP BY c.parent_namespace, c.parent_process_id),
 h AS MATERIALIZED (
-  SELECT g.parent_namespace, g.parent_process_id, g.ord, g.capture, g.step_timeout_us, g.ends, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time, r.found IS NULL AND w.task_id IS NULL AS free, r.found IS NULL AND w.task_id IS NULL AND g.capture AS captured, coalesce(w.adds, false) AS adds, w.task_id AS wait_task_id,
+  SELECT g.parent_namespace, g.parent_process_id, g.ord, g.capture, g.step_timeout_us, g.ends, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, r.found IS NULL AND w.task_id IS NULL AS free, r.found IS NULL AND w.task_id IS NULL AND g.capture AS captured, coalesce(w.adds, false) AS adds, w.task_id AS wait_task_id,
          nextval('task_ids') AS task_id, CASE WHEN r.found IS NULL AND w.task_id IS NULL AND g.capture THEN nextval('fencing_tokens') END AS fencing_token
     FROM g
    CROSS JOIN LATERAL (
-     SELECT p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+     SELECT p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
        FROM processes p WHERE p.namespace = g.parent_namespace AND p.process_id = g.parent_process_id AND p.kind = 'flow' AND p.status = 'RUNNING'
         AND p.cancel_deadline IS NULL AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid) LIMIT 1) p
     LEFT JOIN LATERAL (SELECT r.task_type IS NOT NULL AS found FROM running r WHERE r.namespace = g.parent_namespace AND r.process_id = g.parent_process_id LIMIT 1) r ON true
@@ -65,11 +65,11 @@ SELECT h.ord::int AS ord, h.parent_namespace AS namespace, h.parent_process_id A
        h.task_id::bigint AS task_id, coalesce(h.fencing_token, 0)::bigint AS fencing_token, statement_timestamp()::timestamptz AS now, h.status::process_status AS status,
        coalesce(h.previous_status::text, '')::text AS previous_status, h.status_changed_time::timestamptz AS status_changed_time, coalesce(h.detail, '')::text AS detail,
        coalesce(h.corrupted_by, 0)::bigint AS corrupted_by, (CASE WHEN h.captured THEN h.aux_state END)::bytea AS aux_state, (CASE WHEN h.captured THEN h.metadata END)::jsonb AS metadata,
-       h.last_event_id::bigint AS last_event_id, h.kind::text AS kind, h.created_time::timestamptz AS created_time,
+       h.last_event_id::bigint AS last_event_id, h.first_event_id::bigint AS first_event_id, h.kind::text AS kind, h.created_time::timestamptz AS created_time,
        (CASE WHEN h.captured THEN jsonb_build_object('ends', h.ends) END)::jsonb AS child
   FROM h
 UNION ALL
-SELECT 0, m.namespace, m.process_id, 'message', 0, 0, statement_timestamp(), 'RUNNING', '', statement_timestamp(), '', 0, NULL, NULL, 0, '', statement_timestamp(), NULL FROM m
+SELECT 0, m.namespace, m.process_id, 'message', 0, 0, statement_timestamp(), 'RUNNING', '', statement_timestamp(), '', 0, NULL, NULL, 0, 1, '', statement_timestamp(), NULL FROM m
 `
 
 type EndStepsParams struct {
@@ -99,6 +99,7 @@ type EndStepsRow struct {
 	AuxState          []byte
 	Metadata          json.RawMessage
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
@@ -147,6 +148,7 @@ func (q *Queries) EndSteps(ctx context.Context, db DBTX, arg EndStepsParams) ([]
 			&i.AuxState,
 			&i.Metadata,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,

@@ -30,7 +30,7 @@ WITH i AS MATERIALIZED (
     LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
-       CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+       CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
        WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key
          AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
                   ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL

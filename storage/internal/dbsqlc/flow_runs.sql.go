@@ -447,7 +447,7 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
        coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status, p.aux_state
   FROM unnest($1::text[]) WITH ORDINALITY AS k(id, n)
  CROSS JOIN LATERAL (SELECT namespace, run_id, template_type, template_version, status, attempt, created_time, updated_time, running_time, finished_time, cancel_requested_time, run_time, fire_time, scope, scope_id, dedupe_key, blocked_on, cancel_reason, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure FROM flow_runs x WHERE x.namespace = $2 AND x.run_id = k.id LIMIT 1) r
- CROSS JOIN LATERAL (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid FROM processes y WHERE y.namespace = $2 AND y.process_id = '~flow/' || k.id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid FROM processes y WHERE y.namespace = $2 AND y.process_id = '~flow/' || k.id LIMIT 1) p
  ORDER BY k.n
 `
 

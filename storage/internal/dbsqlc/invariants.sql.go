@@ -264,14 +264,22 @@ SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the la
    AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND s.waits_for IN ('process', 'place')
 UNION ALL
 SELECT 'events_numbered', p.namespace, p.process_id,
-       format('last_event_id is %s; %s events from %s to %s', p.last_event_id, coalesce(e.n, 0), coalesce(e.first_id, 0), coalesce(e.last_id, 0))
+       format('first_event_id is %s, last_event_id is %s; %s events from %s to %s', p.first_event_id, p.last_event_id, coalesce(e.n, 0),
+              coalesce(e.first_id, 0), coalesce(e.last_id, 0))
   FROM processes p LEFT JOIN numbered e ON e.namespace = p.namespace AND e.process_id = p.process_id
  WHERE p.removed_time IS NULL
-   AND (coalesce(e.n, 0) <> p.last_event_id OR coalesce(e.last_id, 0) <> p.last_event_id OR (p.last_event_id > 0 AND e.first_id <> 1))
+   AND (p.first_event_id NOT BETWEEN 1 AND p.last_event_id + 1
+     OR coalesce(e.last_id, p.last_event_id) <> p.last_event_id
+     OR coalesce(e.first_id, p.last_event_id + 1) + coalesce(e.n, 0) <> p.last_event_id + 1
+     OR coalesce(e.first_id, p.last_event_id + 1) > p.first_event_id
+     OR (coalesce(e.first_id, p.last_event_id + 1) < p.first_event_id
+         AND NOT EXISTS (SELECT 1 FROM history_restarts h WHERE h.namespace = p.namespace AND h.process_id = p.process_id
+                            AND h.first_event_id = p.first_event_id)))
 UNION ALL
 SELECT 'events_of_attempt', e.namespace, e.process_id,
        format('event %s is of task %s, attempt %s; the task ended with attempt %s', e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
   FROM events e JOIN processes p ON p.namespace = e.namespace AND p.process_id = e.process_id AND p.removed_time IS NULL
+   AND e.event_id >= p.first_event_id
   LEFT JOIN tasks t ON t.namespace = e.namespace AND t.process_id = e.process_id AND t.task_id = e.task_id
  WHERE (e.task_id <> 0 AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt)) OR (e.task_id = 0 AND e.attempt <> 0)
 UNION ALL
@@ -397,7 +405,7 @@ SELECT 'events_are_past', v.namespace, v.job_id, format('event %s is of transact
 UNION ALL
 SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
        format('kind %L, row of jobs %s, line %L', p.kind, coalesce(j.name, 'missing'), s.job_name)
-  FROM (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid FROM processes WHERE kind = 'job' AND removed_time IS NULL) p FULL JOIN jobs j ON j.namespace = p.namespace AND j.process_id = p.process_id
+  FROM (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid FROM processes WHERE kind = 'job' AND removed_time IS NULL) p FULL JOIN jobs j ON j.namespace = p.namespace AND j.process_id = p.process_id
   LEFT JOIN schedule s ON s.namespace = p.namespace AND s.process_id = p.process_id
  WHERE (j.name IS NULL OR p.kind IS NULL OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
    AND NOT EXISTS (SELECT 1 FROM processes q WHERE q.namespace = j.namespace AND q.process_id = j.process_id AND q.removed_time IS NOT NULL)
@@ -460,8 +468,10 @@ type FindViolationsRow struct {
 // somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
 // that waits for its next attempt holds up what waits behind it.
 // in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.
-// events_numbered: event ids are 1, 2, 3, …, last_event_id.
-// events_of_attempt: an event carries the attempt that finished its task; one without a task was imported.
+// events_numbered: the events of a process are numbered without gaps up to last_event_id, and those of its current history begin with
+// first_event_id. Older events remain only while the restart of the history is in history_restarts.
+// events_of_attempt: an event carries the attempt that finished its task; one without a task was imported. Events from before a
+// restart of the history are being removed, with their tasks.
 // error_has_culprit: corrupted_by is a task that ended with ERROR; 0: imported.
 // error_holds_all: nothing but a repair waits in a process in ERROR, unless its queue is still being moved.
 // end_is_empty: nothing waits or runs in a process at its end, or removed, unless its queue is still being moved or purged.

@@ -265,7 +265,7 @@ WITH e AS MATERIALIZED (
        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
-       CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+       CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
        WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key AND k.process_id <> t.process_id
          AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
                   ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL

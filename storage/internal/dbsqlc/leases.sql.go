@@ -24,7 +24,7 @@ WITH i AS MATERIALIZED (
          AS t(ord, namespace, process_id, fencing_token, salt, progress, lease_us)
     JOIN leases l ON l.namespace = ANY (ARRAY[t.namespace]) AND l.process_id = t.process_id AND l.fencing_token = t.fencing_token AND l.salt = t.salt
    CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
-   CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id AND p.removed_time IS NULL LIMIT 1) p
+   CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id AND p.removed_time IS NULL LIMIT 1) p
    WHERE l.worker_id = $8::text),
 up AS (
   UPDATE leases l SET beat_time = statement_timestamp(), expires_time = statement_timestamp() + i.lease_us * interval '1 microsecond',
@@ -189,14 +189,14 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
        coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.kind, p.created_time, r.child,
+       p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job,
        l.salt, l.worker_id, (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
        (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us, (extract(epoch FROM r.deadline - r.running_time) * 1000000)::bigint AS timeout_us
   FROM leases l
  CROSS JOIN LATERAL (SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
- CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id LIMIT 1) p
+ CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id LIMIT 1) p
  WHERE l.namespace = $1 AND l.process_id = $2 AND l.fencing_token = $3 AND l.salt = $4
 `
 
@@ -231,6 +231,7 @@ type ReadLeaseRow struct {
 	AuxState          []byte
 	Metadata          json.RawMessage
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
@@ -275,6 +276,7 @@ func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (
 		&i.AuxState,
 		&i.Metadata,
 		&i.LastEventID,
+		&i.FirstEventID,
 		&i.Kind,
 		&i.CreatedTime,
 		&i.Child,

@@ -69,27 +69,27 @@ func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableP
 
 const poll = `-- name: Poll :many
 WITH ready AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
          least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]),
                     unnest($8::bool[]))
          AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
   CROSS JOIN LATERAL (
-    SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.kind, a.created_time FROM (
+    SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.first_event_id, a.kind, a.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
     UNION ALL
-    SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.kind, b.created_time FROM (
+    SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
          AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
@@ -134,7 +134,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, $1::text AS worker_id,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, $1::text AS worker_id,
        r.lease_us::bigint AS lease_us, coalesce(r.beat_us, r.lease_us / 3)::bigint AS beat_us,
        (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
@@ -177,6 +177,7 @@ type PollRow struct {
 	AuxState          []byte
 	Metadata          json.RawMessage
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
@@ -236,6 +237,7 @@ func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow,
 			&i.AuxState,
 			&i.Metadata,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,

@@ -16,7 +16,7 @@ import (
 
 const prepareCall = `-- name: PrepareCall :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.capture, t.step_timeout_us, t.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
+  SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.capture, t.step_timeout_us, t.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
          coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job', false) AS acceptable
@@ -33,9 +33,9 @@ WITH i AS MATERIALIZED (
         SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
            AND s.waits_for IN ('process', 'place') LIMIT t.max_waiting) x) w),
 a AS MATERIALIZED (
-  SELECT n.ord, n.namespace, n.process_id, n.task_type, n.args, n.context, n.idempotency_key, n.request_id, n.fingerprint, n.history_range, n.priority, n.capture, n.step_timeout_us, n.max_waiting, n.status, n.previous_status, n.status_changed_time, n.aux_state, n.metadata, n.last_event_id, n.kind, n.created_time, n.twin_process_id, n.twin_task_id, n.twin_fingerprint, n.task_id, n.busy, n.waiting, n.acceptable, n.free, n.n, n.acceptable AND n.waiting + n.n - 1 - CASE WHEN n.free THEN 1 ELSE 0 END < n.max_waiting AS accepted,
+  SELECT n.ord, n.namespace, n.process_id, n.task_type, n.args, n.context, n.idempotency_key, n.request_id, n.fingerprint, n.history_range, n.priority, n.capture, n.step_timeout_us, n.max_waiting, n.status, n.previous_status, n.status_changed_time, n.aux_state, n.metadata, n.last_event_id, n.first_event_id, n.kind, n.created_time, n.twin_process_id, n.twin_task_id, n.twin_fingerprint, n.task_id, n.busy, n.waiting, n.acceptable, n.free, n.n, n.acceptable AND n.waiting + n.n - 1 - CASE WHEN n.free THEN 1 ELSE 0 END < n.max_waiting AS accepted,
          n.free AND n.n = 1 AND n.capture AS captured, nextval('fencing_tokens') AS fencing_token
-    FROM (SELECT i.ord, i.namespace, i.process_id, i.task_type, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.priority, i.capture, i.step_timeout_us, i.max_waiting, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.kind, i.created_time, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.busy, i.waiting, i.acceptable, i.status = 'RUNNING' AND NOT i.busy AND i.waiting = 0 AS free,
+    FROM (SELECT i.ord, i.namespace, i.process_id, i.task_type, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.priority, i.capture, i.step_timeout_us, i.max_waiting, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.first_event_id, i.kind, i.created_time, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.busy, i.waiting, i.acceptable, i.status = 'RUNNING' AND NOT i.busy AND i.waiting = 0 AS free,
                  row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) AS n FROM i) n),
 run AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline,
@@ -62,7 +62,7 @@ SELECT a.ord::int AS ord,
        coalesce(a.status, 'INIT')::process_status AS status, coalesce(a.previous_status::text, '')::text AS previous_status,
        coalesce(a.status_changed_time, statement_timestamp())::timestamptz AS status_changed_time,
        coalesce(a.created_time, statement_timestamp())::timestamptz AS created_time,
-       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.kind, '')::text AS kind,
+       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.first_event_id, 1)::bigint AS first_event_id, coalesce(a.kind, '')::text AS kind,
        (CASE WHEN a.captured THEN a.aux_state END)::bytea AS aux_state, (CASE WHEN a.captured THEN a.metadata END)::jsonb AS metadata
   FROM a
 `
@@ -97,6 +97,7 @@ type PrepareCallRow struct {
 	StatusChangedTime time.Time
 	CreatedTime       time.Time
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	AuxState          []byte
 	Metadata          json.RawMessage
@@ -143,6 +144,7 @@ func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParam
 			&i.StatusChangedTime,
 			&i.CreatedTime,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.AuxState,
 			&i.Metadata,

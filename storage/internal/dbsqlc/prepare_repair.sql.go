@@ -16,7 +16,7 @@ import (
 
 const prepareRepair = `-- name: PrepareRepair :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.capture, t.step_timeout_us, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time,
+  SELECT t.ord, t.namespace, t.process_id, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.capture, t.step_timeout_us, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          p.detail, p.corrupted_by, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
          nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
          coalesce(q.task_id IS NULL AND p.status = 'ERROR' AND p.kind <> 'job', false) AS acceptable,
@@ -31,7 +31,7 @@ WITH i AS MATERIALIZED (
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true),
 a AS MATERIALIZED (
-  SELECT i.ord, i.namespace, i.process_id, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.capture, i.step_timeout_us, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.kind, i.created_time, i.detail, i.corrupted_by, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.fencing_token, i.acceptable, i.repairing, i.unsettled, i.acceptable AND NOT i.repairing AND NOT i.unsettled
+  SELECT i.ord, i.namespace, i.process_id, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.capture, i.step_timeout_us, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.first_event_id, i.kind, i.created_time, i.detail, i.corrupted_by, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.fencing_token, i.acceptable, i.repairing, i.unsettled, i.acceptable AND NOT i.repairing AND NOT i.unsettled
          AND row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) = 1 AS accepted FROM i),
 run AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, fencing_token, node_id, deadline,
@@ -57,7 +57,7 @@ SELECT a.ord::int AS ord,
        coalesce(a.status, 'INIT')::process_status AS status, coalesce(a.previous_status::text, '')::text AS previous_status,
        coalesce(a.status_changed_time, statement_timestamp())::timestamptz AS status_changed_time,
        coalesce(a.created_time, statement_timestamp())::timestamptz AS created_time,
-       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.kind, '')::text AS kind,
+       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.first_event_id, 1)::bigint AS first_event_id, coalesce(a.kind, '')::text AS kind,
        a.aux_state::bytea AS aux_state, a.metadata::jsonb AS metadata,
        coalesce(a.detail, '')::text AS detail, coalesce(a.corrupted_by, 0)::bigint AS corrupted_by
   FROM a
@@ -90,6 +90,7 @@ type PrepareRepairRow struct {
 	StatusChangedTime time.Time
 	CreatedTime       time.Time
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	AuxState          []byte
 	Metadata          json.RawMessage
@@ -134,6 +135,7 @@ func (q *Queries) PrepareRepair(ctx context.Context, db DBTX, arg PrepareRepairP
 			&i.StatusChangedTime,
 			&i.CreatedTime,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.AuxState,
 			&i.Metadata,

@@ -15,7 +15,8 @@ import (
 
 const getProcess = `-- name: GetProcess :one
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason,
+       first_event_id, history_restarted_time
   FROM processes WHERE namespace = $1 AND process_id = $2 AND removed_time IS NULL
 `
 
@@ -25,23 +26,25 @@ type GetProcessParams struct {
 }
 
 type GetProcessRow struct {
-	Namespace           string
-	ProcessID           string
-	Status              process.Status
-	PreviousStatus      *process.Status
-	StatusChangedTime   time.Time
-	Attention           *process.Status
-	AttentionTime       *time.Time
-	Detail              *string
-	CorruptedBy         *int64
-	LastEventID         int64
-	Kind                string
-	CreatedTime         time.Time
-	RemovedTime         *time.Time
-	AuxState            []byte
-	Metadata            json.RawMessage
-	CancelRequestedTime *time.Time
-	CancelReason        *string
+	Namespace            string
+	ProcessID            string
+	Status               process.Status
+	PreviousStatus       *process.Status
+	StatusChangedTime    time.Time
+	Attention            *process.Status
+	AttentionTime        *time.Time
+	Detail               *string
+	CorruptedBy          *int64
+	LastEventID          int64
+	Kind                 string
+	CreatedTime          time.Time
+	RemovedTime          *time.Time
+	AuxState             []byte
+	Metadata             json.RawMessage
+	CancelRequestedTime  *time.Time
+	CancelReason         *string
+	FirstEventID         int64
+	HistoryRestartedTime *time.Time
 }
 
 func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams) (GetProcessRow, error) {
@@ -65,6 +68,8 @@ func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams)
 		&i.Metadata,
 		&i.CancelRequestedTime,
 		&i.CancelReason,
+		&i.FirstEventID,
+		&i.HistoryRestartedTime,
 	)
 	return i, err
 }
@@ -120,7 +125,7 @@ WITH p AS (
   VALUES ($1, $2, $3::process_status, NULLIF($3::process_status, 'RUNNING'),
           CASE WHEN $3::process_status <> 'RUNNING' THEN statement_timestamp() END,
           CASE WHEN $3::process_status = 'ERROR' THEN NULLIF($4::text, '') END, CASE WHEN $3::process_status = 'ERROR' THEN 0 END, cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
-  ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, ctid),
+  ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT p.namespace, coalesce(p.attention, 'RUNNING'), 1 FROM p
@@ -141,7 +146,8 @@ tc AS (
     FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at)
    WHERE p.status = 'ERROR')
 SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason
+       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason,
+       first_event_id, history_restarted_time
   FROM p
 `
 
@@ -162,23 +168,25 @@ type PutProcessParams struct {
 }
 
 type PutProcessRow struct {
-	Namespace           string
-	ProcessID           string
-	Status              process.Status
-	PreviousStatus      *process.Status
-	StatusChangedTime   time.Time
-	Attention           *process.Status
-	AttentionTime       *time.Time
-	Detail              *string
-	CorruptedBy         *int64
-	LastEventID         int64
-	Kind                string
-	CreatedTime         time.Time
-	RemovedTime         *time.Time
-	AuxState            []byte
-	Metadata            json.RawMessage
-	CancelRequestedTime *time.Time
-	CancelReason        *string
+	Namespace            string
+	ProcessID            string
+	Status               process.Status
+	PreviousStatus       *process.Status
+	StatusChangedTime    time.Time
+	Attention            *process.Status
+	AttentionTime        *time.Time
+	Detail               *string
+	CorruptedBy          *int64
+	LastEventID          int64
+	Kind                 string
+	CreatedTime          time.Time
+	RemovedTime          *time.Time
+	AuxState             []byte
+	Metadata             json.RawMessage
+	CancelRequestedTime  *time.Time
+	CancelReason         *string
+	FirstEventID         int64
+	HistoryRestartedTime *time.Time
 }
 
 // PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
@@ -218,6 +226,8 @@ func (q *Queries) PutProcess(ctx context.Context, db DBTX, arg PutProcessParams)
 		&i.Metadata,
 		&i.CancelRequestedTime,
 		&i.CancelReason,
+		&i.FirstEventID,
+		&i.HistoryRestartedTime,
 	)
 	return i, err
 }

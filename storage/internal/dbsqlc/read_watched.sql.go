@@ -15,11 +15,12 @@ import (
 
 const readProcesses = `-- name: ReadProcesses :many
 SELECT x.namespace, x.process_id, x.status, x.previous_status, x.status_changed_time, x.attention, x.attention_time, x.detail, x.corrupted_by,
-       x.last_event_id, x.kind, x.created_time, x.removed_time, x.aux_state, x.metadata, x.cancel_requested_time, x.cancel_reason FROM (
-  SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid, p.size, sum(p.size) OVER (ORDER BY k.ord ROWS UNBOUNDED PRECEDING) AS total
+       x.last_event_id, x.kind, x.created_time, x.removed_time, x.aux_state, x.metadata, x.cancel_requested_time, x.cancel_reason,
+       x.first_event_id, x.history_restarted_time FROM (
+  SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid, p.size, sum(p.size) OVER (ORDER BY k.ord ROWS UNBOUNDED PRECEDING) AS total
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) WITH ORDINALITY AS k(namespace, process_id, ord)
    CROSS JOIN LATERAL (
-     SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
+     SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
        FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p) x
  WHERE x.total - x.size <= $3::bigint
 `
@@ -31,23 +32,25 @@ type ReadProcessesParams struct {
 }
 
 type ReadProcessesRow struct {
-	Namespace           string
-	ProcessID           string
-	Status              process.Status
-	PreviousStatus      *process.Status
-	StatusChangedTime   time.Time
-	Attention           *process.Status
-	AttentionTime       *time.Time
-	Detail              *string
-	CorruptedBy         *int64
-	LastEventID         int64
-	Kind                string
-	CreatedTime         time.Time
-	RemovedTime         *time.Time
-	AuxState            []byte
-	Metadata            json.RawMessage
-	CancelRequestedTime *time.Time
-	CancelReason        *string
+	Namespace            string
+	ProcessID            string
+	Status               process.Status
+	PreviousStatus       *process.Status
+	StatusChangedTime    time.Time
+	Attention            *process.Status
+	AttentionTime        *time.Time
+	Detail               *string
+	CorruptedBy          *int64
+	LastEventID          int64
+	Kind                 string
+	CreatedTime          time.Time
+	RemovedTime          *time.Time
+	AuxState             []byte
+	Metadata             json.RawMessage
+	CancelRequestedTime  *time.Time
+	CancelReason         *string
+	FirstEventID         int64
+	HistoryRestartedTime *time.Time
 }
 
 // ReadProcesses reads processes for many at a time, until what these hold has passed max_bytes, and the row that passes it.
@@ -78,6 +81,8 @@ func (q *Queries) ReadProcesses(ctx context.Context, db DBTX, arg ReadProcessesP
 			&i.Metadata,
 			&i.CancelRequestedTime,
 			&i.CancelReason,
+			&i.FirstEventID,
+			&i.HistoryRestartedTime,
 		); err != nil {
 			return nil, err
 		}
@@ -91,28 +96,32 @@ func (q *Queries) ReadProcesses(ctx context.Context, db DBTX, arg ReadProcessesP
 
 const readWatched = `-- name: ReadWatched :many
 SELECT x.ord::int AS ord, x.found::bool AS found, x.status_changed_time::timestamptz AS status_changed_time,
-       x.created_time::timestamptz AS created_time, x.last_event_id::bigint AS last_event_id, x.event_id::bigint AS event_id, x.task_id::bigint AS task_id,
+       x.created_time::timestamptz AS created_time, x.last_event_id::bigint AS last_event_id,
+       x.first_event_id::bigint AS first_event_id, x.event_id::bigint AS event_id, x.task_id::bigint AS task_id,
        x."timestamp"::timestamptz AS "timestamp", x.metadata::jsonb AS metadata, x.payload::bytea AS payload FROM (
-  SELECT y.ord, y.found, y.status_changed_time, y.created_time, y.last_event_id, y.event_id, y.task_id, y.timestamp, y.metadata, y.payload, y.size, sum(y.size) OVER (ORDER BY y.ord, y.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
+  SELECT y.ord, y.found, y.status_changed_time, y.created_time, y.last_event_id, y.first_event_id, y.event_id, y.task_id, y.timestamp, y.metadata, y.payload, y.size, sum(y.size) OVER (ORDER BY y.ord, y.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
     SELECT k.ord, p.status IS NOT NULL AS found, coalesce(p.status_changed_time, 'epoch') AS status_changed_time,
            coalesce(p.created_time, 'epoch') AS created_time, coalesce(p.last_event_id, 0) AS last_event_id,
+           coalesce(p.first_event_id, 1) AS first_event_id,
            coalesce(e.event_id, 0) AS event_id, coalesce(e.task_id, 0) AS task_id, coalesce(e."timestamp", 'epoch') AS "timestamp", e.metadata, e.payload,
            coalesce(e.size, 0) AS size
       FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
                       unnest($5::timestamptz[]))
            AS k(ord, namespace, process_id, after_event_id, status_changed_time)
       LEFT JOIN LATERAL (
-        SELECT p.status, p.status_changed_time, p.created_time, p.last_event_id FROM processes p
+        SELECT p.status, p.status_changed_time, p.created_time, p.last_event_id, p.first_event_id,
+               greatest(k.after_event_id, p.first_event_id - 1) AS after_event_id FROM processes p
          WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
       LEFT JOIN LATERAL (
         SELECT s.event_id, s.task_id, s."timestamp", s.metadata, s.payload, s.size FROM (
           SELECT r.event_id, r.task_id, r.timestamp, r.metadata, r.payload, r.size, sum(r.size) OVER (ORDER BY r.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
             SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
                    octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
-             WHERE p.last_event_id > k.after_event_id AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.after_event_id
+             WHERE p.last_event_id > p.after_event_id AND e.namespace = k.namespace AND e.process_id = k.process_id
+               AND e.event_id > p.after_event_id
              ORDER BY e.namespace, e.process_id, e.event_id LIMIT $6::int) r) s
          WHERE s.total - s.size <= $7::bigint) e ON true
-     WHERE p.status IS NULL OR p.last_event_id > k.after_event_id OR p.status_changed_time <> k.status_changed_time) y) x
+     WHERE p.status IS NULL OR p.last_event_id > p.after_event_id OR p.status_changed_time <> k.status_changed_time) y) x
  WHERE x.total - x.size <= $8::bigint
  ORDER BY x.ord, x.event_id
 `
@@ -134,6 +143,7 @@ type ReadWatchedRow struct {
 	StatusChangedTime time.Time
 	CreatedTime       time.Time
 	LastEventID       int64
+	FirstEventID      int64
 	EventID           int64
 	TaskID            int64
 	Timestamp         time.Time
@@ -170,6 +180,7 @@ func (q *Queries) ReadWatched(ctx context.Context, db DBTX, arg ReadWatchedParam
 			&i.StatusChangedTime,
 			&i.CreatedTime,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.EventID,
 			&i.TaskID,
 			&i.Timestamp,

@@ -16,7 +16,7 @@ import (
 const saveResult = `-- name: SaveResult :many
 WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.outcome, t.aux_state, t.metadata, t.event_count, t.response, t.failure, t.rejection, t.detail, t.timer_action, t.timer_type, t.timer_at, t.timer_after_us, t.promote, t.step_timeout_us, t.worker_id, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
-         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status, p.cancelling,
+         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status, p.cancelling, p.first_event_id,
          (CASE t.outcome WHEN 'finish' THEN CASE p.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
                          WHEN 'fail' THEN CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
                          WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' ELSE p.status::text END)::process_status AS new_status,
@@ -34,9 +34,10 @@ WITH i AS MATERIALIZED (
                               r.idempotency_key, r.args, r.context
                          FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
                           AND r.fencing_token = t.fencing_token LIMIT 1) r
-   CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
+   CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id
+                         FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
 g AS (
-  SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.worker_id, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.running_ctid, i.process_ctid, i.old_status, i.cancelling, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
+  SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.worker_id, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.running_ctid, i.process_ctid, i.old_status, i.cancelling, i.first_event_id, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
          coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,
          coalesce(c.priority, d.priority) AS wait_priority, coalesce(c.scheduled_time, d.scheduled_time) AS wait_scheduled_time,
          coalesce(c.retry_interval, d.retry_interval) AS next_retry_interval, coalesce(c.timer_name, d.timer_name) AS wait_timer_name,
@@ -59,11 +60,11 @@ g AS (
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
 h AS (
-  SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.worker_id, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.cancelling, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
+  SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.worker_id, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.cancelling, g.first_event_id, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
          AND NOT g.cancelling AS timer_next
     FROM g),
 f AS MATERIALIZED (
-  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
+  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
          CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
          coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
          CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
@@ -140,7 +141,7 @@ SELECT f.ord::int AS ord, f.new_status::process_status AS status, f.promoted::bo
        coalesce(f.next_retry_interval, interval '0')::interval AS next_retry_interval, coalesce(f.next_timer_name, '')::text AS next_timer_name,
        coalesce(f.next_history_range::text, '')::text AS next_history_range, coalesce(f.next_idempotency_key, '')::text AS next_idempotency_key,
        (CASE WHEN f.promoted THEN f.next_args END)::bytea AS next_args, (CASE WHEN f.promoted THEN f.next_context END)::bytea AS next_context,
-       (CASE WHEN f.promoted THEN f.next_child END)::jsonb AS next_child
+       (CASE WHEN f.promoted THEN f.next_child END)::jsonb AS next_child, f.first_event_id
   FROM f
 `
 
@@ -197,6 +198,7 @@ type SaveResultRow struct {
 	NextArgs           []byte
 	NextContext        []byte
 	NextChild          json.RawMessage
+	FirstEventID       int64
 }
 
 // SaveResult applies what finished attempts have to store, each under its fencing token: an item whose token has moved on is
@@ -272,6 +274,7 @@ func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams)
 			&i.NextArgs,
 			&i.NextContext,
 			&i.NextChild,
+			&i.FirstEventID,
 		); err != nil {
 			return nil, err
 		}

@@ -34,25 +34,25 @@ func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (
 
 const searchCalls = `-- name: SearchCalls :many
 WITH found AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.kind, d.created_time, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
               + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::bool[]), unnest($6::int[]))
          AS n(namespace, lim, step_timeout_us, own, crons, mode)
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
   CROSS JOIN LATERAL (
-    SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.kind, a.created_time FROM (
+    SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.first_event_id, a.kind, a.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
          AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
     UNION ALL
-    SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.kind, b.created_time FROM (
+    SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time FROM (
       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.kind, p.created_time
+             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
        WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
          AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
@@ -68,8 +68,8 @@ WITH found AS MATERIALIZED (
                          'constraints_now', c.version) END AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
 ready AS MATERIALIZED (
-  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.kind, b.created_time, b.bytes, b.fencing_token, b.step_timeout_us, b.mode, b.job, b.timeout, b.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.bytes, b.fencing_token, b.step_timeout_us, b.mode, b.job, b.timeout, b.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
    WHERE b.bytes_before < 8 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
@@ -90,7 +90,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.kind, r.created_time, r.child, r.job::json AS job
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
 `
 
@@ -128,6 +128,7 @@ type SearchCallsRow struct {
 	AuxState          []byte
 	Metadata          json.RawMessage
 	LastEventID       int64
+	FirstEventID      int64
 	Kind              string
 	CreatedTime       time.Time
 	Child             json.RawMessage
@@ -181,6 +182,7 @@ func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParam
 			&i.AuxState,
 			&i.Metadata,
 			&i.LastEventID,
+			&i.FirstEventID,
 			&i.Kind,
 			&i.CreatedTime,
 			&i.Child,

@@ -66,6 +66,9 @@ const (
 	// ProcessServiceResumeProcessProcedure is the fully-qualified name of the ProcessService's
 	// ResumeProcess RPC.
 	ProcessServiceResumeProcessProcedure = "/progressor.v1.ProcessService/ResumeProcess"
+	// ProcessServiceRestartHistoryProcedure is the fully-qualified name of the ProcessService's
+	// RestartHistory RPC.
+	ProcessServiceRestartHistoryProcedure = "/progressor.v1.ProcessService/RestartHistory"
 	// ProcessServiceRemoveProcessProcedure is the fully-qualified name of the ProcessService's
 	// RemoveProcess RPC.
 	ProcessServiceRemoveProcessProcedure = "/progressor.v1.ProcessService/RemoveProcess"
@@ -95,6 +98,8 @@ type ProcessServiceClient interface {
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
 	// ResumeProcess gives a suspended process its previous status back: what waited goes on.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
+	// RestartHistory begins a new, empty history of a process, which keeps its state and everything else.
+	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
 }
@@ -182,6 +187,12 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(processServiceMethods.ByName("ResumeProcess")),
 			connect.WithClientOptions(opts...),
 		),
+		restartHistory: connect.NewClient[v1.RestartHistoryRequest, v1.RestartHistoryResponse](
+			httpClient,
+			baseURL+ProcessServiceRestartHistoryProcedure,
+			connect.WithSchema(processServiceMethods.ByName("RestartHistory")),
+			connect.WithClientOptions(opts...),
+		),
 		removeProcess: connect.NewClient[v1.RemoveProcessRequest, v1.RemoveProcessResponse](
 			httpClient,
 			baseURL+ProcessServiceRemoveProcessProcedure,
@@ -205,6 +216,7 @@ type processServiceClient struct {
 	cancelProcess  *connect.Client[v1.CancelProcessRequest, v1.CancelProcessResponse]
 	suspendProcess *connect.Client[v1.SuspendProcessRequest, v1.SuspendProcessResponse]
 	resumeProcess  *connect.Client[v1.ResumeProcessRequest, v1.ResumeProcessResponse]
+	restartHistory *connect.Client[v1.RestartHistoryRequest, v1.RestartHistoryResponse]
 	removeProcess  *connect.Client[v1.RemoveProcessRequest, v1.RemoveProcessResponse]
 }
 
@@ -312,6 +324,15 @@ func (c *processServiceClient) ResumeProcess(ctx context.Context, req *v1.Resume
 	return nil, err
 }
 
+// RestartHistory calls progressor.v1.ProcessService.RestartHistory.
+func (c *processServiceClient) RestartHistory(ctx context.Context, req *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error) {
+	response, err := c.restartHistory.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // RemoveProcess calls progressor.v1.ProcessService.RemoveProcess.
 func (c *processServiceClient) RemoveProcess(ctx context.Context, req *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error) {
 	response, err := c.removeProcess.CallUnary(ctx, connect.NewRequest(req))
@@ -345,6 +366,8 @@ type ProcessServiceHandler interface {
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
 	// ResumeProcess gives a suspended process its previous status back: what waited goes on.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
+	// RestartHistory begins a new, empty history of a process, which keeps its state and everything else.
+	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
 }
@@ -428,6 +451,12 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		connect.WithSchema(processServiceMethods.ByName("ResumeProcess")),
 		connect.WithHandlerOptions(opts...),
 	)
+	processServiceRestartHistoryHandler := connect.NewUnaryHandlerSimple(
+		ProcessServiceRestartHistoryProcedure,
+		svc.RestartHistory,
+		connect.WithSchema(processServiceMethods.ByName("RestartHistory")),
+		connect.WithHandlerOptions(opts...),
+	)
 	processServiceRemoveProcessHandler := connect.NewUnaryHandlerSimple(
 		ProcessServiceRemoveProcessProcedure,
 		svc.RemoveProcess,
@@ -460,6 +489,8 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 			processServiceSuspendProcessHandler.ServeHTTP(w, r)
 		case ProcessServiceResumeProcessProcedure:
 			processServiceResumeProcessHandler.ServeHTTP(w, r)
+		case ProcessServiceRestartHistoryProcedure:
+			processServiceRestartHistoryHandler.ServeHTTP(w, r)
 		case ProcessServiceRemoveProcessProcedure:
 			processServiceRemoveProcessHandler.ServeHTTP(w, r)
 		default:
@@ -517,6 +548,10 @@ func (UnimplementedProcessServiceHandler) SuspendProcess(context.Context, *v1.Su
 
 func (UnimplementedProcessServiceHandler) ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ProcessService.ResumeProcess is not implemented"))
+}
+
+func (UnimplementedProcessServiceHandler) RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.ProcessService.RestartHistory is not implemented"))
 }
 
 func (UnimplementedProcessServiceHandler) RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error) {

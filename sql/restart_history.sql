@@ -1,0 +1,76 @@
+-- RestartHistories begins new histories: that of an attempt (under its fencing token) before SaveResult stores its events, and
+-- that of a process that an operator names (fencing_token 0). It runs after LockProcesses, so that no task ends meanwhile.
+-- A task that runs belongs to the new history, with all that it stores. What is older is removed by TrimHistories.
+-- name: RestartHistories :many
+WITH input AS MATERIALIZED (
+  SELECT t.ord, p.namespace, p.process_id, p.last_event_id, r.fencing_token
+    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]))
+         AS t(ord, namespace, process_id, fencing_token)
+    JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
+     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
+   WHERE t.fencing_token = 0
+      OR r.fencing_token = t.fencing_token),
+updated_processes AS (
+  UPDATE processes p SET first_event_id = input.last_event_id + 1, history_restarted_time = statement_timestamp()
+    FROM input WHERE p.namespace = ANY (ARRAY[input.namespace]) AND p.process_id = input.process_id),
+inserted_restarts AS (
+  INSERT INTO history_restarts (namespace, process_id, first_event_id, next_task_id, fencing_token, restarted_time)
+  SELECT namespace, process_id, last_event_id + 1, nextval('task_ids'), coalesce(fencing_token, nextval('fencing_tokens')),
+         statement_timestamp()
+    FROM input)
+SELECT input.ord::int AS ord FROM input;
+
+-- TrimHistories removes up to lim events and lim tasks of what histories had before their restarts, the oldest restart first, and
+-- forgets the restarts of which nothing is left. What another node is removing is skipped. A process that was removed and started
+-- again under the same ID has a smaller first_event_id and later tasks, so that a restart of its predecessor removes nothing.
+-- The task that broke a process, and the timers that it cancelled, stay for the repair. answers keeps the answers of requests that
+-- have a key, and of those that ended a moment ago, as PurgeHistory does.
+-- name: TrimHistories :one
+WITH restart AS MATERIALIZED (
+  SELECT h.restart_id, h.namespace, h.process_id, h.next_task_id, h.fencing_token, h.restarted_time, p.corrupted_by,
+         least(h.first_event_id, p.first_event_id, CASE WHEN p.removed_time IS NOT NULL THEN 0 END) AS first_event_id
+    FROM (SELECT * FROM history_restarts ORDER BY restart_id LIMIT @restarts::int FOR UPDATE SKIP LOCKED) h
+   CROSS JOIN LATERAL (
+     SELECT p.first_event_id, p.corrupted_by, p.removed_time FROM processes p
+      WHERE p.namespace = h.namespace AND p.process_id = h.process_id
+      UNION ALL
+     SELECT 0, NULL, NULL
+      LIMIT 1) p),
+old_events AS MATERIALIZED (
+  SELECT restart.restart_id, v.namespace, v.process_id, v.event_id
+    FROM restart CROSS JOIN LATERAL (
+      SELECT v.namespace, v.process_id, v.event_id FROM events v
+       WHERE v.namespace = restart.namespace AND v.process_id = restart.process_id AND v.event_id < restart.first_event_id
+       ORDER BY v.namespace, v.process_id, v.event_id LIMIT @lim::int) v),
+old_tasks AS MATERIALIZED (
+  SELECT restart.restart_id, v.namespace, v.process_id, v.task_id
+    FROM restart CROSS JOIN LATERAL (
+      SELECT v.namespace, v.process_id, v.task_id FROM tasks v
+       WHERE v.namespace = restart.namespace AND v.process_id = restart.process_id AND v.task_id < restart.next_task_id
+         AND restart.first_event_id > 0
+         AND CASE v.status WHEN 'CANCELLED' THEN v.finished_time < restart.restarted_time
+                           ELSE v.fencing_token < restart.fencing_token END
+         AND v.task_id IS DISTINCT FROM restart.corrupted_by
+         AND (restart.corrupted_by IS NULL OR v.cancelled_by IS DISTINCT FROM restart.corrupted_by)
+       ORDER BY v.namespace, v.process_id, v.task_id LIMIT @lim::int) v),
+deleted_events AS (
+  DELETE FROM events e USING old_events o
+   WHERE e.namespace = ANY (ARRAY[o.namespace]) AND e.process_id = o.process_id AND e.event_id = o.event_id),
+deleted_tasks AS (
+  DELETE FROM tasks t USING old_tasks o
+   WHERE t.namespace = ANY (ARRAY[o.namespace]) AND t.process_id = o.process_id AND t.task_id = o.task_id
+  RETURNING t.*),
+inserted_answers AS (
+  INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, failure, rejection)
+  SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection
+    FROM deleted_tasks
+   WHERE task_type IN ('CALL', 'NOTIFY', 'INIT', 'REPAIR')
+     AND (idempotency_key IS NOT NULL OR finished_time > statement_timestamp() - interval '1 minute')
+  ON CONFLICT DO NOTHING),
+deleted_restarts AS (
+  DELETE FROM history_restarts h USING restart
+   WHERE h.restart_id = restart.restart_id
+     AND (SELECT count(*) FROM old_events o WHERE o.restart_id = restart.restart_id) < @lim::int
+     AND (SELECT count(*) FROM old_tasks o WHERE o.restart_id = restart.restart_id) < @lim::int)
+SELECT count(*)::bigint AS restarts FROM restart;

@@ -1,0 +1,70 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Bounds of one transaction of TrimHistories.
+const (
+	trimRestarts = 50
+	trimRows     = 200 // events, and as many tasks, of each restart
+)
+
+// restartItem is an operator's request to restart the history of a process.
+type restartItem struct {
+	item
+	restarted bool
+}
+
+// RestartHistory begins a new history of a process, in any status. It returns
+// process.ErrProcessNotFound if the process does not exist. TrimHistories removes the old history.
+func (s *Store) RestartHistory(key process.Key, by ...process.Actor) error {
+	it := &restartItem{item: newItem(key, 100, true)}
+	it.noted("RestartHistory", "", by)
+	if err := s.submit(it); err != nil {
+		return err
+	}
+	if !it.restarted {
+		return process.ErrProcessNotFound
+	}
+	return nil
+}
+
+func restartStages(s *Store, items []*restartItem) []stage {
+	if len(items) == 0 {
+		return nil
+	}
+	var arg dbsqlc.RestartHistoriesParams
+	for n, it := range items {
+		addRestart(&arg, int32(n), it.key, 0) //nolint:gosec // at most maxFlushItems
+	}
+	return []stage{func(ctx context.Context, db DB) error {
+		ords, err := s.q.RestartHistories(ctx, db, arg)
+		for _, it := range items {
+			it.restarted = false
+		}
+		for _, ord := range ords {
+			items[ord].restarted = true
+		}
+		return err
+	}}
+}
+
+// addRestart adds a process to arg. token is the fencing token of the attempt that requested the
+// restart, or 0 for an operator.
+func addRestart(arg *dbsqlc.RestartHistoriesParams, ord int32, key process.Key, token int64) {
+	arg.Ords = append(arg.Ords, ord)
+	arg.Namespaces = append(arg.Namespaces, key.Namespace)
+	arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
+	arg.FencingTokens = append(arg.FencingTokens, token)
+}
+
+// TrimHistories removes one batch of events and tasks from before a restart. It returns the number
+// of restarts in the batch, or 0 if nothing is left to remove.
+func (s *Store) TrimHistories(ctx context.Context) (int, error) {
+	n, err := s.q.TrimHistories(ctx, s.general, dbsqlc.TrimHistoriesParams{Restarts: trimRestarts, Lim: trimRows})
+	return int(n), mapped("remove old histories", err)
+}

@@ -81,6 +81,8 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 	// Nothing observes it before there is a notifier; its name and HELP are shown all the same.
 	m.notification.WithLabelValues("", "event")
 	m.notification.WithLabelValues("", "lifecycle")
+	m.clockSteps.WithLabelValues("forward") // rate() needs the zero before the first step
+	m.clockSteps.WithLabelValues("backward")
 	if registerer == nil {
 		return m
 	}
@@ -156,6 +158,7 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 		removing: NewAtFirst(m.removing, name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
 		adopted: m.adopted.WithLabelValues(name),
 	}
+	m.lost.WithLabelValues(name)
 	for _, kind := range []storage.MessageKind{storage.MessageStart, storage.MessageNotify, storage.MessageCancel, storage.MessageChildEnd} {
 		m.messages.WithLabelValues(name, string(kind), storage.Delivered) // shown also while there is none
 	}

@@ -65,6 +65,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	m.flushTimeouts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "progressor_flush_timeouts_total", Help: "Operations that took too long to store although they were alone in a group commit.",
 	})
+	m.resultRetries.WithLabelValues(stateQueryCanceled) // rate() needs the zero before the first one
 	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses,
 		m.generations, m.unreplicated, m.contended, m.flushTimeouts)
 	return m

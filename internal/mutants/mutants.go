@@ -48,11 +48,6 @@ var mutants = []mutant{
 		packages: "./storage", run: "RestartHistory",
 	},
 	{
-		name: "restart-keeps-known-history", breaks: "a history that is held in memory ends with a restart by an operator",
-		file: "engine/history.go", old: "if h.first != next.FirstEventID {", planted: "if false {",
-		packages: "./engine", run: "RestartHistory",
-	},
-	{
 		name: "same-token-again", breaks: "every attempt has a fencing token of its own",
 		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token", planted: "coalesce(d.attempt, 0)::bigint + 1 AS fencing_token",
 		packages: "./storage ./engine", run: "Search|Retry|Zombie|Load",

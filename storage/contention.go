@@ -130,9 +130,9 @@ func (c contention) dueAlone(now time.Time) []operation {
 	return nil
 }
 
-func (p *contendedProcess) take() []operation {
-	ops := p.items
-	p.items = nil
+func (c *contendedProcess) take() []operation {
+	ops := c.items
+	c.items = nil
 	return ops
 }
 

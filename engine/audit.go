@@ -11,10 +11,11 @@ import (
 // ListAudit lists what operators have done that matches a filter (see storage/search), the newest first; namespace "": in all, and to
 // nodes. A page may hold fewer than asked for, or none, and still have a next.
 func (e *Engine) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) ([]*progressorv1.AuditEntry, string, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(r.GetNamespace())
+	if err := e.admit(share); err != nil {
 		return nil, "", err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namesOf(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}

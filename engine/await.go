@@ -22,10 +22,11 @@ type AwaitParams struct {
 
 // AwaitTask waits for the end of a task. Past the timeout it answers with the task as it is.
 func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Task, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(p.Key.Namespace)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, p.Key.Namespace); err != nil {
 		return nil, err
 	}

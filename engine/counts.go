@@ -10,10 +10,11 @@ import (
 // CountProcesses tells how many processes a namespace has in each status, by its name in lower case; namespace "": all of them
 // together. Those in INIT are counted as running.
 func (e *Engine) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(namespace)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namesOf(ctx, namespace); err != nil {
 		return nil, err
 	}

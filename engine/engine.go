@@ -42,6 +42,7 @@ type Engine struct {
 	traces    *traces // nil: tracing is off
 
 	inFlight atomic.Int64
+	unknown  share // of namespaces that this node does not know
 	draining atomic.Bool
 	drained  chan struct{} // closed when the drain begins
 
@@ -62,7 +63,7 @@ type Engine struct {
 // New registers the node and reads the namespaces. Run must follow.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, log: cfg.Logger, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{},
+	e := &Engine{cfg: cfg, log: cfg.Logger, unknown: share{holder: "namespaces that it does not know"}, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{},
 		leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
@@ -214,22 +215,7 @@ func (e *Engine) Ready() error {
 
 func (e *Engine) age() time.Duration { return time.Since(e.started) }
 
-// admit counts a request in, or refuses it: nothing is stored that this node cannot hold.
-func (e *Engine) admit() error {
-	if e.draining.Load() {
-		return errDraining
-	}
-	if e.inFlight.Add(1) > int64(e.cfg.MaxInFlight) {
-		e.inFlight.Add(-1)
-		e.metrics.refused.WithLabelValues("in_flight").Inc()
-		return &process.OverloadError{Bound: fmt.Sprintf("the node holds %d requests, its max_in_flight", e.cfg.MaxInFlight)}
-	}
-	return nil
-}
-
 var errDraining = fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
-
-func (e *Engine) leave() { e.inFlight.Add(-1) }
 
 // wakeAll makes the pollers look.
 func (e *Engine) wakeAll() {

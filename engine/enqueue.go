@@ -11,10 +11,11 @@ import (
 
 // Enqueue stores a job and lets whoever waits for its like know.
 func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueued, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(j.Key.Namespace)
+	if err := e.admit(share); err != nil {
 		return storage.Enqueued{}, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
 		return storage.Enqueued{}, err
 	}
@@ -35,10 +36,11 @@ func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueu
 
 // EnqueueBatch stores jobs, all of them or none.
 func (e *Engine) EnqueueBatch(ctx context.Context, jobs []*storage.NewJob) ([]storage.Enqueued, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(firstNamespace(jobs))
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	for n, j := range jobs {
 		if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
 			return nil, ofItem(n, j, err)

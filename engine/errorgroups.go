@@ -157,10 +157,11 @@ func (t errorsToken) compare(other errorsToken) int {
 
 // ListErrors groups the processes in ERROR, and the runs of flows that have failed, by what broke them. Namespace "": of all. PageSize: default 100, at most 1,000 groups.
 func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(namespace)
+	if err := e.admit(share); err != nil {
 		return nil, "", err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	names, err := e.namesOf(ctx, namespace)
 	if err != nil {
 		return nil, "", err

@@ -17,10 +17,11 @@ import (
 
 // ExplainProcess says where the time of a process went, what it waits for, what comes next and what would let it go on.
 func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progressorv1.ExplainProcessResponse, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(key.Namespace)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	ns, err := e.namespace(ctx, key.Namespace)
 	if err != nil {
 		return nil, err

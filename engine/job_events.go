@@ -17,10 +17,11 @@ import (
 // ListJobEvents lists what became of jobs, runs and steps that matches a filter (see search.ParseEvents), the newest first. A page may hold fewer than
 // asked for, or none, and still have a next.
 func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) ([]*progressorv1.JobEvent, string, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(r.GetNamespace())
+	if err := e.admit(share); err != nil {
 		return nil, "", err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
@@ -42,10 +43,11 @@ func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEvent
 // WatchJobEvents passes on the events of a namespace that match a filter, from a cursor on (none: from now on), each once and in the order of their
 // transactions, until ctx ends. It returns process.ErrUnavailable when the node stops.
 func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error) error {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(r.GetNamespace())
+	if err := e.admit(share); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
 		return err
 	}

@@ -41,10 +41,11 @@ const (
 // Poll leases tasks to a worker: at once where there are some, else as soon as there are, at most Wait from now. One that was told to take
 // nothing new gets nothing, after a moment: it may ask again and again.
 func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
-	if err := e.admit(); err != nil {
+	share := e.pollShareOf(p.Namespaces)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	over := time.NewTimer(p.Wait)
 	defer over.Stop()
 	for first := true; ; first = false {
@@ -238,10 +239,10 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 
 // CompleteLease stores the answer of a worker. process.ErrFenced: the lease was lost, and nothing is stored.
 func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer) error {
-	if err := e.admit(); err != nil {
+	if err := e.admit(nil); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.leave(nil)
 	t, err := parseLeaseToken("lease_token", token)
 	if err != nil {
 		return err

@@ -39,6 +39,8 @@ type namespace struct {
 	events      storage.EventMode // of its jobs and runs
 	retention   time.Duration     // of processes at their end; 0: for ever
 	places      *places
+	requests    *share // in this node now, without polls
+	polls       *share // of workers, likewise
 	cronPlaces  *cronPlaces
 	away        *atomic.Bool // the processor was not reached the last time; nil: it is a part of the engine
 	config      []byte       // as stored
@@ -179,10 +181,12 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		}
 	}
 	if old != nil {
-		ns.places, ns.cronPlaces = old.places, old.cronPlaces
+		ns.places, ns.cronPlaces, ns.requests, ns.polls = old.places, old.cronPlaces, old.requests, old.polls
 		ns.places.resize(maxRunning)
 	} else {
 		ns.places = &places{max: maxRunning, wakeCalls: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) }}
+		holder := fmt.Sprintf("namespace %q", row.Namespace)
+		ns.requests, ns.polls = &share{holder: holder}, &share{holder: "workers that poll " + holder}
 		ns.cronPlaces = &cronPlaces{wake: func() { e.timers.alarm(row.Namespace, 0) }}
 	}
 	return ns

@@ -21,10 +21,11 @@ const (
 
 // GetOverview sums up a namespace (of all, where it is ""), and the nodes.
 func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(namespace)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	names, err := e.namesOf(ctx, namespace)
 	if err != nil {
 		return nil, err

@@ -17,10 +17,11 @@ import (
 // GetProcess reads a process with the events in a range (nil: all). awaitInit: while it is in INIT, wait for the end of that, at
 // most so long.
 func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration) (*progressorv1.Process, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(key.Namespace)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, err
 	}
@@ -59,10 +60,11 @@ func (e *Engine) awaitInit(ctx context.Context, key process.Key, timeout time.Du
 // ListProcesses lists the processes of a namespace that match a filter (see storage/search), without their histories. A page may hold
 // fewer than asked for, or none, and still have a next.
 func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) ([]*progressorv1.Process, string, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(r.GetNamespace())
+	if err := e.admit(share); err != nil {
 		return nil, "", err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
@@ -88,10 +90,11 @@ func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcesse
 // TraceProcess lists the tasks of a process in task_id order, each with its events. PageSize: default 100, at most 1,000. A page
 // ends at about 8 MiB, but holds a task at least.
 func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) (*progressorv1.TraceProcessResponse, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(key.Namespace)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, err
 	}
@@ -133,10 +136,11 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 
 // PutProcess imports a process with its history and timers; no processor runs.
 func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest, by process.Actor) (*progressorv1.Process, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(r.GetNamespace())
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetProcessId()}
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, err
@@ -162,10 +166,11 @@ var errRemoved = errors.New("the process was removed")
 
 // RemoveProcess deletes a process with everything it has, in whatever status, at once.
 func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.Actor) error {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(key.Namespace)
+	if err := e.admit(share); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	ns, err := e.namespace(ctx, key.Namespace)
 	if err != nil {
 		return err

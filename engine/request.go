@@ -82,10 +82,10 @@ type request struct {
 
 // accept takes a place if there is one to take, has the request stored, and runs it or leaves it waiting. prepare stores it.
 func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskType, canRun bool, prepare func() (storage.Prepared, error)) (Answer, error) {
-	if err := e.admit(); err != nil {
+	if err := e.admit(r.ns.requests); err != nil {
 		return Answer{}, err
 	}
-	defer e.leave()
+	defer e.leave(r.ns.requests)
 	p, err := e.prepare(ctx, r, taskType, canRun, prepare)
 	if err != nil {
 		return Answer{}, err

@@ -300,9 +300,13 @@ func TestInFlight(t *testing.T) {
 	defer g.release()
 	reg := newRegistry()
 	n := start(t, dsn, by{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 2 })
+	n.put(t, &progressorv1.Namespace{Namespace: "other"})
 	n.started(t, "p")
-	n.started(t, "q")
-	first, second := n.calling("p", "1"), n.calling("q", "2")
+	q := process.Key{Namespace: "other", ProcessID: "q"}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: q}); err != nil {
+		t.Fatal(err)
+	}
+	first, second := n.calling("p", "1"), n.calling("q", "2", func(p *engine.CallParams) { p.Key = q })
 	eventually(t, "two are in flight", func() bool { return reg.value(t, "progressor_requests_in_flight") == 2 })
 	if res := <-n.calling("p", "3"); !errors.Is(res.err, process.ErrOverloaded) {
 		t.Errorf("%v", res.err)

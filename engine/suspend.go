@@ -35,10 +35,11 @@ func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process
 
 // order gives an operator's order to a process, and answers with the process as it is then, without its history.
 func (e *Engine) order(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(key.Namespace)
+	if err := e.admit(share); err != nil {
 		return nil, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return nil, err
 	}

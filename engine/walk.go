@@ -8,10 +8,11 @@ import (
 
 // WalkProcesses finds the next processes of a namespace that match, the oldest first: see search.Walk.
 func (e *Engine) WalkProcesses(ctx context.Context, namespace string, filter search.Filter, from search.Cursor, limit int) ([]search.Step, search.Cursor, bool, error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(namespace)
+	if err := e.admit(share); err != nil {
 		return nil, from, false, err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, namespace); err != nil {
 		return nil, from, false, err
 	}

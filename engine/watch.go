@@ -13,10 +13,11 @@ import (
 // timers) as it is at first and whenever its status has changed, after the events that were stored with the change. It returns nil
 // when the process is at its end or gone, and process.ErrUnavailable when the node stops.
 func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error) error {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(key.Namespace)
+	if err := e.admit(share); err != nil {
 		return err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, key.Namespace); err != nil {
 		return err
 	}

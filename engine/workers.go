@@ -284,10 +284,11 @@ const (
 
 // ListWorkers lists the workers of a namespace that were heard of within a day, by their ids.
 func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersRequest) (list []*progressorv1.Worker, next string, err error) {
-	if err := e.admit(); err != nil {
+	share := e.shareOf(r.GetNamespace())
+	if err := e.admit(share); err != nil {
 		return nil, "", err
 	}
-	defer e.leave()
+	defer e.leave(share)
 	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}

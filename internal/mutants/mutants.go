@@ -255,8 +255,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-bound-in-memory", breaks: "a node refuses what it cannot hold",
-		file: "engine/engine.go", old: "if e.inFlight.Add(1) > int64(e.cfg.MaxInFlight) {", planted: "if e.inFlight.Add(1) > int64(e.cfg.MaxInFlight)+1<<30 {",
+		file: "engine/inflight.go", old: "if free < 0 {", planted: "if free < -1<<30 {",
 		packages: "./engine", run: "InFlight|Overload",
+	},
+	{
+		name: "one-namespace-takes-all", breaks: "a namespace leaves requests of max_in_flight for the others",
+		file: "engine/inflight.go", old: "max(shareFactor*free, limit/guaranteedPortion, 1)", planted: "limit",
+		packages: "./engine", run: "InFlight",
 	},
 	{
 		name: "drain-keeps-all", breaks: "what a stopping node cannot end goes to another one, uncounted",

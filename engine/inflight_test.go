@@ -1,0 +1,75 @@
+package engine_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestInFlightPerNamespace fills the share of one namespace with clients that wait. Another namespace must still be
+// served, whichever request the clients of the first one wait in.
+func TestInFlightPerNamespace(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g := newGate()
+	defer g.release()
+	reg := newRegistry()
+	n := start(t, dsn, by{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 10 })
+	n.put(t, &progressorv1.Namespace{Namespace: "other"})
+	n.started(t, "p")
+	accepted, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Accepted: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waiting []<-chan result
+	for range 4 {
+		waiting = append(waiting, n.calling("p", "x"))
+	}
+	awaited := make(chan error, 4)
+	for range cap(awaited) {
+		go func() {
+			_, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID, Timeout: patience})
+			awaited <- err
+		}()
+	}
+	eventually(t, "eight requests are in flight", func() bool { return reg.value(t, "progressor_requests_in_flight") == 8 })
+	refused := func(what string, err error) {
+		t.Helper()
+		var overload *process.OverloadError
+		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `"ns"`) || !strings.Contains(overload.Bound, "max_in_flight") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("call", (<-n.calling("p", "one too many")).err)
+	_, err = n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID})
+	refused("await", err)
+	refused("watch", n.WatchProcess(t.Context(), key("p"), 0, func(*progressorv1.WatchProcessResponse) error { return nil }))
+	if got := reg.value(t, "progressor_requests_refused_total", "bound=namespace_in_flight"); got != 3 {
+		t.Errorf("%v refusals were counted", got)
+	}
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "other", ProcessID: "q"}}); err != nil {
+		t.Errorf("start in the other namespace: %v", err)
+	}
+	if _, _, err := n.ListErrors(t.Context(), "", 0, ""); err != nil {
+		t.Errorf("a request without a namespace: %v", err)
+	}
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 17})
+	refused("call after a change of the namespace", (<-n.calling("p", "one too many")).err)
+	g.release()
+	for _, c := range waiting {
+		if res := receive(t, "call", c); res.err != nil {
+			t.Error(res.err)
+		}
+	}
+	for range cap(awaited) {
+		if err := receive(t, "await", awaited); err != nil {
+			t.Error(err)
+		}
+	}
+	n.called(t, "p", "after")
+}

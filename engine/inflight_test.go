@@ -48,7 +48,9 @@ func TestInFlightPerNamespace(t *testing.T) {
 	refused("call", (<-n.calling("p", "one too many")).err)
 	_, err = n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID})
 	refused("await", err)
-	refused("watch", n.WatchProcess(t.Context(), key("p"), 0, func(*progressorv1.WatchProcessResponse) error { return nil }))
+	refused("watch", n.WatchProcess(t.Context(), key("p"), 0, func(*progressorv1.WatchProcessResponse) error {
+		return errors.New("the watch was admitted")
+	}))
 	if got := reg.value(t, "progressor_requests_refused_total", "bound=namespace_in_flight"); got != 3 {
 		t.Errorf("%v refusals were counted", got)
 	}

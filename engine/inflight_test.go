@@ -19,7 +19,7 @@ func TestInFlightPerNamespace(t *testing.T) {
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 10 })
+	n := start(t, dsn, by{notifyTask: g.held(true), callTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 10 })
 	n.put(t, &progressorv1.Namespace{Namespace: "other"})
 	n.started(t, "p")
 	accepted, err := n.Call(t.Context(), engine.CallParams{Key: key("p"), Accepted: true})

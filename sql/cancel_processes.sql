@@ -75,15 +75,29 @@ mb AS (
     FROM i JOIN job_places l ON l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id WHERE i.ends AND i.job AND l.state IS NULL),
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.*),
-ds AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-       (SELECT w.ctid FROM schedule w WHERE i.ends AND w.namespace = i.namespace AND w.process_id = i.process_id
-         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int)
-       UNION ALL
-       (SELECT w.ctid FROM schedule w WHERE i.ends AND i.cancelling AND w.namespace = i.namespace AND w.process_id = i.process_id AND w.task_type = 'CANCEL'
-         ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1)) w))
+-- The deletes search by key: the statements of constraints change waiting jobs without the lock of their process, and a row that was
+-- changed meanwhile is no longer found by its ctid.
+deleted_first AS (
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w) AS last_task_id
+      FROM i WHERE i.ends) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.*),
+deleted_cancel AS (
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id AND w.task_type = 'CANCEL'
+         ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1) AS task_id
+      FROM i WHERE i.ends AND i.cancelling) task
+   WHERE s.namespace = ANY (ARRAY[task.namespace]) AND s.process_id = task.process_id AND s.task_id = task.task_id
+     AND s.task_id > (SELECT coalesce(max(w.task_id), 0) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = task.namespace AND w.process_id = task.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w)
+  RETURNING s.*),
+ds AS (
+  SELECT * FROM deleted_first UNION ALL SELECT * FROM deleted_cancel),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id)
   SELECT ds.namespace, ds.process_id FROM ds GROUP BY ds.namespace, ds.process_id HAVING count(*) >= @lim::int

@@ -9,11 +9,14 @@ WITH i AS MATERIALIZED (
          AS x(namespace, process_id, task_id, fencing_token)
     JOIN tasks t ON t.namespace = ANY (ARRAY[x.namespace]) AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
      AND t.xmin = pg_current_xact_id()::xid),
+-- The delete searches by key: see CancelProcesses.
 d AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w))
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w) AS last_task_id
+      FROM i) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.*),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, cancelled_by, after_task_id)

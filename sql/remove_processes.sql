@@ -43,11 +43,14 @@ je AS (
    WHERE up.job_name IS NOT NULL AND (up.mode = 2 OR up.mode = 1 AND up.job_state NOT IN ('succeeded', 'failed', 'cancelled'))),
 dr AS (
   DELETE FROM running r USING i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id),
+-- The delete searches by key: see CancelProcesses.
 ds AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w))
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w) AS last_task_id
+      FROM i) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
 mb AS (
   INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time)
@@ -85,10 +88,12 @@ t AS (
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT @lim::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.*),
 q AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM k CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w))
+  DELETE FROM schedule s USING (
+    SELECT k.namespace, k.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w) AS last_task_id
+      FROM k) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.*),
 fs AS (
   DELETE FROM flow_steps f USING (

@@ -30,12 +30,14 @@ je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor, message)
   SELECT up.namespace, up.process_id, 'suspended', CASE WHEN up.state <> 'available' THEN up.state END, CASE WHEN up.state <> 'available' THEN 'available' END,
          NULLIF(up.actor, ''), NULLIF(up.reason, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
+-- The update searches by key: see CancelProcesses.
 ho AS (
-  UPDATE schedule s SET waits_for = 'operator'
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w
-          WHERE i.status IN ('INIT', 'RUNNING')))
+  UPDATE schedule s SET waits_for = 'operator' FROM (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w) AS last_task_id
+      FROM i WHERE i.status IN ('INIT', 'RUNNING')) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, after_task_id)

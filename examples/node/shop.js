@@ -104,6 +104,8 @@ async function tryOperators() {
   assert.equal(status.reason, ErrorDetail_Reason.PROCESS_STATUS);
   const goesOn = await processes.resumeProcess(order("order-3"));
   assert.equal(goesOn.process.status, ProcessStatus.RUNNING);
+  const restarted = await processes.restartHistory(order("order-3"));
+  assert.ok(restarted.process.firstEventId >= 1n);
   await processes.cancelProcess({ ...order("order-3"), reason: "enough", grace: durationFromMs(0) });
   await processes.removeProcess(order("order-2"));
   const gone = await refused(Code.NotFound, processes.getProcess(order("order-2")));

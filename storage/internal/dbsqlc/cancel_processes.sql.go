@@ -96,15 +96,27 @@ mb AS (
     FROM i JOIN job_places l ON l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id WHERE i.ends AND i.job AND l.state IS NULL),
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid),
-ds AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-       (SELECT w.ctid FROM schedule w WHERE i.ends AND w.namespace = i.namespace AND w.process_id = i.process_id
-         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int)
-       UNION ALL
-       (SELECT w.ctid FROM schedule w WHERE i.ends AND i.cancelling AND w.namespace = i.namespace AND w.process_id = i.process_id AND w.task_type = 'CANCEL'
-         ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1)) w))
+deleted_first AS (
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) w) AS last_task_id
+      FROM i WHERE i.ends) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+deleted_cancel AS (
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id AND w.task_type = 'CANCEL'
+         ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1) AS task_id
+      FROM i WHERE i.ends AND i.cancelling) task
+   WHERE s.namespace = ANY (ARRAY[task.namespace]) AND s.process_id = task.process_id AND s.task_id = task.task_id
+     AND s.task_id > (SELECT coalesce(max(w.task_id), 0) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = task.namespace AND w.process_id = task.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) w)
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+ds AS (
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, ctid FROM deleted_first UNION ALL SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, ctid FROM deleted_cancel),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id)
   SELECT ds.namespace, ds.process_id FROM ds GROUP BY ds.namespace, ds.process_id HAVING count(*) >= $10::int
@@ -161,6 +173,8 @@ type CancelProcessesRow struct {
 // Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 // SaveResult.)
 // A group has its members end first.
+// The deletes search by key: the statements of constraints change waiting jobs without the lock of their process, and a row that was
+// changed meanwhile is no longer found by its ctid.
 // expired is a hashed subplan, not a join: see EnqueueJobs.
 func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProcessesParams) ([]CancelProcessesRow, error) {
 	rows, err := db.Query(ctx, cancelProcesses,

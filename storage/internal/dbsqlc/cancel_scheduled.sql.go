@@ -17,10 +17,12 @@ WITH i AS MATERIALIZED (
     JOIN tasks t ON t.namespace = ANY (ARRAY[x.namespace]) AND t.process_id = x.process_id AND t.task_id = x.task_id AND t.fencing_token = x.fencing_token
      AND t.xmin = pg_current_xact_id()::xid),
 d AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $5::int) w))
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $5::int) w) AS last_task_id
+      FROM i) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, cancelled_by, after_task_id)
@@ -54,6 +56,7 @@ type CancelScheduledRow struct {
 // its items by the row that this very transaction has written: a fenced item cancels nothing, nor does a late twin of an item
 // that was applied long ago. It ends at most lim tasks of each process. If there may be more, the process is listed in queue_backlogs
 // and SettleQueues ends the others.
+// The delete searches by key: see CancelProcesses.
 func (q *Queries) CancelScheduled(ctx context.Context, db DBTX, arg CancelScheduledParams) ([]CancelScheduledRow, error) {
 	rows, err := db.Query(ctx, cancelScheduled,
 		arg.Namespaces,

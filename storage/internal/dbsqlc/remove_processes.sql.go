@@ -78,10 +78,12 @@ t AS (
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection, t.worker_id),
 q AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM k CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $3::int) w))
+  DELETE FROM schedule s USING (
+    SELECT k.namespace, k.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $3::int) w) AS last_task_id
+      FROM k) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
 fs AS (
   DELETE FROM flow_steps f USING (
@@ -184,10 +186,12 @@ je AS (
 dr AS (
   DELETE FROM running r USING i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id),
 ds AS (
-  DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $1::int) w))
+  DELETE FROM schedule s USING (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $1::int) w) AS last_task_id
+      FROM i) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type),
 mb AS (
   INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time)
@@ -225,6 +229,7 @@ type RemoveProcessesParams struct {
 // At most lim waiting tasks of each process go here. If there may be more, the status becomes CANCELLED, so that no claim takes them, and
 // PurgeHistory deletes them.
 // dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
+// The delete searches by key: see CancelProcesses.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,
 		arg.Lim,

@@ -138,11 +138,12 @@ je AS (
   SELECT up.namespace, up.process_id, 'suspended', CASE WHEN up.state <> 'available' THEN up.state END, CASE WHEN up.state <> 'available' THEN 'available' END,
          NULLIF(up.actor, ''), NULLIF(up.reason, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
 ho AS (
-  UPDATE schedule s SET waits_for = 'operator'
-   WHERE s.ctid = ANY (ARRAY(SELECT w.ctid FROM i CROSS JOIN LATERAL (
-           SELECT w.ctid FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w
-          WHERE i.status IN ('INIT', 'RUNNING')))
+  UPDATE schedule s SET waits_for = 'operator' FROM (
+    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w) AS last_task_id
+      FROM i WHERE i.status IN ('INIT', 'RUNNING')) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, after_task_id)
@@ -176,6 +177,7 @@ type SuspendProcessesRow struct {
 // LockProcesses. It moves at most lim rows of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
 // moves the others; they do not run, because every claim checks the status.
 // outcome: changed, same (it is held already), not_found, status.
+// The update searches by key: see CancelProcesses.
 func (q *Queries) SuspendProcesses(ctx context.Context, db DBTX, arg SuspendProcessesParams) ([]SuspendProcessesRow, error) {
 	rows, err := db.Query(ctx, suspendProcesses,
 		arg.Ords,

@@ -286,7 +286,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "WHERE i.status IN ('INIT', 'RUNNING')))", planted: "WHERE false))",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "WHERE i.status IN ('INIT', 'RUNNING')) first", planted: "WHERE false) first",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
 	{

@@ -29,7 +29,7 @@ const (
 const (
 	// shortLockTimeout bounds the wait for a lock in flushes of items that were put aside.
 	shortLockTimeout = 20 * time.Millisecond
-	// impatientFor is how long flushes wait only shortLockTimeout for locks after one waited lock_timeout in vain.
+	// impatientFor is how long flushes wait only shortLockTimeout for locks after one reached lock_timeout.
 	impatientFor = 10 * time.Second
 	// contentionPatience is how long a request may be put aside before it is answered ErrUnavailable.
 	contentionPatience = 250 * time.Millisecond

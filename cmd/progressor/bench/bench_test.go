@@ -18,6 +18,7 @@ var short = []string{
 	"--duration=300ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
 	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4", "--flat-warmup=0s",
 	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--jobs=1000", "--crons-every=1s", "--crons-fires=2", "--crons-down=5",
+	"--neighbor-namespaces=3", "--neighbor-large-calls=7", "--neighbor-queue=3000", "--neighbor-backlog=100", "--neighbor-clients=50",
 }
 
 func runShort(t *testing.T, args ...string) *Report {
@@ -155,6 +156,32 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// Every state of a tenant begins, ends and leaves nothing behind. How much it leaves to others, only a real run says.
+func TestNeighbors(t *testing.T) {
+	report := runShort(t, "--workloads=neighbors")
+	if len(report.Rows) != len(neighborNames) {
+		t.Fatalf("%d rows, want %d", len(report.Rows), len(neighborNames))
+	}
+	for i, row := range report.Rows {
+		if want := "neighbors (" + neighborNames[i] + ")"; row.Workload != want {
+			t.Errorf("row %d is of %s, want %s", i, row.Workload, want)
+		}
+		figures := map[string]float64{}
+		for _, f := range row.Figures {
+			figures[f.Name] = f.Value
+		}
+		if row.Operations == 0 || row.Ratio == nil || row.Note == "" || row.Checked["task_in_one_place"] == 0 {
+			t.Errorf("%s: nothing was measured: %+v", row.Workload, row)
+		}
+		for _, name := range []string{"peak", "offered", "done while the tenant is quiet", "latency of calls, p99",
+			"lateness of timers, p99", "lateness of timers, p99, while the tenant is quiet", "lateness of SQL messages, p99"} {
+			if figures[name] <= 0 {
+				t.Errorf("%s: no %s: %v", row.Workload, name, figures)
+			}
+		}
+	}
+}
+
 func TestBaseline(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	c := parse(t, append([]string{"--dsn", dsn}, short...)...)
@@ -169,9 +196,9 @@ func TestBaseline(t *testing.T) {
 	}()
 	r := &runner{command: c, env: Environment{Stderr: io.Discard}, server: server, bar: progressbar.DefaultSilent(1)}
 	for _, v := range []variant{
-		{"start", 4, true, historyNone, true, ""}, {"call", 4, true, historyNone, false, ""}, {"call", 4, false, historyFull, false, ""},
-		{"hot", 20, false, historyNone, false, ""}, {"hot-snapshot", 4, false, historyNone, false, ""}, {"loop", 4, false, historyNone, false, ""},
-		{"timers", 0, false, historyNone, false, ""},
+		{"start", 4, true, historyNone, true, "", ""}, {"call", 4, true, historyNone, false, "", ""}, {"call", 4, false, historyFull, false, "", ""},
+		{"hot", 20, false, historyNone, false, "", ""}, {"hot-snapshot", 4, false, historyNone, false, "", ""}, {"loop", 4, false, historyNone, false, "", ""},
+		{"timers", 0, false, historyNone, false, "", ""},
 	} {
 		row, err := r.baseline(t.Context(), v)
 		if err != nil {

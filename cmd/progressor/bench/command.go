@@ -18,7 +18,7 @@ import (
 // Command are the flags of `progressor bench`.
 type Command struct {
 	DSN       string        `name:"dsn" placeholder:"DSN" help:"PostgreSQL server to measure on; the bench makes databases of its own there (the role needs CREATEDB) and drops them. Default: a private server in a temporary directory."`
-	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, flat, retention, idle, memory, search, overload. Default: ${default}."`
+	Workloads []string      `aliases:"workload" default:"start,call,hot,loop,timers,rpc" placeholder:"NAME" help:"What to measure: start, call, hot, hot-snapshot, loop, timers, crons, crons-down, jobs, jobs-keys, jobs-claims, flows, rpc, flat, retention, idle, memory, search, overload, neighbors. Default: ${default}."`
 	Clients   []int         `default:"1,32,128,512" placeholder:"N" help:"Clients at a time, for start, call, hot and loop. Default: ${default}."`
 	Duration  time.Duration `default:"10s" placeholder:"DURATION" help:"How long each case is measured. Default: ${default}."`
 	Warmup    time.Duration `default:"2s" placeholder:"DURATION" help:"How long each case runs before. Default: ${default}."`
@@ -52,6 +52,14 @@ type Command struct {
 	Waiting       int           `default:"10000" placeholder:"N" help:"Clients of memory that wait behind those. Default: ${default}."`
 	Idle          time.Duration `default:"30s" placeholder:"DURATION" help:"How long idle is watched. Default: ${default}."`
 
+	NeighborStates     []string `placeholder:"NAME" help:"States of the tenant of neighbors: timers, calls, large-calls, queue-fails, queue-suspended, queue-resumed, queue-removed, held-messages, locked-target, many-messages, locked-row, fresh-calls, stored-calls, waiting-clients. Default: all."`
+	NeighborTimers     int      `default:"20" placeholder:"N" help:"Timers per second of the namespace that neighbors measures. Default: ${default}."`
+	NeighborNamespaces int      `default:"1000" placeholder:"N" help:"Namespaces of the tenant with 300 due timers or waiting calls each. Default: ${default}."`
+	NeighborLargeCalls int      `default:"1792" placeholder:"N" help:"Waiting calls of 1 MiB of the tenant. Default: ${default}."`
+	NeighborQueue      int      `default:"2000000" placeholder:"N" help:"Waiting notifications or held messages of a process of the tenant. Default: ${default}."`
+	NeighborBacklog    int      `default:"100000" placeholder:"N" help:"SQL messages to one process, or stored calls, of the tenant. Default: ${default}."`
+	NeighborClients    int      `default:"20000" placeholder:"N" help:"Clients of the tenant that wait in slow processes. Default: ${default}, the node's max_in_flight."`
+
 	Role string `hidden:"" default:"bench" enum:"bench,engine,processor" help:"What a process of the bench's own does."`
 }
 
@@ -70,7 +78,13 @@ func (Command) Help() string {
 	return `Bench starts engines and clients, measures them, checks the database's invariants after each case, and prints rates,
 latencies, bytes of log, CPU and batch sizes, with the rates of the reference's SQL on the same server to compare with.
 
-    progressor bench --workloads start,call --clients 128 --keys off`
+    progressor bench --workloads start,call --clients 128 --keys off
+
+Neighbors offers calls of one namespace at 40 % of the peak of the same run, with timers and SQL messages, before, while and
+after a tenant (other namespaces) is in a state that must not disturb it. The ratio is the calls/s in the state divided by
+those while the tenant is quiet. The load is below the peak because the tenant may use its share of the CPU: two namespaces
+that both take all they can get cannot each keep 80 % of what one gets alone. The
+peak is what the largest number of --clients reaches.`
 }
 
 // Run measures and prints the report. What was measured before an error is printed too.
@@ -103,6 +117,11 @@ func (c *Command) check() error {
 			return fmt.Errorf("--workloads: %q is none; there are %s", name, strings.Join(workloadNames(), ", "))
 		}
 	}
+	for _, state := range c.NeighborStates {
+		if _, ok := neighborStates[state]; !ok {
+			return fmt.Errorf("--neighbor-states: no state %q; there are %s", state, strings.Join(neighborNames, ", "))
+		}
+	}
 	if c.DSN != "" {
 		if _, err := pgx.ParseConfig(c.DSN); err != nil {
 			return errors.New("--dsn: not a connection string") // the cause quotes parts of it
@@ -111,7 +130,9 @@ func (c *Command) check() error {
 	counts := map[string][]int{
 		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers}, "crons": {c.Crons}, "crons-fires": {c.CronsFires}, "crons-down": {c.CronsDown},
 		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks}, "flat-clients": {c.FlatClients},
-		"in-flight": {c.InFlight}, "ended": {c.Ended}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "events": {c.Events}, "rounds": {c.Rounds},
+		"in-flight": {c.InFlight}, "ended": {c.Ended}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "neighbor-timers": {c.NeighborTimers}, "neighbor-namespaces": {c.NeighborNamespaces},
+		"neighbor-large-calls": {c.NeighborLargeCalls}, "neighbor-queue": {c.NeighborQueue}, "neighbor-backlog": {c.NeighborBacklog},
+		"neighbor-clients": {c.NeighborClients}, "events": {c.Events}, "rounds": {c.Rounds},
 	}
 	for name, values := range counts {
 		for _, n := range values {

@@ -72,6 +72,8 @@ func TestCheckRefuses(t *testing.T) {
 		"--warmup=-1s":              "--warmup",
 		"--processes=-1":            "--processes",
 		"--lanes=0":                 "--lanes",
+		"--neighbor-states=noisy":   `no state "noisy"`,
+		"--neighbor-queue=0":        "--neighbor-queue",
 		"--dsn=host=x port=secret1": "--dsn: not a connection string", "--flat-database=x": "--flat-database: want --dsn",
 	} {
 		err := parse(t, flags).check()

@@ -14,6 +14,7 @@ type variant struct {
 	history  string
 	metadata bool
 	events   string // of jobs: which events the namespace keeps; "": all
+	state    string // of neighbors: the state of the tenant
 }
 
 // eventsAll is the value of --job-events that namespaces have by default.
@@ -36,15 +37,21 @@ func (v variant) String() string {
 	if v.history == historyFull {
 		text += ", full history"
 	}
+	if v.state != "" {
+		text += ", " + v.state
+	}
 	return text
 }
 
 // name is the workload, with what sets the case apart from others of it.
 func (v variant) name() string {
-	if v.events == "" {
-		return v.workload
+	switch {
+	case v.events != "":
+		return v.workload + " (events: " + v.events + ")"
+	case v.state != "":
+		return v.workload + " (" + v.state + ")"
 	}
-	return v.workload + " (events: " + v.events + ")"
+	return v.workload
 }
 
 func (v variant) row(subject string) *Row {
@@ -80,6 +87,7 @@ var workloads = []workload{
 	{"memory", onceVariant, (*runner).memory},
 	{"search", onceVariant, (*runner).search},
 	{"overload", overloadVariants, (*runner).overload},
+	{"neighbors", neighborVariants, (*runner).neighbors},
 }
 
 func workloadNames() []string {

@@ -14,25 +14,58 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// alarmClock is the processor of timers: INIT sets a timer for the moment in its args, TIMEOUT notes how late it is.
-type alarmClock struct {
-	processor.Processor
-	ahead time.Duration // of the server's clock
-	want  int
+// arrivals measures how late things come that are expected.
+type arrivals struct {
+	what string
+	want int
 
 	mu       sync.Mutex
 	lateness histogram
-	all      chan struct{} // closed when the last timer has fired
+	all      chan struct{} // closed when the last one has come
+}
+
+func newArrivals(what string, want int) *arrivals {
+	return &arrivals{what: what, want: want, all: make(chan struct{})}
+}
+
+func (a *arrivals) add(late time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lateness.add(late)
+	if a.lateness.n == uint64(a.want) {
+		close(a.all)
+	}
+}
+
+// wait returns when all have come.
+func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	select {
+	case <-a.all:
+		return nil
+	case <-ctx.Done():
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return fmt.Errorf("%d of %d %s: %w", a.lateness.n, a.want, a.what, context.Cause(ctx))
+}
+
+// alarmClock is the processor of timers: INIT sets a timer for the moment in its args, TIMEOUT notes how late it is.
+type alarmClock struct {
+	processor.Processor
+	*arrivals
+	ahead time.Duration // of the server's clock
 }
 
 func newAlarmClock(ahead time.Duration, want int) *alarmClock {
-	return &alarmClock{Processor: processor.BenchNoop(), ahead: ahead, want: want, all: make(chan struct{})}
+	return &alarmClock{Processor: processor.BenchNoop(), arrivals: newArrivals("timers have fired", want), ahead: ahead}
 }
 
 // Process answers as BenchNoop does, and sets the timer.
 func (a *alarmClock) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	if req.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT {
-		a.fired(time.Since(req.GetScheduledTime().AsTime()) + a.ahead)
+		a.add(time.Since(req.GetScheduledTime().AsTime()) + a.ahead)
 	}
 	answer, err := a.Processor.Process(ctx, req)
 	if err == nil && req.GetType() == progressorv1.TaskType_TASK_TYPE_INIT && len(req.GetArgs()) == alarmBytes {
@@ -52,29 +85,6 @@ const alarmBytes = 8
 // alarmArgs are the args of a process whose timer is due then.
 func alarmArgs(due time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(due.UnixMicro()))
-}
-
-func (a *alarmClock) fired(late time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.lateness.add(late)
-	if a.lateness.n == uint64(a.want) {
-		close(a.all)
-	}
-}
-
-// wait returns when all timers have fired.
-func (a *alarmClock) wait(ctx context.Context, atMost time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	select {
-	case <-a.all:
-		return nil
-	case <-ctx.Done():
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return fmt.Errorf("%d of %d timers have fired: %w", a.lateness.n, a.want, context.Cause(ctx))
 }
 
 // timers measures two things: how quickly timers that are all due are drained, and how late timers are that are spread out.

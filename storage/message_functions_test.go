@@ -3,6 +3,7 @@ package storage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -124,6 +125,39 @@ func TestFunctionsRefuse(t *testing.T) {
 		t.Errorf("a long reason: %v", err)
 	}
 	equal(t, "stored", b.undelivered(), 0)
+}
+
+// JSON from SQL is held to the rules of requests: what breaks them would make lists and gets fail, or lose digits.
+func TestFunctionsCheckJSON(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	nested := func(depth int) string {
+		return fmt.Sprintf(`(repeat('{"a":', %d) || '1' || repeat('}', %[1]d))::jsonb`, depth)
+	}
+	for value, want := range map[string]string{
+		`'{"a": 1e400}'`: "has a number beyond 2^53", `'{"a": [1, {"b": 9007199254740993}]}'`: "has a number beyond 2^53",
+		`'{"a": -9007199254740993}'`: "has a number beyond 2^53",
+		nested(101):                  "is nested deeper than 100 objects and lists", nested(9000): "is nested deeper than 100 objects and lists",
+		nested(100): "", `'{"a": 9007199254740992, "b": -9007199254740992, "c": 1e-7}'`: "", `'{}'`: "",
+	} {
+		for field, call := range map[string]string{
+			"metadata of a process": "start('shop', 'p' || gen_random_uuid(), metadata => %s)", "metadata of a job": "enqueue('shop', 'work', metadata => %s)",
+			"args": "enqueue('shop', 'work', %s)",
+		} {
+			call = fmt.Sprintf(call, value)
+			_, err := b.db.Exec(t.Context(), "SELECT progressor."+call)
+			pg, refused := errors.AsType[*pgconn.PgError](err)
+			name, _, _ := strings.Cut(field, " ")
+			switch {
+			case want == "" && err != nil, want != "" && !refused:
+				t.Errorf("%s %s: %v, want %q", field, value, err, want)
+			case refused && (pg.Code != "22023" || !strings.HasPrefix(pg.Message, "progressor: "+name+" "+want)):
+				t.Errorf("%s %s: %s %s, want %q", field, value, pg.Code, pg.Message, want)
+			}
+		}
+	}
+	equal(t, "stored", b.undelivered(), 9)
 }
 
 // An application that keeps its transaction open after it has sent holds up nobody: not its targets, not the scan, not the removal

@@ -138,26 +138,6 @@ func Events(rows []storage.Event) []*progressorv1.Event {
 	return events
 }
 
-// Struct reads a jsonb object; nil for NULL.
-func Struct(text []byte) (*structpb.Struct, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	// By reflection over messages two short attributes take 6 us, this way 2: jsonb has neither a name twice nor what is no UTF-8, which
-	// that one refuses. What this one does not take, such as a number too large, that one tells better.
-	var fields map[string]any
-	if json.Unmarshal(text, &fields) == nil && fields != nil {
-		if s, err := structpb.NewStruct(fields); err == nil {
-			return s, nil
-		}
-	}
-	s := &structpb.Struct{}
-	if err := s.UnmarshalJSON(text); err != nil {
-		return nil, fmt.Errorf("metadata: %w", err)
-	}
-	return s, nil
-}
-
 // JSON writes a Struct as a jsonb object; nil for none.
 func JSON(s *structpb.Struct) ([]byte, error) {
 	if s == nil {

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
 )
 
 // The args and results of jobs are read and written for each attempt. protojson takes its way by reflection: 10 of the 17 µs of the engine that
@@ -22,13 +25,40 @@ import (
 // Nor does the text of a value depend on the program: protojson varies its spaces from one build to the next, and a request that was repeated
 // towards a node of another version had another fingerprint.
 
-// Value reads a JSON text as it is stored; nil: there is none.
+// Value reads a JSON text as it is stored. It returns nil if text is empty.
+//
+// PostgreSQL stores values that a message cannot hold: numbers outside the range of a double, and
+// objects and lists below the maximum depth. Each of them becomes a string with its JSON text. One
+// such value must not make a whole list fail.
 func Value(text []byte) (*structpb.Value, error) {
 	r := valueReader{text: text}
-	if v := r.value(0); v != nil && r.next() == 0 && r.at == len(text) {
+	if v := r.whole(); v != nil {
 		return v, nil
 	}
-	return read[structpb.Value]("JSON value", text)
+	v, err := read[structpb.Value]("JSON value", text)
+	if err == nil && (v == nil || !r.tooDeep) {
+		return v, nil
+	}
+	r = valueReader{text: text, lenient: true}
+	if readable := r.whole(); readable != nil {
+		return readable, nil
+	}
+	return v, err
+}
+
+// Struct reads a JSON object as it is stored. It returns nil if text is empty. What a message cannot hold becomes a string, as in Value.
+func Struct(text []byte) (*structpb.Struct, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	v, err := Value(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("metadata: %w", err)
+	case v.GetStructValue() == nil:
+		return nil, fmt.Errorf("metadata: want a JSON object, got %.40s", text)
+	}
+	return v.GetStructValue(), nil
 }
 
 // ValueJSON is a value as it is stored; nil: there is none. What PostgreSQL does not take is replaced.
@@ -132,13 +162,23 @@ func appendJSON(b []byte, x any) []byte {
 	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'})
 }
 
-// plainDepth is how deep values nest that valueReader reads.
-const plainDepth = 100
+// plainDepth is how deep values nest that valueReader reads: an attribute may be as deep as a value.
+const plainDepth = process.MaxJSONDepth + 1
 
 // valueReader reads plain JSON: no number has an exponent, and none is past what a double holds.
 type valueReader struct {
-	text []byte
-	at   int
+	text    []byte
+	at      int
+	lenient bool // numbers may have exponents, and what a message cannot hold becomes a string
+	tooDeep bool // the value is nested deeper than plainDepth
+}
+
+// whole reads the whole text; nil if it is not one plain value.
+func (r *valueReader) whole() *structpb.Value {
+	if v := r.value(0); v != nil && r.next() == 0 && r.at == len(r.text) {
+		return v
+	}
+	return nil
 }
 
 // next passes over white space and gives the byte behind it; 0: there is none.
@@ -160,6 +200,9 @@ func (r *valueReader) value(depth int) *structpb.Value {
 		return r.fields(depth + 1)
 	case c == '[' && depth < plainDepth:
 		return r.list(depth + 1)
+	case c == '{' || c == '[':
+		r.tooDeep = true
+		return r.skipped()
 	case c == '"':
 		if s, ok := r.string(); ok {
 			return structpb.NewStringValue(s)
@@ -258,7 +301,7 @@ func (r *valueReader) string() (string, bool) {
 	return "", false
 }
 
-// escaped reads a text in quotes with escapes in it, which begins at a place. One that is no UTF-8, or half of a surrogate, is protojson's.
+// escaped reads a text in quotes with escapes in it, which begins at a place. One that is not valid UTF-8, or half of a surrogate, is protojson's.
 func (r *valueReader) escaped(begin int) (s string, ok bool) {
 	for n := begin + 1; n < len(r.text); n++ {
 		switch r.text[n] {
@@ -267,7 +310,10 @@ func (r *valueReader) escaped(begin int) (s string, ok bool) {
 		case '"':
 			r.at = n + 1
 			err := json.Unmarshal(r.text[begin:r.at], &s)
-			return s, err == nil && !strings.ContainsRune(s, utf8.RuneError)
+			if strings.ContainsRune(s, utf8.RuneError) { // an error, unless the text itself has this character
+				return s, err == nil && r.lenient && bytes.ContainsRune(r.text[begin:r.at], utf8.RuneError) && utf8.Valid(r.text[begin:r.at])
+			}
+			return s, err == nil
 		}
 	}
 	return "", false
@@ -288,14 +334,48 @@ func (r *valueReader) number() *structpb.Value {
 			return nil
 		}
 	}
-	if r.at < len(r.text) && (r.text[r.at] == 'e' || r.text[r.at] == 'E') {
+	if r.at < len(r.text) && (r.text[r.at] == 'e' || r.text[r.at] == 'E') && !r.exponent() {
 		return nil
 	}
 	x, err := strconv.ParseFloat(string(r.text[begin:r.at]), 64)
-	if err != nil {
-		return nil
+	switch {
+	case err == nil:
+		return structpb.NewNumberValue(x)
+	case r.lenient:
+		return structpb.NewStringValue(string(r.text[begin:r.at]))
 	}
-	return structpb.NewNumberValue(x)
+	return nil
+}
+
+// exponent passes over the exponent of a number, if it may have one.
+func (r *valueReader) exponent() bool {
+	r.at++
+	if r.at < len(r.text) && (r.text[r.at] == '+' || r.text[r.at] == '-') {
+		r.at++
+	}
+	return r.lenient && r.digits() > 0
+}
+
+// skipped passes over an object or a list and returns its text as a string; nil if that is not allowed.
+func (r *valueReader) skipped() *structpb.Value {
+	begin, open := r.at, 0
+	for r.lenient && r.at < len(r.text) {
+		switch r.text[r.at] {
+		case '"':
+			if _, ok := r.string(); !ok {
+				return nil
+			}
+			continue
+		case '{', '[':
+			open++
+		case '}', ']':
+			open--
+		}
+		if r.at++; open == 0 {
+			return structpb.NewStringValue(string(r.text[begin:r.at]))
+		}
+	}
+	return nil
 }
 
 func (r *valueReader) digits() (n int) {

@@ -30,13 +30,15 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 // world is a whole engine on a database of its own, behind the real handler on a real port.
 type world struct {
 	url     string
+	dsn     string
 	release chan struct{} // lets the tasks end whose args are "hold"
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{release: make(chan struct{})}
-	store, err := storage.Open(t.Context(), storage.Config{DSN: storagetest.DSN(t)})
+	w.dsn = storagetest.DSN(t)
+	store, err := storage.Open(t.Context(), storage.Config{DSN: w.dsn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +103,36 @@ func (w *world) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 		AuxState: []byte("state"),
 		Events:   []*progressorv1.NewEvent{{Payload: r.GetArgs()}},
 	}}}, nil
+}
+
+// Attributes that a message cannot hold do not make lists and gets fail. SQL functions stored them before they checked JSON.
+func TestListsSurviveEveryRow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all := protocols(w.url)
+	for _, id := range []string{"poisoned", "sound"} {
+		if _, err := all["connect"].Start(t.Context(), &progressorv1.StartRequest{Namespace: "n", ProcessId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := storagetest.Connect(t, w.dsn).Exec(t.Context(), `UPDATE processes SET metadata =
+		jsonb_build_object('a', 1e400, 'b', (repeat('[', 9990) || repeat(']', 9990))::jsonb) WHERE process_id = 'poisoned'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, client := range all {
+		got, err := client.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "n", ProcessId: "poisoned"})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if a := got.GetProcess().GetMetadata().GetFields()["a"].GetStringValue(); a != "1"+strings.Repeat("0", 400) {
+			t.Errorf("%s: a is %q", name, a)
+		}
+		list, err := client.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "n"})
+		if err != nil || len(list.GetProcesses()) != 2 {
+			t.Errorf("%s: %d processes, %v", name, len(list.GetProcesses()), err)
+		}
+	}
 }
 
 func TestALifeOverEveryProtocol(t *testing.T) {

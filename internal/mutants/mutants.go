@@ -295,6 +295,16 @@ var mutants = []mutant{
 		packages: "./storage", run: "Speak|Message|Child",
 	},
 	{
+		name: "sql-json-unchecked", breaks: "JSON that comes from SQL is checked like JSON in requests",
+		file: "migrations/00084_sql_message_json.sql", old: "WHEN (NEW.sender_process_id IS NULL AND", planted: "WHEN (false AND",
+		packages: "./storage", run: "FunctionsCheckJSON",
+	},
+	{
+		name: "number-breaks-list", breaks: "attributes that a message cannot hold do not make lists fail",
+		file: "wire/value.go", old: "	case r.lenient:\n		return structpb", planted: "	case false:\n		return structpb",
+		packages: "./wire ./engine/rpc", run: "Values|EveryRow",
+	},
+	{
 		name: "message-kept", breaks: "what was held for a suspended process is delivered when it goes on",
 		file: messages, old: "AND o.process_id = x.process_id AND o.held::int = 1", planted: "AND o.process_id = x.process_id AND o.held::int = 2",
 		packages: "./storage", run: "Message|Command|Held|Child",

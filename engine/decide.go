@@ -118,6 +118,10 @@ func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 		text, _ = wire.FailureJSON(failure) // two plain strings: this cannot fail
 	}
 	d.completion.Failure, d.failure = text, failure
+	if end.kind.Processor != nil && !d.completion.TaskType.RetriedOnFailure() {
+		d.failCommand(end, failure)
+		return
+	}
 	if d.completion.TaskType.RetriedOnFailure() {
 		if wait, again := end.retry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random); again {
 			d.completion.Outcome, d.completion.RetryAfter = storage.Retry, wait
@@ -125,6 +129,19 @@ func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 		}
 	}
 	d.completion.Outcome, d.completion.Detail = storage.Failed, detailOf(failure)
+}
+
+// failCommand decides about an INIT, CALL or REPAIR task of a process that the engine runs itself. Such a task
+// fails because of the database or of this program, and must not break the process: it is tried again, and then
+// rejected.
+func (d *decision) failCommand(end *attemptEnd, failure *progressorv1.Failure) {
+	wait, again := commandRetry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random)
+	if again {
+		d.completion.Outcome, d.completion.RetryAfter = storage.Retry, wait
+		return
+	}
+	d.completion.Failure, d.failure = nil, nil
+	d.reject(end, &progressorv1.Rejection{Reason: failure.GetReason(), Message: failure.GetMessage()})
 }
 
 // detailOf is what a process that broke shows: the failure's message, or where it has none its reason.

@@ -18,8 +18,8 @@ import (
 type Kind struct {
 	Name string
 	// Processor runs the tasks of these processes on every node, whatever the processor of their namespace is; nil: that one does.
-	// Because it is a part of the engine, it is tried again for as long as a fault may last, and whatever its namespace says of zombies:
-	// see ownRetry. It is shown no history.
+	// Because it is a part of the engine, its tasks are tried again for as long as a fault may last, whatever the
+	// namespace's retry and zombie policies are. See ownRetry and commandRetry. It gets no history.
 	// AttemptOf gives it what it has beyond a user's processor.
 	Processor processor.Processor
 	// Decide changes what is stored of the end of an attempt, after what holds for every process. It is pure. nil: nothing.
@@ -88,6 +88,13 @@ func (e *Engine) Add(kinds ...Kind) {
 // ownRetry is how the tasks of kinds are tried again that have a processor of their own: a failure of theirs is one of the database or
 // of this program. With these waits a task fails for good after a day.
 var ownRetry = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1}
+
+// commandRetry is the policy of INIT, CALL and REPAIR tasks of these processes: about a quarter of an hour. See
+// failCommand.
+var commandRetry = process.RetryPolicy{
+	Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 20, JitterPortion: 0.1,
+	NonRetryable: []string{process.ReasonPanic, process.ReasonBadResponse},
+}
 
 // A task waits before the next node takes it, where this one does not know the kind: it runs an older version than the node that made
 // the process. The wait doubles: ten thousand such processes that wait a second each are ten thousand claims a second for nothing, which

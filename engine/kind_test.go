@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,4 +173,70 @@ func TestNoteOfAStart(t *testing.T) {
 	if len(got) != 1 || got[0] != `StartBulk kim 10.0.0.7:1 ns p {"verb": "cancel"}` {
 		t.Errorf("noted: %q", got)
 	}
+}
+
+// TestKindSurvivesFailedCommands checks that neither a fault that passes nor one that stays breaks a process of a
+// kind: its commands are tried again, and then rejected.
+func TestKindSurvivesFailedCommands(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	inits, initTries := faulty(1, processor.Result().Event([]byte("began")))
+	calls, callTries := faulty(1, processor.Result().Response([]byte("done")))
+	n := startKinds(t, dsn, processor.Echo(), own(by{
+		initTask: inits,
+		callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			switch string(r.GetArgs()) {
+			case "panic":
+				panic("odd")
+			case "never":
+				return nil, processor.Fail("hopeless", "it never works").NonRetryable()
+			case "large":
+				return processor.Result().Response(make([]byte, process.MaxPayloadBytes+1)).Done()
+			}
+			return calls(ctx, r)
+		},
+	}))
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 1}})
+	start := engine.StartParams{Key: key("~own/p"), Kind: "own", Own: true, Timeout: patience}
+	if _, err := n.Start(t.Context(), start); err != nil || initTries.Load() != 2 {
+		t.Errorf("start after %d attempts: %v", initTries.Load(), err)
+	}
+	call := engine.CallParams{Key: key("~own/p"), Args: []byte("works"), Own: true, Timeout: patience}
+	if ans, err := n.Call(t.Context(), call); err != nil || string(ans.Response) != "done" || callTries.Load() != 2 {
+		t.Errorf("call after %d attempts: %q, %v", callTries.Load(), ans.Response, err)
+	}
+	for args, reason := range map[string]string{
+		"panic": process.ReasonPanic, "never": "hopeless", "large": process.ReasonBadResponse,
+	} {
+		call.Args = []byte(args)
+		if _, err := n.Call(t.Context(), call); taskError(t, err).Rejection.GetReason() != reason {
+			t.Errorf("%s: %v, want a rejection with the reason %s", args, err, reason)
+		}
+	}
+	if got := n.status(t, "~own/p"); got != "RUNNING" {
+		t.Errorf("the process is %s", got)
+	}
+	start.Key = key("~own/q")
+	n2 := startKinds(t, storagetest.DSN(t), processor.Echo(), own(by{
+		initTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, processor.Fail("hopeless", "it never works").NonRetryable()
+		},
+	}))
+	if _, err := n2.Start(t.Context(), start); taskError(t, err).Rejection.GetReason() != "hopeless" {
+		t.Errorf("start: %v", err)
+	}
+	if got := n2.status(t, "~own/q"); got != "" {
+		t.Errorf("a process that could not start is %s", got)
+	}
+}
+
+// faulty returns an error without a reason the first n times, then answers.
+func faulty(n int32, b *processor.ResultBuilder) (processor.Func, *atomic.Int32) {
+	var tries atomic.Int32
+	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if tries.Add(1) <= n {
+			return nil, errors.New("canceling statement due to statement timeout")
+		}
+		return b.Done()
+	}, &tries
 }

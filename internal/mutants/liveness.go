@@ -64,4 +64,9 @@ var livenessMutants = []mutant{
 		file: "storage/clock.go", old: "s.q.RestartGraces, s.q.RestartAttempts", planted: "s.q.RestartAttempts",
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
+	{
+		name: "command-breaks-a-kind", breaks: "a command that fails does not break a process that the engine runs itself",
+		file: "engine/decide.go", old: "end.kind.Processor != nil && !d.completion", planted: "end.kind.Processor == nil && !d.completion",
+		packages: "./engine", run: "TestKindSurvives",
+	},
 }

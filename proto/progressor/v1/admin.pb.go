@@ -25,15 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Why a task does not run.
+// WaitsFor says why a task does not run.
 type WaitsFor int32
 
 const (
 	WaitsFor_WAITS_FOR_UNSPECIFIED WaitsFor = 0
 	WaitsFor_WAITS_FOR_TIME        WaitsFor = 1
-	WaitsFor_WAITS_FOR_PLACE       WaitsFor = 2 // a free place on a node, or a worker
-	WaitsFor_WAITS_FOR_PROCESS     WaitsFor = 3 // the task that runs, or an older one
-	WaitsFor_WAITS_FOR_OPERATOR    WaitsFor = 4 // suspended
+	WaitsFor_WAITS_FOR_PLACE       WaitsFor = 2 // a free slot on a node, or a worker
+	WaitsFor_WAITS_FOR_PROCESS     WaitsFor = 3 // another task of the process, which runs or is older
+	WaitsFor_WAITS_FOR_OPERATOR    WaitsFor = 4 // the process is suspended
 	WaitsFor_WAITS_FOR_CONSTRAINT  WaitsFor = 5
 )
 
@@ -144,11 +144,11 @@ func (BulkVerb) EnumDescriptor() ([]byte, []int) {
 
 type Span struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // waits_for in lower case, processing, back_off, idle
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"` // a WaitsFor in lower case, processing, back_off or idle
 	TaskId        int64                  `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	FromTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
-	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"` // absent: now
-	Detail        string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`               // the constraint, the worker, the failure
+	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"` // absent if the span continues
+	Detail        string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`               // the constraint, the worker or the failure
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,9 +277,9 @@ type ExplainProcessResponse struct {
 	TimeByWhat     map[string]*durationpb.Duration `protobuf:"bytes,3,rep,name=time_by_what,json=timeByWhat,proto3" json:"time_by_what,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	WaitsFor       WaitsFor                        `protobuf:"varint,4,opt,name=waits_for,json=waitsFor,proto3,enum=progressor.v1.WaitsFor" json:"waits_for,omitempty"`
 	WaitsForDetail string                          `protobuf:"bytes,5,opt,name=waits_for_detail,json=waitsForDetail,proto3" json:"waits_for_detail,omitempty"`
-	Next           string                          `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"` // a sentence: what happens next, and when
+	Next           string                          `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"` // a sentence that says what happens next, and when
 	NextTime       *timestamppb.Timestamp          `protobuf:"bytes,7,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"`
-	Unblock        string                          `protobuf:"bytes,8,opt,name=unblock,proto3" json:"unblock,omitempty"` // a sentence: what would let it go on
+	Unblock        string                          `protobuf:"bytes,8,opt,name=unblock,proto3" json:"unblock,omitempty"` // a sentence that says how to unblock the process
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -372,7 +372,7 @@ func (x *ExplainProcessResponse) GetUnblock() string {
 
 type CountProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "": all
+	// Empty: all namespaces.
 	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -416,8 +416,9 @@ func (x *CountProcessesRequest) GetNamespace() string {
 }
 
 type CountProcessesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	CountByStatus map[string]int64       `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: running (which counts INIT too), error, suspended, completed, cancelled
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Keys: running (includes INIT), error, suspended, completed, cancelled.
+	CountByStatus map[string]int64 `protobuf:"bytes,1,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -461,7 +462,7 @@ func (x *CountProcessesResponse) GetCountByStatus() map[string]int64 {
 
 type GetOverviewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "": all
+	// Empty: all namespaces.
 	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -510,11 +511,14 @@ type GetOverviewResponse struct {
 	WaitingByWhat     map[string]int64       `protobuf:"bytes,2,rep,name=waiting_by_what,json=waitingByWhat,proto3" json:"waiting_by_what,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: time, place, process, operator, constraint
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,3,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
 	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,4,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
-	TasksPerSecond    float64                `protobuf:"fixed64,5,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"` // of the last minute
+	TasksPerSecond    float64                `protobuf:"fixed64,5,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"` // in the last minute
 	Nodes             []*Node                `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	Namespaces        []*NamespaceOverview   `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // by name
-	Samples           []*OverviewSample      `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`       // of the last hour, every ten seconds, since the node that answers runs; oldest first
-	// How long processors took for a task, in the last minute, on the node that answers. Absent: there was none.
+	// One sample per ten seconds of the last hour, oldest first. They start when the node that serves
+	// this request started.
+	Samples []*OverviewSample `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`
+	// How long processors took for a task, in the last minute, on the node that serves this request.
+	// Absent if there were no tasks.
 	ProcessingP50 *durationpb.Duration `protobuf:"bytes,9,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
 	ProcessingP99 *durationpb.Duration `protobuf:"bytes,10,opt,name=processing_p99,json=processingP99,proto3" json:"processing_p99,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -626,9 +630,9 @@ type NamespaceOverview struct {
 	Namespace         string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Paused            bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
 	CountByStatus     map[string]int64       `protobuf:"bytes,3,rep,name=count_by_status,json=countByStatus,proto3" json:"count_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Runnable          int64                  `protobuf:"varint,4,opt,name=runnable,proto3" json:"runnable,omitempty"` // tasks that could run now and do not, counted to 10,000
+	Runnable          int64                  `protobuf:"varint,4,opt,name=runnable,proto3" json:"runnable,omitempty"` // tasks that wait for a slot or a worker; 10,000 means 10,000 or more
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,5,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
-	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"` // seen in the last half minute
+	Workers           int64                  `protobuf:"varint,6,opt,name=workers,proto3" json:"workers,omitempty"` // seen in the last 30 seconds
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -705,12 +709,12 @@ func (x *NamespaceOverview) GetWorkers() int64 {
 	return 0
 }
 
-// What the overview of all namespaces showed at a time.
+// OverviewSample contains values of the overview of all namespaces at a point in time.
 type OverviewSample struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Time              *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
 	TasksPerSecond    float64                `protobuf:"fixed64,2,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"`
-	Runnable          int64                  `protobuf:"varint,3,opt,name=runnable,proto3" json:"runnable,omitempty"` // as those of NamespaceOverview, of all that are not paused
+	Runnable          int64                  `protobuf:"varint,3,opt,name=runnable,proto3" json:"runnable,omitempty"` // sum of NamespaceOverview.runnable of all namespaces that are not paused
 	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,4,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
 	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,5,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
 	ProcessingP50     *durationpb.Duration   `protobuf:"bytes,6,opt,name=processing_p50,json=processingP50,proto3" json:"processing_p50,omitempty"`
@@ -911,16 +915,18 @@ func (x *ListErrorsResponse) GetNextPageToken() string {
 }
 
 type ErrorGroup struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fingerprint   string                 `protobuf:"bytes,1,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of reason and message, without their numbers and ids
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"` // of the newest
-	Count         int64                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
-	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
-	LastTime      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
-	Filter        string                 `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"`       // for ListProcesses and StartBulk; of runs for ListRuns
-	Runs          bool                   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`          // it is of runs of flows that are FAILED or EXPIRED: RetryRun takes up each, RepeatRun starts another one like it
-	Namespace     string                 `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"` // of its processes or runs: the same failure in two namespaces is two groups
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Fingerprint string                 `protobuf:"bytes,1,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // hash of reason and message, without numbers and IDs
+	Reason      string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message     string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"` // of the newest failure
+	Count       int64                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	FirstTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	LastTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	Filter      string                 `protobuf:"bytes,7,opt,name=filter,proto3" json:"filter,omitempty"` // for ListProcesses and StartBulk, or for ListRuns if runs is set
+	// The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
+	// starts a new one with the same payload.
+	Runs          bool   `protobuf:"varint,8,opt,name=runs,proto3" json:"runs,omitempty"`
+	Namespace     string `protobuf:"bytes,9,opt,name=namespace,proto3" json:"namespace,omitempty"` // the same failure in two namespaces makes two groups
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1286,7 +1292,7 @@ type AuditEntry struct {
 	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"` // address
 	Method        string                 `protobuf:"bytes,5,opt,name=method,proto3" json:"method,omitempty"`
 	Namespace     string                 `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Subject       string                 `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"` // what it was done to
+	Subject       string                 `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"` // the object of the request
 	Details       *structpb.Struct       `protobuf:"bytes,8,opt,name=details,proto3" json:"details,omitempty"` // no payloads
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1379,11 +1385,12 @@ func (x *AuditEntry) GetDetails() *structpb.Struct {
 }
 
 type ListAuditRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Filter        string                 `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"` // AIP-160 over actor, method, subject, time
-	PageSize      int32                  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// An AIP-160 filter on actor, method, subject and time.
+	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1504,23 +1511,23 @@ type Bulk struct {
 	BulkId           string                 `protobuf:"bytes,2,opt,name=bulk_id,json=bulkId,proto3" json:"bulk_id,omitempty"`
 	Filter           string                 `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
 	Verb             BulkVerb               `protobuf:"varint,4,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
-	Rate             float64                `protobuf:"fixed64,5,opt,name=rate,proto3" json:"rate,omitempty"`      // processes a second; 0: 100
-	Matched          int64                  `protobuf:"varint,6,opt,name=matched,proto3" json:"matched,omitempty"` // so far: done, failed and skipped, and those that are tried again
+	Rate             float64                `protobuf:"fixed64,5,opt,name=rate,proto3" json:"rate,omitempty"`      // processes per second; 0 means 100
+	Matched          int64                  `protobuf:"varint,6,opt,name=matched,proto3" json:"matched,omitempty"` // so far: done, failed, skipped, and those that will be retried
 	Done             int64                  `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
 	Failed           int64                  `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
-	Failures         []*BulkFailure         `protobuf:"bytes,9,rep,name=failures,proto3" json:"failures,omitempty"`                                // the newest 100, the newest first; only GetBulk has them
+	Failures         []*BulkFailure         `protobuf:"bytes,9,rep,name=failures,proto3" json:"failures,omitempty"`                                // the newest 100, newest first; only set by GetBulk
 	Status           ProcessStatus          `protobuf:"varint,10,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"` // COMPLETED at the end, CANCELLED after CancelBulk
 	CreatedTime      *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	Reason           string                 `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
-	Skipped          int64                  `protobuf:"varint,13,opt,name=skipped,proto3" json:"skipped,omitempty"`                                            // their status did not allow the verb, or they had gone meanwhile
-	Expected         int64                  `protobuf:"varint,14,opt,name=expected,proto3" json:"expected,omitempty"`                                          // how many matched before the start, counted for at most a second
-	ExpectedMore     bool                   `protobuf:"varint,15,opt,name=expected_more,json=expectedMore,proto3" json:"expected_more,omitempty"`              // there were more than were counted
-	Position         string                 `protobuf:"bytes,16,opt,name=position,proto3" json:"position,omitempty"`                                           // process_id of the last one that was looked at: the oldest are first
-	Actor            string                 `protobuf:"bytes,17,opt,name=actor,proto3" json:"actor,omitempty"`                                                 // who started it; "" where the engine does not authenticate
-	FinishedTime     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`               // when it came to its end
-	Detail           string                 `protobuf:"bytes,19,opt,name=detail,proto3" json:"detail,omitempty"`                                               // of ERROR: why
-	DryRun           bool                   `protobuf:"varint,20,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                                // nothing was stored: there is no bulk_id
-	SampleProcessIds []string               `protobuf:"bytes,21,rep,name=sample_process_ids,json=sampleProcessIds,proto3" json:"sample_process_ids,omitempty"` // of a dry run: the oldest 20 that match
+	Skipped          int64                  `protobuf:"varint,13,opt,name=skipped,proto3" json:"skipped,omitempty"`                               // their status did not allow the verb, or they had been removed
+	Expected         int64                  `protobuf:"varint,14,opt,name=expected,proto3" json:"expected,omitempty"`                             // how many matched before the start, counted for at most one second
+	ExpectedMore     bool                   `protobuf:"varint,15,opt,name=expected_more,json=expectedMore,proto3" json:"expected_more,omitempty"` // more matched than were counted
+	Position         string                 `protobuf:"bytes,16,opt,name=position,proto3" json:"position,omitempty"`                              // the last process_id that was visited; the oldest come first
+	Actor            string                 `protobuf:"bytes,17,opt,name=actor,proto3" json:"actor,omitempty"`                                    // who started it; empty if the engine does not authenticate requests
+	FinishedTime     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
+	Detail           string                 `protobuf:"bytes,19,opt,name=detail,proto3" json:"detail,omitempty"`                                               // the reason for ERROR
+	DryRun           bool                   `protobuf:"varint,20,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                                // nothing was stored, and there is no bulk_id
+	SampleProcessIds []string               `protobuf:"bytes,21,rep,name=sample_process_ids,json=sampleProcessIds,proto3" json:"sample_process_ids,omitempty"` // only for a dry run: the 20 oldest that match
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1757,12 +1764,13 @@ func (x *BulkFailure) GetError() string {
 type StartBulkRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// As that of ListProcesses, and not empty: all plain processes are process_id = "*". Others, the engine's own among them, never match.
+	// As in ListProcesses, and not empty. process_id = "*" matches all processes of users. Processes
+	// of the engine (jobs, crons, flows, bulks) never match.
 	Filter string   `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	Verb   BulkVerb `protobuf:"varint,3,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
-	// Processes a second, 0.001 to 10,000; 0: 100.
+	// Processes per second, 0.001 to 10,000. 0 means 100.
 	Rate           float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
-	DryRun         bool    `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // counts for at most five seconds, and changes nothing
+	DryRun         bool    `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // counts for at most five seconds and changes nothing
 	Reason         string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	IdempotencyKey string  `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	unknownFields  protoimpl.UnknownFields

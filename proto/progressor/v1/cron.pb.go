@@ -25,16 +25,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The run before (the newest one that was started) is still running when a fire time comes.
+// OverlapAction says what to do if the previous run (the last one that was started) is still
+// running when a fire time comes.
 type OverlapAction int32
 
 const (
 	OverlapAction_OVERLAP_ACTION_UNSPECIFIED OverlapAction = 0 // ALLOW
 	OverlapAction_OVERLAP_ACTION_ALLOW       OverlapAction = 1 // the concurrency policy decides
 	OverlapAction_OVERLAP_ACTION_SKIP        OverlapAction = 2 // no run; the fire is recorded SKIPPED
-	OverlapAction_OVERLAP_ACTION_CANCEL_PREV OverlapAction = 3 // ask the run before to cancel, start at once; it no longer counts for max_concurrency
-	OverlapAction_OVERLAP_ACTION_PARALLEL    OverlapAction = 4 // start, whatever the concurrency policy says, up to max_overlap
-	OverlapAction_OVERLAP_ACTION_BUFFER_ONE  OverlapAction = 5 // one QUEUED run when the run before ends; further fires SKIPPED_OVERLAP
+	// Cancel the previous run and start at once. The previous run no longer counts for
+	// max_concurrency.
+	OverlapAction_OVERLAP_ACTION_CANCEL_PREV OverlapAction = 3
+	OverlapAction_OVERLAP_ACTION_PARALLEL    OverlapAction = 4 // start up to max_overlap runs, ignoring the concurrency policy
+	// Queue one run until the previous run ends. Further fires are SKIPPED_OVERLAP.
+	OverlapAction_OVERLAP_ACTION_BUFFER_ONE OverlapAction = 5
 )
 
 // Enum value maps for OverlapAction.
@@ -84,18 +88,19 @@ func (OverlapAction) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{0}
 }
 
-// The newest run that was started ended FAILED, TIMEOUT or CANCELLED. Fires that started nothing are passed over; with
-// SKIP a failure that has skipped one fire is spent. A run that CANCEL_PREV replaces does not count: the new one is attempt 1.
+// FailureAction says what to do if the last run that was started ended as FAILED, TIMEOUT or
+// CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
+// that CANCEL_PREV replaces does not count; the new run is attempt 1.
 type FailureAction int32
 
 const (
 	FailureAction_FAILURE_ACTION_UNSPECIFIED FailureAction = 0 // RUN_NEW
 	FailureAction_FAILURE_ACTION_RUN_NEW     FailureAction = 1 // attempt 1
 	FailureAction_FAILURE_ACTION_SKIP        FailureAction = 2
-	FailureAction_FAILURE_ACTION_RETRY       FailureAction = 3 // attempt = the run before's + 1; past max_attempts attempt 1 again
-	FailureAction_FAILURE_ACTION_BACKOFF     FailureAction = 4 // RETRY, but fires are skipped until retry_backoff has passed
-	// After pause_after_failures failures in a row fires are SKIPPED_FAILURE, but for one trial each retry_backoff; a
-	// success closes the circuit again. The cron itself is not paused.
+	FailureAction_FAILURE_ACTION_RETRY       FailureAction = 3 // the next attempt number; after max_attempts, attempt 1 again
+	FailureAction_FAILURE_ACTION_BACKOFF     FailureAction = 4 // as RETRY, but fires are skipped until retry_backoff has passed
+	// After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
+	// per retry_backoff. A success ends this. The cron itself is not paused.
 	FailureAction_FAILURE_ACTION_HALF_OPEN FailureAction = 5
 )
 
@@ -146,13 +151,13 @@ func (FailureAction) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{1}
 }
 
-// max_concurrency is reached.
+// ConcurrencyPolicy says what to do if max_concurrency is reached.
 type ConcurrencyPolicy int32
 
 const (
 	ConcurrencyPolicy_CONCURRENCY_POLICY_UNSPECIFIED ConcurrencyPolicy = 0 // SKIP
 	ConcurrencyPolicy_CONCURRENCY_POLICY_SKIP        ConcurrencyPolicy = 1
-	ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE       ConcurrencyPolicy = 2 // the run waits for a free place, in order
+	ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE       ConcurrencyPolicy = 2 // the run waits until another one ends, in order
 )
 
 // Enum value maps for ConcurrencyPolicy.
@@ -196,12 +201,13 @@ func (ConcurrencyPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{2}
 }
 
-// Several fire times passed since the last look (the engine was down, or late).
+// MisfirePolicy says which fires run if several fire times have passed since the cron last ran (the
+// engine was down or late).
 type MisfirePolicy int32
 
 const (
 	MisfirePolicy_MISFIRE_POLICY_UNSPECIFIED      MisfirePolicy = 0 // FIRE_NOW
-	MisfirePolicy_MISFIRE_POLICY_FIRE_NOW         MisfirePolicy = 1 // all of them, each through the policies above
+	MisfirePolicy_MISFIRE_POLICY_FIRE_NOW         MisfirePolicy = 1 // all, each subject to the policies above
 	MisfirePolicy_MISFIRE_POLICY_SKIP             MisfirePolicy = 2 // only the newest, and only within misfire_threshold
 	MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED MisfirePolicy = 3 // the newest catchup_limit
 )
@@ -258,7 +264,7 @@ const (
 	Decision_DECISION_SKIPPED_OVERLAP     Decision = 3
 	Decision_DECISION_SKIPPED_FAILURE     Decision = 4
 	Decision_DECISION_SKIPPED_CONCURRENCY Decision = 5
-	Decision_DECISION_MISSED              Decision = 6 // dropped by the misfire policy or the catch-up window; status SKIPPED
+	Decision_DECISION_MISSED              Decision = 6 // dropped by the misfire policy or the catchup_window; status SKIPPED
 	Decision_DECISION_DROPPED             Decision = 7 // the queue was full; status SKIPPED
 )
 
@@ -430,7 +436,7 @@ type DaylightSaving_Overlap int32
 
 const (
 	DaylightSaving_OVERLAP_UNSPECIFIED DaylightSaving_Overlap = 0 // FIRST
-	DaylightSaving_OVERLAP_FIRST       DaylightSaving_Overlap = 1 // a local time that comes twice fires at its first coming
+	DaylightSaving_OVERLAP_FIRST       DaylightSaving_Overlap = 1 // a local time that occurs twice fires the first time
 	DaylightSaving_OVERLAP_LAST        DaylightSaving_Overlap = 2
 	DaylightSaving_OVERLAP_BOTH        DaylightSaving_Overlap = 3
 )
@@ -482,8 +488,9 @@ type StartProcessTarget_RunEnd int32
 
 const (
 	StartProcessTarget_RUN_END_UNSPECIFIED StartProcessTarget_RunEnd = 0 // PROCESS
-	StartProcessTarget_RUN_END_PROCESS     StartProcessTarget_RunEnd = 1 // the run ends when its process does: COMPLETED, ERROR, CANCELLED or removed
-	StartProcessTarget_RUN_END_INIT        StartProcessTarget_RunEnd = 2 // the run ends with the INIT task
+	// The run ends when its process is COMPLETED, in ERROR, CANCELLED or removed.
+	StartProcessTarget_RUN_END_PROCESS StartProcessTarget_RunEnd = 1
+	StartProcessTarget_RUN_END_INIT    StartProcessTarget_RunEnd = 2 // the run ends with the INIT task
 )
 
 // Enum value maps for StartProcessTarget_RunEnd.
@@ -539,14 +546,16 @@ type Cron struct {
 	CreatedTime       *timestamppb.Timestamp   `protobuf:"bytes,8,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	UpdatedTime       *timestamppb.Timestamp   `protobuf:"bytes,9,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"`
 	LastFireTime      *timestamppb.Timestamp   `protobuf:"bytes,10,opt,name=last_fire_time,json=lastFireTime,proto3" json:"last_fire_time,omitempty"`
-	NextFireTimes     []*timestamppb.Timestamp `protobuf:"bytes,11,rep,name=next_fire_times,json=nextFireTimes,proto3" json:"next_fire_times,omitempty"`                                                                                  // ten
+	NextFireTimes     []*timestamppb.Timestamp `protobuf:"bytes,11,rep,name=next_fire_times,json=nextFireTimes,proto3" json:"next_fire_times,omitempty"`                                                                                  // the next ten
 	FiresByDecision   map[string]int64         `protobuf:"bytes,12,rep,name=fires_by_decision,json=firesByDecision,proto3" json:"fires_by_decision,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: fired, queued, skipped_overlap, …
 	RunningProcessIds []string                 `protobuf:"bytes,13,rep,name=running_process_ids,json=runningProcessIds,proto3" json:"running_process_ids,omitempty"`
 	Metadata          *structpb.Struct         `protobuf:"bytes,14,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	Etag              string                   `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`                                      // an update with an old one is ABORTED
-	WaitingFires      int64                    `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"` // of a paused cron: fire times that have come and wait for its resume; 1000 stands for more
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// An update with an old etag fails with ABORTED.
+	Etag string `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Fire times of a paused cron that have passed and wait for the resume. 1000 means 1000 or more.
+	WaitingFires  int64 `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cron) Reset() {
@@ -693,18 +702,19 @@ func (x *Cron) GetWaitingFires() int64 {
 
 type CronSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Five fields, or six with seconds first; @hourly and the like; @every 90s (from start_time, else created_time);
-	// L, L-3, LW, 15W, 5L, FRI#2. Days of the week are Unix's: 0 and 7 are Sunday. Day of month and day of week
-	// are ORed when both are restricted. Several expressions: the union.
+	// Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
+	// start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
+	// Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
+	// match. Several expressions fire at the times of each.
 	Expressions []string               `protobuf:"bytes,1,rep,name=expressions,proto3" json:"expressions,omitempty"`
-	Timezone    string                 `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"` // IANA; default UTC
+	Timezone    string                 `protobuf:"bytes,2,opt,name=timezone,proto3" json:"timezone,omitempty"` // IANA name; default: UTC
 	StartTime   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	EndTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// the same for the same cron and fire time
+	// Upper limit of a delay that is always the same for the same cron and fire time.
 	Jitter             *durationpb.Duration `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	ExcludeExpressions []string             `protobuf:"bytes,6,rep,name=exclude_expressions,json=excludeExpressions,proto3" json:"exclude_expressions,omitempty"`
 	DaylightSaving     *DaylightSaving      `protobuf:"bytes,7,opt,name=daylight_saving,json=daylightSaving,proto3" json:"daylight_saving,omitempty"`
-	MaxFires           int64                `protobuf:"varint,8,opt,name=max_fires,json=maxFires,proto3" json:"max_fires,omitempty"` // runs; 0: no limit
+	MaxFires           int64                `protobuf:"varint,8,opt,name=max_fires,json=maxFires,proto3" json:"max_fires,omitempty"` // number of runs; 0: no limit
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -795,8 +805,8 @@ func (x *CronSpec) GetMaxFires() int64 {
 	return 0
 }
 
-// Of expressions with fixed hours. With a wildcard or a step in the hour field, and for @every, real time counts:
-// every hour that passes has its fires.
+// DaylightSaving applies to expressions with fixed hours. Expressions with a wildcard or a step in
+// the hour field, and @every, follow elapsed time: they fire in every hour that passes.
 type DaylightSaving struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gap           DaylightSaving_Gap     `protobuf:"varint,1,opt,name=gap,proto3,enum=progressor.v1.DaylightSaving_Gap" json:"gap,omitempty"`
@@ -854,22 +864,24 @@ type CronPolicy struct {
 	OverlapAction     OverlapAction          `protobuf:"varint,1,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	FailureAction     FailureAction          `protobuf:"varint,2,opt,name=failure_action,json=failureAction,proto3,enum=progressor.v1.FailureAction" json:"failure_action,omitempty"`
 	ConcurrencyPolicy ConcurrencyPolicy      `protobuf:"varint,3,opt,name=concurrency_policy,json=concurrencyPolicy,proto3,enum=progressor.v1.ConcurrencyPolicy" json:"concurrency_policy,omitempty"`
-	MaxConcurrency    int32                  `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // runs of this cron at a time; 0: 1
-	// with QUEUE: waiting fires at the most; 0: 1000. Past it, fires are DROPPED.
+	// Runs of this cron at the same time. 0 means 1.
+	MaxConcurrency int32 `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
+	// With QUEUE: how many fires may wait. More are DROPPED. 0 means 1000.
 	QueueLimit    int32         `protobuf:"varint,5,opt,name=queue_limit,json=queueLimit,proto3" json:"queue_limit,omitempty"`
 	MisfirePolicy MisfirePolicy `protobuf:"varint,6,opt,name=misfire_policy,json=misfirePolicy,proto3,enum=progressor.v1.MisfirePolicy" json:"misfire_policy,omitempty"`
 	CatchupLimit  int32         `protobuf:"varint,7,opt,name=catchup_limit,json=catchupLimit,proto3" json:"catchup_limit,omitempty"` // with CATCH_UP_LIMITED
-	// fires older than this are missed; 0: no limit
+	// Fires older than this are MISSED. 0: no limit.
 	CatchupWindow *durationpb.Duration `protobuf:"bytes,8,opt,name=catchup_window,json=catchupWindow,proto3" json:"catchup_window,omitempty"`
-	// of one run; 0: 10 s for HTTP targets, else the target's own
+	// Limit of one run. 0 means 10 s for HTTP targets, else the limit of the target itself.
 	Timeout      *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	RetryBackoff *Backoff             `protobuf:"bytes,10,opt,name=retry_backoff,json=retryBackoff,proto3" json:"retry_backoff,omitempty"` // with RETRY and BACKOFF
-	MaxAttempts  int32                `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`   // with RETRY and BACKOFF; 0: no limit
-	// consecutive failed runs that pause the cron; 0: never
+	// With RETRY and BACKOFF. 0: no limit.
+	MaxAttempts int32 `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	// The cron is paused after this many failed runs in a row. 0: never.
 	PauseAfterFailures int32 `protobuf:"varint,12,opt,name=pause_after_failures,json=pauseAfterFailures,proto3" json:"pause_after_failures,omitempty"`
-	// with SKIP: how late still counts as now; default 5 s
+	// With SKIP: a fire that is at most this late still runs. Default: 5 s.
 	MisfireThreshold *durationpb.Duration `protobuf:"bytes,13,opt,name=misfire_threshold,json=misfireThreshold,proto3" json:"misfire_threshold,omitempty"`
-	// with PARALLEL: runs at a time at the most, past it SKIPPED_OVERLAP; 0: no limit
+	// With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0: no limit.
 	MaxOverlap    int32 `protobuf:"varint,14,opt,name=max_overlap,json=maxOverlap,proto3" json:"max_overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1133,12 +1145,12 @@ func (*CronTarget_Http) isCronTarget_Target() {}
 
 func (*CronTarget_StartRun) isCronTarget_Target() {}
 
-// Each run is a new process. Its id: the cron's and the fire time's. A run that passes policy.timeout is TIMEOUT and
-// its process is cancelled.
+// StartProcessTarget starts a new process for each run. Its ID consists of the ID of the cron and
+// the fire time. A run that exceeds policy.timeout ends as TIMEOUT, and its process is cancelled.
 type StartProcessTarget struct {
 	state  protoimpl.MessageState    `protogen:"open.v1"`
 	RunEnd StartProcessTarget_RunEnd `protobuf:"varint,4,opt,name=run_end,json=runEnd,proto3,enum=progressor.v1.StartProcessTarget_RunEnd" json:"run_end,omitempty"`
-	// default: the cron's
+	// Default: the namespace of the cron.
 	Namespace     string           `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Args          []byte           `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"`
 	Metadata      *structpb.Struct `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
@@ -1272,7 +1284,7 @@ func (x *EnqueueJobTarget) GetOptions() *JobOptions {
 	return nil
 }
 
-// A notification to one long-lived process; it counts as finished when the task is.
+// NotifyProcessTarget notifies an existing process. The run ends when the NOTIFY task ends.
 type NotifyProcessTarget struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1336,10 +1348,10 @@ func (x *NotifyProcessTarget) GetArgs() []byte {
 type HttpTarget struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Url     string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Method  string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default POST
+	Method  string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default: POST
 	Headers map[string]string      `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Body    []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
-	// default: 200 to 299
+	// Default: 200 to 299.
 	SuccessCodes  []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1424,7 +1436,7 @@ type Fire struct {
 	EndedTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_time,json=endedTime,proto3" json:"ended_time,omitempty"`
 	Detail        string                 `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
 	Manual        bool                   `protobuf:"varint,12,opt,name=manual,proto3" json:"manual,omitempty"` // triggered or backfilled
-	Count         int64                  `protobuf:"varint,13,opt,name=count,proto3" json:"count,omitempty"`   // fire times that this row stands for; more than 1 only for old MISSED ones
+	Count         int64                  `protobuf:"varint,13,opt,name=count,proto3" json:"count,omitempty"`   // number of fire times in this row; more than 1 only for old MISSED ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2135,11 +2147,12 @@ func (x *PauseCronResponse) GetCron() *Cron {
 }
 
 type ResumeCronRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	CronId        string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
-	SkipMissed    bool                   `protobuf:"varint,4,opt,name=skip_missed,json=skipMissed,proto3" json:"skip_missed,omitempty"` // true: what came due during the pause is MISSED ("paused"), whatever the misfire policy
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	Note      string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
+	// Fires that became due during the pause are MISSED ("paused"), whatever the misfire policy says.
+	SkipMissed    bool `protobuf:"varint,4,opt,name=skip_missed,json=skipMissed,proto3" json:"skip_missed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2247,10 +2260,11 @@ func (x *ResumeCronResponse) GetCron() *Cron {
 }
 
 type TriggerCronRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	CronId        string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	OverlapAction OverlapAction          `protobuf:"varint,3,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"` // unspecified: the cron's
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	// Default: that of the cron.
+	OverlapAction OverlapAction `protobuf:"varint,3,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2354,9 +2368,9 @@ type BackfillCronRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	// inclusive
+	// Inclusive.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
-	// exclusive
+	// Exclusive.
 	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
 	OverlapAction OverlapAction          `protobuf:"varint,5,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2430,7 +2444,7 @@ func (x *BackfillCronRequest) GetOverlapAction() OverlapAction {
 
 type BackfillCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fires         int32                  `protobuf:"varint,1,opt,name=fires,proto3" json:"fires,omitempty"` // times that were already in the ledger are left alone
+	Fires         int32                  `protobuf:"varint,1,opt,name=fires,proto3" json:"fires,omitempty"` // without fire times that were already recorded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -25,16 +25,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A run with the same dedupe key is not at its end when StartRun comes.
+// ScopePolicy says what StartRun does if a run with the same dedupe key has not ended.
 type ScopePolicy int32
 
 const (
 	ScopePolicy_SCOPE_POLICY_UNSPECIFIED       ScopePolicy = 0 // ALLOW
 	ScopePolicy_SCOPE_POLICY_ALLOW             ScopePolicy = 1
-	ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE ScopePolicy = 2 // ALREADY_EXISTS, naming the run
-	ScopePolicy_SCOPE_POLICY_QUEUE_SAME_SCOPE  ScopePolicy = 3 // PENDING until that one has ended; in the order of their starts
-	ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE ScopePolicy = 4 // that one is cancelled; PENDING until it has ended
-	ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE ScopePolicy = 5 // answers with that run and started = false
+	ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE ScopePolicy = 2 // fails with ALREADY_EXISTS and the ID of the other run
+	ScopePolicy_SCOPE_POLICY_QUEUE_SAME_SCOPE  ScopePolicy = 3 // PENDING until the other run ends; in order of the starts
+	ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE ScopePolicy = 4 // cancels the other run; PENDING until it has ended
+	ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE ScopePolicy = 5 // returns the other run, with started = false
 )
 
 // Enum value maps for ScopePolicy.
@@ -88,8 +88,8 @@ type StepOrder int32
 
 const (
 	StepOrder_STEP_ORDER_UNSPECIFIED StepOrder = 0 // LINEAR
-	StepOrder_STEP_ORDER_LINEAR      StepOrder = 1 // one after the other, as listed; depends_on is refused
-	StepOrder_STEP_ORDER_GRAPH       StepOrder = 2 // as depends_on says; steps that depend on nothing start together
+	StepOrder_STEP_ORDER_LINEAR      StepOrder = 1 // one after the other, in the order of the list; without depends_on
+	StepOrder_STEP_ORDER_GRAPH       StepOrder = 2 // by depends_on; steps that depend on nothing start together
 )
 
 // Enum value maps for StepOrder.
@@ -133,15 +133,16 @@ func (StepOrder) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{1}
 }
 
-// When a step with depends_on may start.
+// JoinRule says when a step with depends_on may start.
 type JoinRule int32
 
 const (
-	JoinRule_JOIN_RULE_UNSPECIFIED   JoinRule = 0 // NONE_FAILED
-	JoinRule_JOIN_RULE_NONE_FAILED   JoinRule = 1 // all have ended, none failed, at least one succeeded; all SKIPPED: SKIPPED itself
-	JoinRule_JOIN_RULE_ALL_SUCCEEDED JoinRule = 2 // one SKIPPED: SKIPPED itself
-	JoinRule_JOIN_RULE_ANY_SUCCEEDED JoinRule = 3 // at the first success; the others go on
-	JoinRule_JOIN_RULE_ALL_ENDED     JoinRule = 4 // whatever their ends, also of a run that fails: for cleaning up
+	JoinRule_JOIN_RULE_UNSPECIFIED JoinRule = 0 // NONE_FAILED
+	// All have ended, none failed and at least one succeeded. If all are SKIPPED, so is this step.
+	JoinRule_JOIN_RULE_NONE_FAILED   JoinRule = 1
+	JoinRule_JOIN_RULE_ALL_SUCCEEDED JoinRule = 2 // all succeeded; if one is SKIPPED, so is this step
+	JoinRule_JOIN_RULE_ANY_SUCCEEDED JoinRule = 3 // one succeeded; the others continue
+	JoinRule_JOIN_RULE_ALL_ENDED     JoinRule = 4 // all have ended in any status, even if the run fails; for cleanup
 )
 
 // Enum value maps for JoinRule.
@@ -192,17 +193,18 @@ func (JoinRule) EnumDescriptor() ([]byte, []int) {
 type RunStatus int32
 
 const (
-	RunStatus_RUN_STATUS_UNSPECIFIED      RunStatus = 0
-	RunStatus_RUN_STATUS_PENDING          RunStatus = 1 // stored; blocked_on says what it waits for
-	RunStatus_RUN_STATUS_QUEUED           RunStatus = 2 // a step of it is there for workers to take, none runs
-	RunStatus_RUN_STATUS_RUNNING          RunStatus = 3 // a worker holds a step of it
-	RunStatus_RUN_STATUS_WAITING_WORKER   RunStatus = 4 // all that is open are waits
-	RunStatus_RUN_STATUS_CANCEL_REQUESTED RunStatus = 5 // the worker, or the step that is not cancelable, has not ended yet
-	RunStatus_RUN_STATUS_COMPENSATING     RunStatus = 6 // what was done is being undone; then FAILED, CANCELLED or EXPIRED
+	RunStatus_RUN_STATUS_UNSPECIFIED    RunStatus = 0
+	RunStatus_RUN_STATUS_PENDING        RunStatus = 1 // stored; blocked_on says what it waits for
+	RunStatus_RUN_STATUS_QUEUED         RunStatus = 2 // a step waits for a worker, and no step runs
+	RunStatus_RUN_STATUS_RUNNING        RunStatus = 3 // a step other than a wait runs
+	RunStatus_RUN_STATUS_WAITING_WORKER RunStatus = 4 // all unfinished steps are waits
+	// A worker, or a step that is not cancelable, has not finished yet.
+	RunStatus_RUN_STATUS_CANCEL_REQUESTED RunStatus = 5
+	RunStatus_RUN_STATUS_COMPENSATING     RunStatus = 6 // compensations run; then FAILED, CANCELLED or EXPIRED
 	RunStatus_RUN_STATUS_SUCCEEDED        RunStatus = 7
-	RunStatus_RUN_STATUS_FAILED           RunStatus = 8 // out of attempts
+	RunStatus_RUN_STATUS_FAILED           RunStatus = 8 // no attempts left
 	RunStatus_RUN_STATUS_CANCELLED        RunStatus = 9
-	RunStatus_RUN_STATUS_EXPIRED          RunStatus = 10 // past its timeout, or its last attempt lost its worker
+	RunStatus_RUN_STATUS_EXPIRED          RunStatus = 10 // exceeded its timeout, or lost the worker of its last attempt
 )
 
 // Enum value maps for RunStatus.
@@ -267,10 +269,10 @@ type StepStatus int32
 const (
 	StepStatus_STEP_STATUS_UNSPECIFIED StepStatus = 0
 	StepStatus_STEP_STATUS_PENDING     StepStatus = 1
-	StepStatus_STEP_STATUS_RUNNING     StepStatus = 2 // leased, or waiting outside
+	StepStatus_STEP_STATUS_RUNNING     StepStatus = 2 // leased, or an open wait
 	StepStatus_STEP_STATUS_SUCCEEDED   StepStatus = 3
 	StepStatus_STEP_STATUS_FAILED      StepStatus = 4
-	StepStatus_STEP_STATUS_SKIPPED     StepStatus = 5 // by its condition, its join rule or by hand
+	StepStatus_STEP_STATUS_SKIPPED     StepStatus = 5 // by its condition, its join rule, its due time, or by hand
 	StepStatus_STEP_STATUS_CANCELLED   StepStatus = 6
 )
 
@@ -327,7 +329,7 @@ type CancelPolicy_Mode int32
 
 const (
 	CancelPolicy_MODE_UNSPECIFIED CancelPolicy_Mode = 0 // COOPERATIVE
-	CancelPolicy_MODE_COOPERATIVE CancelPolicy_Mode = 1 // the worker stops at its next checkpoint and acknowledges
+	CancelPolicy_MODE_COOPERATIVE CancelPolicy_Mode = 1 // the worker stops at its next checkpoint and acknowledges it
 	CancelPolicy_MODE_IMMEDIATE   CancelPolicy_Mode = 2 // leases are taken away at once
 )
 
@@ -376,8 +378,8 @@ type WaitAction_Kind int32
 
 const (
 	WaitAction_KIND_UNSPECIFIED WaitAction_Kind = 0 // EXTERNAL
-	WaitAction_KIND_EXTERNAL    WaitAction_Kind = 1 // a worker that polls nothing; it needs the wait's token
-	WaitAction_KIND_HUMAN       WaitAction_Kind = 2 // a person, from the console or the CLI
+	WaitAction_KIND_EXTERNAL    WaitAction_Kind = 1 // an external system, which needs the token of the wait
+	WaitAction_KIND_HUMAN       WaitAction_Kind = 2 // a person who uses the console or the CLI
 )
 
 // Enum value maps for WaitAction_Kind.
@@ -425,9 +427,9 @@ type WaitAction_DueAction int32
 
 const (
 	WaitAction_DUE_ACTION_UNSPECIFIED WaitAction_DueAction = 0 // FAIL
-	WaitAction_DUE_ACTION_FAIL        WaitAction_DueAction = 1 // failure `timeout`
-	WaitAction_DUE_ACTION_SKIP        WaitAction_DueAction = 2 // SKIPPED
-	WaitAction_DUE_ACTION_SUCCEED     WaitAction_DueAction = 3 // with due_result
+	WaitAction_DUE_ACTION_FAIL        WaitAction_DueAction = 1 // the step is FAILED with reason `timeout`
+	WaitAction_DUE_ACTION_SKIP        WaitAction_DueAction = 2 // the step is SKIPPED
+	WaitAction_DUE_ACTION_SUCCEED     WaitAction_DueAction = 3 // the step is SUCCEEDED with due_result
 )
 
 // Enum value maps for WaitAction_DueAction.
@@ -473,37 +475,44 @@ func (WaitAction_DueAction) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{7, 1}
 }
 
-// How a kind of work is done. In its expressions (CEL) there are payload, scope, scope_id, run (id, attempt,
-// created_time), steps.ID (status, result, failure) and, under for_each, item and index. In values marked "template"
-// a string that is one ${EXPRESSION} becomes its value, one within other text its text; $${ is ${.
+// A template describes the steps of a kind of work. Its CEL expressions can use payload, scope,
+// scope_id, run (id, attempt, created_time), steps.ID (status, result, failure) and, in for_each,
+// item and index. Fields marked "template" may contain ${EXPRESSION}. A string that consists of one
+// ${EXPRESSION} becomes the value of the expression; inside other text, the value is inserted as
+// text. Write $${ for a literal ${.
 type Template struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// 1 to 128 of [a-z0-9_.-], as in "demo_long_task"
+	// 1 to 128 characters of [a-z0-9_.-], for example "demo_long_task".
 	Type        string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	Version     int32  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // 1, 2, 3, …; given by the engine
+	Version     int32  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // 1, 2, 3, …; assigned by the engine
 	Name        string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	Enabled     *bool  `protobuf:"varint,6,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"` // default true
-	// JSON Schema 2020-12. A payload that breaks it is INVALID_ARGUMENT with the paths. Absent: any payload.
+	Enabled     *bool  `protobuf:"varint,6,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"` // default: true
+	// JSON Schema 2020-12. A payload that violates it fails with INVALID_ARGUMENT and the paths. If
+	// absent, any payload is valid.
 	PayloadSchema *structpb.Struct `protobuf:"bytes,7,opt,name=payload_schema,json=payloadSchema,proto3" json:"payload_schema,omitempty"`
-	// May it run again after it SUCCEEDED with the same dedupe key? Default true. False: StartRun answers with that run.
+	// Whether a run may start again after one with the same dedupe key SUCCEEDED. Default: true. If
+	// false, StartRun returns the run that succeeded.
 	Repeatable        *bool       `protobuf:"varint,8,opt,name=repeatable,proto3,oneof" json:"repeatable,omitempty"`
 	ConcurrencyPolicy ScopePolicy `protobuf:"varint,9,opt,name=concurrency_policy,json=concurrencyPolicy,proto3,enum=progressor.v1.ScopePolicy" json:"concurrency_policy,omitempty"`
-	// What makes two runs the same: "scope", "scope_id", or a path in the payload ("target", "user.id"). Empty: scope and
-	// scope_id. A run whose values are all empty is the same as no other.
+	// Two runs are the same if they have equal values here: "scope", "scope_id", or a path in the
+	// payload ("target", "user.id"). Default: scope and scope_id. A run with only empty values equals
+	// no other run.
 	DedupeKeys []string `protobuf:"bytes,10,rep,name=dedupe_keys,json=dedupeKeys,proto3" json:"dedupe_keys,omitempty"`
-	// Of a run, from its first step's start, with its retries and waits. Past it the run is EXPIRED. 0: no limit.
+	// Limit of a run, from the start of its first step, including retries and waits. After that, the
+	// run is EXPIRED. 0: no limit.
 	Timeout      *durationpb.Duration `protobuf:"bytes,11,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	CancelPolicy *CancelPolicy        `protobuf:"bytes,12,opt,name=cancel_policy,json=cancelPolicy,proto3" json:"cancel_policy,omitempty"`
 	RetryPolicy  *RunRetryPolicy      `protobuf:"bytes,13,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
 	StepOrder    StepOrder            `protobuf:"varint,14,opt,name=step_order,json=stepOrder,proto3,enum=progressor.v1.StepOrder" json:"step_order,omitempty"`
-	// 1 to 1,000; a cycle or an unknown step in depends_on is refused by name
-	Steps         []*StepTemplate        `protobuf:"bytes,15,rep,name=steps,proto3" json:"steps,omitempty"`
-	Result        *structpb.Value        `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`                              // template; absent: the result of the last step that succeeded
-	Schedulable   *bool                  `protobuf:"varint,17,opt,name=schedulable,proto3,oneof" json:"schedulable,omitempty"`             // may a cron start it? Default true
+	// 1 to 1,000 steps. A cycle or an unknown step in depends_on is an error that names it.
+	Steps []*StepTemplate `protobuf:"bytes,15,rep,name=steps,proto3" json:"steps,omitempty"`
+	// A template. Default: the result of the last step that succeeded.
+	Result        *structpb.Value        `protobuf:"bytes,16,opt,name=result,proto3" json:"result,omitempty"`
+	Schedulable   *bool                  `protobuf:"varint,17,opt,name=schedulable,proto3,oneof" json:"schedulable,omitempty"`             // whether crons may start it; default: true
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"` // of the first version
-	UpdatedTime   *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"` // of this one
+	UpdatedTime   *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"` // of this version
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -673,9 +682,9 @@ func (x *Template) GetUpdatedTime() *timestamppb.Timestamp {
 
 type CancelPolicy struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
-	Supported *bool                  `protobuf:"varint,1,opt,name=supported,proto3,oneof" json:"supported,omitempty"` // default true
+	Supported *bool                  `protobuf:"varint,1,opt,name=supported,proto3,oneof" json:"supported,omitempty"` // default: true
 	Mode      CancelPolicy_Mode      `protobuf:"varint,2,opt,name=mode,proto3,enum=progressor.v1.CancelPolicy_Mode" json:"mode,omitempty"`
-	// default 30 s; not counted while a step that is not cancelable runs
+	// Default: 30 s. Time in which a step runs that is not cancelable does not count.
 	Grace         *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -732,12 +741,12 @@ func (x *CancelPolicy) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// Attempts of a whole run, after the retries of its steps are spent. The next one begins at the steps that did not
-// succeed; what succeeded keeps its result.
+// RunRetryPolicy describes attempts of a whole run, after the retries of a step are used up. The
+// next attempt begins at the steps that did not succeed. Steps that succeeded keep their results.
 type RunRetryPolicy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	MaxAttempts   int32                  `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // the first one counted; default 1
-	Backoff       *Backoff               `protobuf:"bytes,2,opt,name=backoff,proto3" json:"backoff,omitempty"`                             // steps [30s, 120s]: 30 s before attempt 2, 120 s before the later ones
+	MaxAttempts   int32                  `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // including the first; default: 1
+	Backoff       *Backoff               `protobuf:"bytes,2,opt,name=backoff,proto3" json:"backoff,omitempty"`                             // steps [30s, 120s]: 30 s before attempt 2, 120 s before later ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,18 +797,19 @@ func (x *RunRetryPolicy) GetBackoff() *Backoff {
 
 type StepTemplate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// unique in the template, 1 to 64 of [a-z0-9_]
+	// Unique in the template, 1 to 64 characters of [a-z0-9_].
 	StepId string `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// of one attempt; default: the action's own
+	// Limit of one attempt. Default: that of the action.
 	Timeout    *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	Cancelable *bool                `protobuf:"varint,4,opt,name=cancelable,proto3,oneof" json:"cancelable,omitempty"` // default true; false: a cancel waits for its end
+	Cancelable *bool                `protobuf:"varint,4,opt,name=cancelable,proto3,oneof" json:"cancelable,omitempty"` // default: true; if false, a cancel waits until the step ends
 	DependsOn  []string             `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
 	JoinRule   JoinRule             `protobuf:"varint,6,opt,name=join_rule,json=joinRule,proto3,enum=progressor.v1.JoinRule" json:"join_rule,omitempty"`
-	// CEL to bool; false: SKIPPED. Evaluated when the join rule holds.
+	// A CEL expression of type bool. If it is false, the step is SKIPPED. It is evaluated when the
+	// join rule is met.
 	Condition string          `protobuf:"bytes,7,opt,name=condition,proto3" json:"condition,omitempty"`
 	ForEach   *ForEach        `protobuf:"bytes,8,opt,name=for_each,json=forEach,proto3" json:"for_each,omitempty"`
-	Input     *structpb.Value `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"` // template; absent: the payload, and under for_each the item
+	Input     *structpb.Value `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"` // template; default: the payload, or the item of for_each
 	// Types that are valid to be assigned to Action:
 	//
 	//	*StepTemplate_Job
@@ -808,11 +818,12 @@ type StepTemplate struct {
 	//	*StepTemplate_Delay
 	//	*StepTemplate_Run
 	Action isStepTemplate_Action `protobuf_oneof:"action"`
-	// Undoes the step. Run for the steps that succeeded, the last one first, when the run fails, expires or is cancelled;
-	// its input has steps.ID.result of the step that it undoes.
-	Compensation  *JobAction `protobuf:"bytes,15,opt,name=compensation,proto3" json:"compensation,omitempty"`
-	IgnoreFailure bool       `protobuf:"varint,16,opt,name=ignore_failure,json=ignoreFailure,proto3" json:"ignore_failure,omitempty"` // FAILED does not fail the run; for those that depend on it it is as SKIPPED
-	Weight        int32      `protobuf:"varint,17,opt,name=weight,proto3" json:"weight,omitempty"`                                    // in the run's percent; default 1
+	// Undoes the step. When a run fails, expires or is cancelled, the compensations of the steps that
+	// succeeded run, last step first. Their input contains steps.ID.result of the step to undo.
+	Compensation *JobAction `protobuf:"bytes,15,opt,name=compensation,proto3" json:"compensation,omitempty"`
+	// If the step is FAILED, the run does not fail. Steps that depend on it treat it as SKIPPED.
+	IgnoreFailure bool  `protobuf:"varint,16,opt,name=ignore_failure,json=ignoreFailure,proto3" json:"ignore_failure,omitempty"`
+	Weight        int32 `protobuf:"varint,17,opt,name=weight,proto3" json:"weight,omitempty"` // for the percent of the run; default: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1019,10 +1030,11 @@ func (*StepTemplate_Run) isStepTemplate_Action() {}
 
 type ForEach struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// CEL to a list of at most 10,000; empty list: the step SUCCEEDED with []
+	// A CEL expression that returns a list of at most 10,000 items. With an empty list, the step is
+	// SUCCEEDED with [].
 	Items      string `protobuf:"bytes,1,opt,name=items,proto3" json:"items,omitempty"`
 	MaxRunning int32  `protobuf:"varint,2,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0: no limit
-	// of items, before the step fails; past it the others are cancelled
+	// If more items fail, the other items are cancelled and the step fails.
 	MaxFailures   int32 `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1079,13 +1091,15 @@ func (x *ForEach) GetMaxFailures() int32 {
 	return 0
 }
 
-// Workers of a namespace take it (pull), or its processor is called (push): namespace and name say which workers.
+// JobAction enqueues a job. Workers of its namespace take it (pull), or the processor of the
+// namespace is called (push).
 type JobAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// default: the template's
+	// Default: the namespace of the template.
 	Namespace string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // default: the step's id
-	// Retries, backoff, priority, tags, lease, … run_time, unique, keep_result and workers.count above 1 are refused.
+	Name      string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // default: the step_id
+	// Retries, backoff, priority, tags, lease, and so on. run_time, unique, keep_result and
+	// workers.count above 1 are not allowed.
 	Options       *JobOptions `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1142,12 +1156,12 @@ func (x *JobAction) GetOptions() *JobOptions {
 	return nil
 }
 
-// A process of its own, from INIT to its end.
+// ProcessAction starts a process. The step ends when the process ends.
 type ProcessAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// default: the template's
+	// Default: the namespace of the template.
 	Namespace     string           `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Args          []byte           `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"` // absent: the step's input as JSON
+	Args          []byte           `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"` // default: the input as JSON
 	Metadata      *structpb.Struct `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1204,15 +1218,15 @@ func (x *ProcessAction) GetMetadata() *structpb.Struct {
 	return nil
 }
 
-// Something outside does the step and writes back by CompleteStep. Until then the run is WAITING_WORKER.
+// WaitAction waits until someone outside calls CompleteStep. Until then, the run is WAITING_WORKER.
 type WaitAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
 	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
-	// templates; people or groups; empty: anyone who may operate the namespace
+	// Templates. People or groups, to filter lists by. They do not restrict who may complete the step.
 	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
-	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the answer; a form is drawn from it
-	// from the wait's start; 0: none
+	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
+	// Counted from the start of the wait. 0: no limit.
 	Due           *durationpb.Duration `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`
 	DueAction     WaitAction_DueAction `protobuf:"varint,6,opt,name=due_action,json=dueAction,proto3,enum=progressor.v1.WaitAction_DueAction" json:"due_action,omitempty"`
 	DueResult     *structpb.Value      `protobuf:"bytes,7,opt,name=due_result,json=dueResult,proto3" json:"due_result,omitempty"`
@@ -1374,7 +1388,7 @@ type DelayAction_Duration struct {
 }
 
 type DelayAction_Time struct {
-	// CEL to timestamp; past: at once
+	// A CEL expression of type timestamp. A time in the past ends the delay at once.
 	Time string `protobuf:"bytes,2,opt,name=time,proto3,oneof"`
 }
 
@@ -1382,12 +1396,12 @@ func (*DelayAction_Duration) isDelayAction_Until() {}
 
 func (*DelayAction_Time) isDelayAction_Until() {}
 
-// A run of another template; it is cancelled with this one.
+// RunAction starts a run of another template. That run is cancelled together with this one.
 type RunAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Version       int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest when the step starts
-	Payload       *structpb.Value        `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`  // template; absent: the step's input
+	Payload       *structpb.Value        `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`  // template; default: the input of the step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1445,39 +1459,43 @@ func (x *RunAction) GetPayload() *structpb.Value {
 
 // One execution of a template.
 type Run struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	Namespace           string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId               string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // its process_id
-	TemplateType        string                 `protobuf:"bytes,3,opt,name=template_type,json=templateType,proto3" json:"template_type,omitempty"`
-	TemplateVersion     int32                  `protobuf:"varint,4,opt,name=template_version,json=templateVersion,proto3" json:"template_version,omitempty"`
-	Scope               string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"` // whom it is for: "user", "account", "system", …
-	ScopeId             string                 `protobuf:"bytes,6,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
-	Status              RunStatus              `protobuf:"varint,7,opt,name=status,proto3,enum=progressor.v1.RunStatus" json:"status,omitempty"`
-	Phase               string                 `protobuf:"bytes,8,opt,name=phase,proto3" json:"phase,omitempty"` // the id of the step that runs, or comes next; of several the first as listed
-	Payload             *structpb.Value        `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
-	Progress            *Progress              `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"` // percent: of the steps that have ended or report, of a run that ended without success of those that succeeded, by weight; summary: the newest one's
-	Steps               []*Step                `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"`       // one for each step of the template, as listed
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Namespace       string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId           string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // its process_id
+	TemplateType    string                 `protobuf:"bytes,3,opt,name=template_type,json=templateType,proto3" json:"template_type,omitempty"`
+	TemplateVersion int32                  `protobuf:"varint,4,opt,name=template_version,json=templateVersion,proto3" json:"template_version,omitempty"`
+	Scope           string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"` // what the run is for: "user", "account", "system", …
+	ScopeId         string                 `protobuf:"bytes,6,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
+	Status          RunStatus              `protobuf:"varint,7,opt,name=status,proto3,enum=progressor.v1.RunStatus" json:"status,omitempty"`
+	Phase           string                 `protobuf:"bytes,8,opt,name=phase,proto3" json:"phase,omitempty"` // step_id of the step that runs or is next; the first one if there are several
+	Payload         *structpb.Value        `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
+	// percent is the weighted share of steps that have ended, plus reported progress. For a run that
+	// ended without success, only steps that succeeded count. summary is the newest one of a step.
+	Progress            *Progress              `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"`
+	Steps               []*Step                `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"` // one for each step of the template, in the same order
 	Result              *structpb.Value        `protobuf:"bytes,12,opt,name=result,proto3" json:"result,omitempty"`
-	Failure             *Failure               `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`  // of the step that failed it
-	Attempt             int32                  `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0: no step has run
+	Failure             *Failure               `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`  // of the step that failed the run
+	Attempt             int32                  `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 if no step has run
 	MaxAttempts         int32                  `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	WorkerId            string                 `protobuf:"bytes,16,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who holds the lease of phase
+	WorkerId            string                 `protobuf:"bytes,16,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // the worker that holds the lease of phase
 	LeaseExpiresTime    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"`
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
 	CancelReason        string                 `protobuf:"bytes,19,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	RunTime             *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`             // not before
-	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"` // its first step's
+	RunTime             *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`             // the run does not start before this time
+	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"` // when its first step started
 	FinishedTime        *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
 	CreatedTime         *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	UpdatedTime         *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"`
-	BlockedOn           string                 `protobuf:"bytes,25,opt,name=blocked_on,json=blockedOn,proto3" json:"blocked_on,omitempty"` // why it is PENDING: its time, its scope (and the run), a back-off, a paused namespace
-	CronId              string                 `protobuf:"bytes,26,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`          // where a cron started it
-	FireTime            *timestamppb.Timestamp `protobuf:"bytes,27,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
-	ParentRunId         string                 `protobuf:"bytes,28,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"` // where a step of another run started it
-	RepeatOfRunId       string                 `protobuf:"bytes,29,opt,name=repeat_of_run_id,json=repeatOfRunId,proto3" json:"repeat_of_run_id,omitempty"`
-	Metadata            *structpb.Struct       `protobuf:"bytes,30,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Why the run is PENDING: its time, its scope (with the other run), a back-off or a paused
+	// namespace.
+	BlockedOn     string                 `protobuf:"bytes,25,opt,name=blocked_on,json=blockedOn,proto3" json:"blocked_on,omitempty"`
+	CronId        string                 `protobuf:"bytes,26,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"` // the cron that started the run
+	FireTime      *timestamppb.Timestamp `protobuf:"bytes,27,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
+	ParentRunId   string                 `protobuf:"bytes,28,opt,name=parent_run_id,json=parentRunId,proto3" json:"parent_run_id,omitempty"` // the run whose step started this run
+	RepeatOfRunId string                 `protobuf:"bytes,29,opt,name=repeat_of_run_id,json=repeatOfRunId,proto3" json:"repeat_of_run_id,omitempty"`
+	Metadata      *structpb.Struct       `protobuf:"bytes,30,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -1724,21 +1742,21 @@ type Step struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	StepId             string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Name               string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Index              *int32                 `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // of an item of for_each, from 0
+	Index              *int32                 `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // only for an item of for_each; counts from 0
 	Status             StepStatus             `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.StepStatus" json:"status,omitempty"`
-	Attempt            int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0: has not run
+	Attempt            int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 if the step has not run
 	Progress           *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
 	Input              *structpb.Value        `protobuf:"bytes,7,opt,name=input,proto3" json:"input,omitempty"`
-	Result             *structpb.Value        `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"` // of for_each: the items' results, in their order
+	Result             *structpb.Value        `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"` // with for_each: the results of the items, in order
 	Failure            *Failure               `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
-	ProcessId          string                 `protobuf:"bytes,10,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // the job, process or run that does it
+	ProcessId          string                 `protobuf:"bytes,10,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // the job, process or run of this step
 	WorkerId           string                 `protobuf:"bytes,11,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	LeaseExpiresTime   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"`
 	RunningTime        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"`
 	FinishedTime       *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
-	Reason             string                 `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"` // why it was SKIPPED or CANCELLED, or what it waits for
+	Reason             string                 `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"` // why the step was SKIPPED or CANCELLED, or what it waits for
 	CompensationStatus *StepStatus            `protobuf:"varint,16,opt,name=compensation_status,json=compensationStatus,proto3,enum=progressor.v1.StepStatus,oneof" json:"compensation_status,omitempty"`
-	ItemsByStatus      map[string]int64       `protobuf:"bytes,17,rep,name=items_by_status,json=itemsByStatus,proto3" json:"items_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // of for_each; keys: pending, running, …
+	ItemsByStatus      map[string]int64       `protobuf:"bytes,17,rep,name=items_by_status,json=itemsByStatus,proto3" json:"items_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // with for_each; keys: pending, running, …
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1892,17 +1910,19 @@ func (x *Step) GetItemsByStatus() map[string]int64 {
 	return nil
 }
 
-// In CronTarget: `StartRunTarget start_run = 5`. Each fire starts a run; its id: the cron's and the fire time's. A run
-// that is rejected for its scope makes the fire SKIPPED_CONCURRENCY; SUCCEEDED, FAILED and CANCELLED are the fire's,
-// EXPIRED is TIMEOUT.
+// StartRunTarget is the target of a cron that starts a run at each fire. The ID of the run consists
+// of the ID of the cron and the fire time. If the run is rejected for its scope, the fire is
+// SKIPPED_CONCURRENCY. Otherwise the fire gets the status of the run: SUCCESS, FAILED or CANCELLED;
+// EXPIRED becomes TIMEOUT.
 type StartRunTarget struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Type            string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Version         int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest at the fire
-	Scope           string                 `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
-	ScopeId         string                 `protobuf:"bytes,4,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
-	PayloadTemplate *structpb.Value        `protobuf:"bytes,5,opt,name=payload_template,json=payloadTemplate,proto3" json:"payload_template,omitempty"` // template; in its expressions there are cron_id, fire_time, attempt
-	Metadata        *structpb.Struct       `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Version int32                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest at the time of the fire
+	Scope   string                 `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
+	ScopeId string                 `protobuf:"bytes,4,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
+	// A template. Its expressions can use cron_id, fire_time and attempt.
+	PayloadTemplate *structpb.Value  `protobuf:"bytes,5,opt,name=payload_template,json=payloadTemplate,proto3" json:"payload_template,omitempty"`
+	Metadata        *structpb.Struct `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1979,7 +1999,7 @@ func (x *StartRunTarget) GetMetadata() *structpb.Struct {
 	return nil
 }
 
-// A wait that is open.
+// OpenWait is a wait that has not ended.
 type OpenWait struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Namespace       string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -1991,7 +2011,7 @@ type OpenWait struct {
 	Assignees       []string               `protobuf:"bytes,7,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema    *structpb.Struct       `protobuf:"bytes,8,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	Input           *structpb.Value        `protobuf:"bytes,9,opt,name=input,proto3" json:"input,omitempty"`
-	Token           string                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"` // of this attempt: an answer with an old one is FAILED_PRECONDITION
+	Token           string                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"` // of this attempt; CompleteStep with an old one fails with FAILED_PRECONDITION
 	CreatedTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	DueTime         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=due_time,json=dueTime,proto3" json:"due_time,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,13,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
@@ -2124,19 +2144,20 @@ type JobEvent struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	EventId   int64                  `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId     string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // of a job or a run
+	JobId     string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // the job_id or run_id
 	StepId    string                 `protobuf:"bytes,4,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Index     *int32                 `protobuf:"varint,5,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	// status_changed, step_status_changed, progress, lease_lost, cancel_requested, cancel_acknowledged,
-	// cancel_grace_expired, attempt_failed, timeout, retried, repeated, skipped_by_hand, …
+	// status_changed, step_status_changed, progress, lease_lost, cancel_requested,
+	// cancel_acknowledged, cancel_grace_expired, attempt_failed, timeout, retried, repeated,
+	// skipped_by_hand, …
 	Type          string                 `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
-	From          string                 `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"` // statuses in lower case, as in the tables
+	From          string                 `protobuf:"bytes,7,opt,name=from,proto3" json:"from,omitempty"` // a status in lower case, as in the tables
 	To            string                 `protobuf:"bytes,8,opt,name=to,proto3" json:"to,omitempty"`
 	Message       string                 `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
 	Metadata      *structpb.Struct       `protobuf:"bytes,10,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	Attempt       int32                  `protobuf:"varint,11,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,12,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Actor         string                 `protobuf:"bytes,13,opt,name=actor,proto3" json:"actor,omitempty"` // who asked; empty: the engine itself
+	Actor         string                 `protobuf:"bytes,13,opt,name=actor,proto3" json:"actor,omitempty"` // who made the request; empty if it was the engine
 	CreatedTime   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2272,8 +2293,9 @@ func (x *JobEvent) GetCreatedTime() *timestamppb.Timestamp {
 
 type PutTemplateRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
-	Template *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"` // version is not read
-	// the newest one that the caller knows; another: ABORTED
+	Template *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"` // version is ignored
+	// The newest version that the caller knows. If it is not the newest, the request fails with
+	// ABORTED.
 	ExpectedVersion *int32 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3,oneof" json:"expected_version,omitempty"`
 	ValidateOnly    bool   `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -2334,7 +2356,7 @@ func (x *PutTemplateRequest) GetValidateOnly() bool {
 type PutTemplateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Template      *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`
-	Created       bool                   `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"` // false: equal to the newest version
+	Created       bool                   `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"` // false if it equals the newest version
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2446,7 +2468,7 @@ func (x *GetTemplateRequest) GetVersion() int32 {
 type GetTemplateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Template      *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`
-	Versions      []int32                `protobuf:"varint,2,rep,packed,name=versions,proto3" json:"versions,omitempty"` // all there are
+	Versions      []int32                `protobuf:"varint,2,rep,packed,name=versions,proto3" json:"versions,omitempty"` // all versions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2890,17 +2912,17 @@ func (*DeleteTemplateResponse) Descriptor() ([]byte, []int) {
 type StartRunRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // "" lets the engine choose
+	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // default: chosen by the engine
 	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
 	Version   int32                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // 0: the newest
 	Scope     string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	ScopeId   string                 `protobuf:"bytes,6,opt,name=scope_id,json=scopeId,proto3" json:"scope_id,omitempty"`
 	Payload   *structpb.Value        `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
-	// not before
+	// The run does not start before this time.
 	RunTime        *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,9,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	Metadata       *structpb.Struct       `protobuf:"bytes,10,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	ValidateOnly   bool                   `protobuf:"varint,11,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"` // checks the payload and the scope, and stores nothing
+	ValidateOnly   bool                   `protobuf:"varint,11,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"` // checks the payload and the scope, but stores nothing
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3015,7 +3037,7 @@ func (x *StartRunRequest) GetValidateOnly() bool {
 type StartRunResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           *Run                   `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	Started       bool                   `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"` // false: the run that was there, or validate_only
+	Started       bool                   `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"` // false if run already existed, or with validate_only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3068,7 +3090,7 @@ type GetRunRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// waits for the run's end, at most this long
+	// How long to wait for the end of the run.
 	AwaitEnd      *durationpb.Duration `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3172,9 +3194,11 @@ func (x *GetRunResponse) GetRun() *Run {
 type ListRunsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// AIP-160 over status, template_type, scope, scope_id, phase, cron_id, created_time, payload.* and metadata.*
-	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"` // "created_time desc" (default), "updated_time"
+	// An AIP-160 filter on status, template_type, scope, scope_id, phase, cron_id, created_time,
+	// payload.* and metadata.*.
+	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// "created_time desc" (default) or "updated_time".
+	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3302,7 +3326,7 @@ type ListStepsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// only this one and its items
+	// If set, only this step and its items.
 	StepId        string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -3532,10 +3556,12 @@ func (x *CancelRunResponse) GetRun() *Run {
 }
 
 type RetryRunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	NewestVersion bool                   `protobuf:"varint,3,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"` // go on with the newest version; refused where a step that succeeded is not in it
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId     string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Continue with the newest version of the template. This fails if that version lacks a step that
+	// succeeded.
+	NewestVersion bool `protobuf:"varint,3,opt,name=newest_version,json=newestVersion,proto3" json:"newest_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3742,7 +3768,7 @@ func (x *RepeatRunResponse) GetRun() *Run {
 type ListOpenWaitsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// AIP-160 over kind, assignees, template_type, due_time, run_id
+	// An AIP-160 filter on kind, assignees, template_type, due_time and run_id.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -3810,7 +3836,7 @@ func (x *ListOpenWaitsRequest) GetPageToken() string {
 
 type ListOpenWaitsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Waits         []*OpenWait            `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"` // the soonest due first
+	Waits         []*OpenWait            `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"` // ordered by due time
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3867,7 +3893,7 @@ type CompleteStepRequest struct {
 	StepId    string                 `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`                       // required for EXTERNAL
-	WorkerId  string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who did it
+	WorkerId  string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // who completed the step
 	// Types that are valid to be assigned to Outcome:
 	//
 	//	*CompleteStepRequest_Result
@@ -3997,7 +4023,7 @@ type CompleteStepRequest_Failure struct {
 }
 
 type CompleteStepRequest_Cancelled struct {
-	Cancelled *Cancelled `protobuf:"bytes,9,opt,name=cancelled,proto3,oneof"` // the acknowledgement of a cancel request
+	Cancelled *Cancelled `protobuf:"bytes,9,opt,name=cancelled,proto3,oneof"` // acknowledges a cancel request
 }
 
 func (*CompleteStepRequest_Result) isCompleteStepRequest_Outcome() {}
@@ -4058,7 +4084,7 @@ type ReportStepRequest struct {
 	Index     *int32                 `protobuf:"varint,4,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	Token     string                 `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
 	Progress  *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"` // absent: unchanged
-	// from now; absent: unchanged
+	// From now on. Absent: unchanged.
 	Due           *durationpb.Duration `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4145,7 +4171,7 @@ func (x *ReportStepRequest) GetDue() *durationpb.Duration {
 
 type ReportStepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Directive     *LeaseDirective        `protobuf:"bytes,1,opt,name=directive,proto3" json:"directive,omitempty"` // lease_token is the wait's token
+	Directive     *LeaseDirective        `protobuf:"bytes,1,opt,name=directive,proto3" json:"directive,omitempty"` // lease_token is the token of the wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4318,7 +4344,7 @@ func (x *SkipStepResponse) GetRun() *Run {
 type ListJobEventsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// AIP-160 over job_id, step_id, type, from, to, actor, worker_id, created_time
+	// An AIP-160 filter on job_id, step_id, type, from, to, actor, worker_id and created_time.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -4440,7 +4466,7 @@ type WatchJobEventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Filter        string                 `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"` // "": from now on
+	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"` // default: from now on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4497,9 +4523,10 @@ func (x *WatchJobEventsRequest) GetCursor() string {
 }
 
 type WatchJobEventsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Event         *JobEvent              `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`   // missing in the first one of a watch without a cursor: it says where the watch begins
-	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // to go on after this event
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent in the first response of a watch without a cursor, which only returns the cursor.
+	Event         *JobEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	Cursor        string    `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // continues after this event
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

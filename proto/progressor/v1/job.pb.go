@@ -29,7 +29,7 @@ const (
 type EnqueueRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Namespace      string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId          string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // "" lets the engine choose
+	JobId          string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // default: chosen by the engine
 	Name           string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Args           *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
 	Options        *JobOptions            `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
@@ -113,7 +113,7 @@ func (x *EnqueueRequest) GetIdempotencyKey() string {
 type EnqueueResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Enqueued      bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false: a unique or idempotent twin was there
+	Enqueued      bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false if a job with the same unique or idempotency key existed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,7 +254,7 @@ type GetJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	// waits for the job's end, at most this long
+	// How long to wait for the end of the job.
 	AwaitEnd      *durationpb.Duration `protobuf:"bytes,3,opt,name=await_end,json=awaitEnd,proto3" json:"await_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -358,7 +358,7 @@ func (x *GetJobResponse) GetJob() *Job {
 type ListJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// AIP-160 over state, name, priority, tags, created_time, metadata.*, args.*
+	// An AIP-160 filter on state, name, priority, tags, created_time, metadata.* and args.*.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -548,9 +548,9 @@ type FetchResultResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         JobState               `protobuf:"varint,1,opt,name=state,proto3,enum=progressor.v1.JobState" json:"state,omitempty"`
 	Result        *structpb.Value        `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"` // of the last attempt, where state is FAILED
+	Failure       *Failure               `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"` // of the last attempt, if state is FAILED
 	FinishedTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
-	Dropped       bool                   `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"` // fetched before, expired or never kept: tells it from a result that is null
+	Dropped       bool                   `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"` // the result was fetched before, has expired or was never kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -625,8 +625,9 @@ type UpdateJobRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Options   *JobOptions            `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
-	// Of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time, tags, workers, metadata,
-	// cancel_grace, lease_duration, heartbeat_interval. Empty or another: INVALID_ARGUMENT.
+	// Fields of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time,
+	// tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval. An empty mask or
+	// another field fails with INVALID_ARGUMENT.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -839,10 +840,11 @@ func (x *CancelJobResponse) GetJob() *Job {
 }
 
 type RetryJobRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Namespace      string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId          string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	ClearSuccesses bool                   `protobuf:"varint,3,opt,name=clear_successes,json=clearSuccesses,proto3" json:"clear_successes,omitempty"` // of a WorkerGroup the workers that succeeded run it again too
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// With a WorkerGroup, the workers that succeeded run the job again, too.
+	ClearSuccesses bool `protobuf:"varint,3,opt,name=clear_successes,json=clearSuccesses,proto3" json:"clear_successes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -990,7 +992,7 @@ type GetQueueStatsResponse struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	CountByState       map[string]int64       `protobuf:"bytes,1,rep,name=count_by_state,json=countByState,proto3" json:"count_by_state,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // keys: scheduled, available, running, …
 	OldestAvailableAge *durationpb.Duration   `protobuf:"bytes,2,opt,name=oldest_available_age,json=oldestAvailableAge,proto3" json:"oldest_available_age,omitempty"`
-	Names              []*JobNameStats        `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"` // at most 1,000: those with the most jobs that are not at their end
+	Names              []*JobNameStats        `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"` // the 1,000 names with the most unfinished jobs
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1098,16 +1100,17 @@ func (x *JobNameStats) GetCountByState() map[string]int64 {
 	return nil
 }
 
-// A constraint limits the jobs that match it. A job waits until every constraint that it matches lets it run.
+// A constraint limits the jobs that it matches. A job waits until all constraints that match it
+// allow it to run.
 type Constraint struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The job matcher, in CEL over job.name, job.args, job.priority, job.tags, job.metadata, as in
+	// A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, for example
 	//
 	//	job.name == "send_mail" && job.args.region == "eu"
 	Match string `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
-	// One limit for each value of this CEL expression; empty: one for all that match.
+	// A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one.
 	Key           string     `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
 	MaxRunning    int32      `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"` // 0: no limit
 	Rate          *RateLimit `protobuf:"bytes,6,opt,name=rate,proto3" json:"rate,omitempty"`
@@ -1424,12 +1427,13 @@ func (x *ListConstraintsResponse) GetConstraints() []*ConstraintState {
 }
 
 type ConstraintState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Constraint    *Constraint            `protobuf:"bytes,1,opt,name=constraint,proto3" json:"constraint,omitempty"`
-	Running       int64                  `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // jobs that hold a place and run
-	Waiting       int64                  `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	NextFreeTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_free_time,json=nextFreeTime,proto3" json:"next_free_time,omitempty"` // when a rate lets the next job start; absent: none has to be waited for
-	Held          int64                  `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`                                      // jobs that hold a place and that nobody has taken yet
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Constraint *Constraint            `protobuf:"bytes,1,opt,name=constraint,proto3" json:"constraint,omitempty"`
+	Running    int64                  `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"` // jobs that were admitted and run
+	Waiting    int64                  `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// When the rate allows the next job. Absent if a job can start now.
+	NextFreeTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_free_time,json=nextFreeTime,proto3" json:"next_free_time,omitempty"`
+	Held          int64                  `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"` // jobs that were admitted but not yet taken by a worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -24,13 +24,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What becomes of a task whose node or worker died.
+// ZombiePolicy says what happens to a task whose node or worker died.
 type ZombiePolicy int32
 
 const (
 	ZombiePolicy_ZOMBIE_POLICY_UNSPECIFIED ZombiePolicy = 0 // RETRY
-	ZombiePolicy_ZOMBIE_POLICY_RETRY       ZombiePolicy = 1 // the next attempt, within max_attempts; then as ERROR
-	ZombiePolicy_ZOMBIE_POLICY_ERROR       ZombiePolicy = 2 // the process goes to ERROR, "zombie detected"
+	ZombiePolicy_ZOMBIE_POLICY_RETRY       ZombiePolicy = 1 // it is retried, up to max_attempts, and then treated as with ERROR
+	ZombiePolicy_ZOMBIE_POLICY_ERROR       ZombiePolicy = 2 // the process goes to ERROR with "zombie detected"
 )
 
 // Enum value maps for ZombiePolicy.
@@ -79,7 +79,7 @@ type JobEvents int32
 const (
 	JobEvents_JOB_EVENTS_UNSPECIFIED JobEvents = 0 // ALL
 	JobEvents_JOB_EVENTS_ALL         JobEvents = 1
-	JobEvents_JOB_EVENTS_ENDS        JobEvents = 2 // those with which a job or a run comes to its end
+	JobEvents_JOB_EVENTS_ENDS        JobEvents = 2 // only those of the end of a job or run
 	JobEvents_JOB_EVENTS_NONE        JobEvents = 3
 )
 
@@ -131,8 +131,8 @@ type HistoryMode int32
 const (
 	HistoryMode_HISTORY_MODE_UNSPECIFIED HistoryMode = 0 // FULL
 	HistoryMode_HISTORY_MODE_FULL        HistoryMode = 1
-	HistoryMode_HISTORY_MODE_NONE        HistoryMode = 2 // aux_state alone
-	HistoryMode_HISTORY_MODE_LAST        HistoryMode = 3 // the last event alone
+	HistoryMode_HISTORY_MODE_NONE        HistoryMode = 2 // no events; the processor uses aux_state
+	HistoryMode_HISTORY_MODE_LAST        HistoryMode = 3 // only the last event
 )
 
 // Enum value maps for HistoryMode.
@@ -183,8 +183,8 @@ type ConnectProcessor_Encoding int32
 const (
 	ConnectProcessor_ENCODING_UNSPECIFIED ConnectProcessor_Encoding = 0 // PROTO
 	ConnectProcessor_ENCODING_PROTO       ConnectProcessor_Encoding = 1
-	ConnectProcessor_ENCODING_JSON        ConnectProcessor_Encoding = 2 // a plain JSON POST: a processor needs no generated code
-	ConnectProcessor_ENCODING_MSGPACK     ConnectProcessor_Encoding = 3 // the same with application/msgpack, both ways
+	ConnectProcessor_ENCODING_JSON        ConnectProcessor_Encoding = 2 // a plain POST with JSON; the processor needs no generated code
+	ConnectProcessor_ENCODING_MSGPACK     ConnectProcessor_Encoding = 3 // a plain POST with MessagePack (application/msgpack)
 )
 
 // Enum value maps for ConnectProcessor_Encoding.
@@ -284,20 +284,21 @@ type Namespace struct {
 	Namespace   string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Processor   *ProcessorConfig       `protobuf:"bytes,2,opt,name=processor,proto3" json:"processor,omitempty"`
 	RetryPolicy *RetryPolicy           `protobuf:"bytes,3,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// of one attempt of a task; default 60 s
+	// Limit of one attempt of a task. Default: 60 s.
 	StepTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=step_timeout,json=stepTimeout,proto3" json:"step_timeout,omitempty"`
-	// tasks of this namespace at a time on one node; default 1,000
+	// Tasks of this namespace that run at the same time on one node. Default: 1,000.
 	MaxRunning   int32        `protobuf:"varint,5,opt,name=max_running,json=maxRunning,proto3" json:"max_running,omitempty"`
 	ZombiePolicy ZombiePolicy `protobuf:"varint,6,opt,name=zombie_policy,json=zombiePolicy,proto3,enum=progressor.v1.ZombiePolicy" json:"zombie_policy,omitempty"`
-	// what a task without a range of its own shows the processor
+	// The events that the processor gets if the request sets no range.
 	HistoryMode HistoryMode `protobuf:"varint,7,opt,name=history_mode,json=historyMode,proto3,enum=progressor.v1.HistoryMode" json:"history_mode,omitempty"`
-	// of processes at their end; 0: for ever
+	// How long processes are kept after their end. 0 keeps them without limit.
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
-	// calls waiting in one process, without the one that runs; past it RESOURCE_EXHAUSTED; default 1000
+	// Calls that may wait in one process, without the one that runs. More calls fail with
+	// RESOURCE_EXHAUSTED. Default: 1,000.
 	MaxWaiting  int32                  `protobuf:"varint,9,opt,name=max_waiting,json=maxWaiting,proto3" json:"max_waiting,omitempty"`
 	Paused      bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
 	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	// which events of its jobs and runs are kept
+	// Which events of jobs and runs are stored.
 	JobEvents     JobEvents `protobuf:"varint,12,opt,name=job_events,json=jobEvents,proto3,enum=progressor.v1.JobEvents" json:"job_events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -506,7 +507,7 @@ type ProcessorConfig_Pull struct {
 }
 
 type ProcessorConfig_Builtin struct {
-	Builtin *BuiltinProcessor `protobuf:"bytes,3,opt,name=builtin,proto3,oneof"` // runs inside the engine: a Go processor that was registered by name
+	Builtin *BuiltinProcessor `protobuf:"bytes,3,opt,name=builtin,proto3,oneof"` // a registered Go processor that runs inside the engine
 }
 
 func (*ProcessorConfig_Connect) isProcessorConfig_Transport() {}
@@ -585,7 +586,7 @@ func (x *ConnectProcessor) GetHeaders() map[string]string {
 
 type PullProcessor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// default 30 s
+	// Default: 30 s.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,1,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -672,20 +673,20 @@ func (x *BuiltinProcessor) GetName() string {
 	return ""
 }
 
-// How failed tasks are tried again. After attempt n fails, the next waits
-// min(initial * coefficient^(n-1), max), with jitter.
+// RetryPolicy says how failed tasks are retried. After attempt n fails, the next attempt waits for
+// min(initial_interval * backoff_coefficient^(n-1), max_interval), with jitter.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// default 5 s
+	// Default: 5 s.
 	InitialInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=initial_interval,json=initialInterval,proto3" json:"initial_interval,omitempty"`
-	// default 1.0
+	// Default: 1.0.
 	BackoffCoefficient *float64 `protobuf:"fixed64,2,opt,name=backoff_coefficient,json=backoffCoefficient,proto3,oneof" json:"backoff_coefficient,omitempty"`
-	// default 180 s
+	// Default: 180 s.
 	MaxInterval *durationpb.Duration `protobuf:"bytes,3,opt,name=max_interval,json=maxInterval,proto3" json:"max_interval,omitempty"`
-	MaxAttempts int32                `protobuf:"varint,4,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // default 3
-	// failure reasons
+	MaxAttempts int32                `protobuf:"varint,4,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"` // default: 3
+	// Reasons of failures that are not retried.
 	NonRetryableErrors []string `protobuf:"bytes,5,rep,name=non_retryable_errors,json=nonRetryableErrors,proto3" json:"non_retryable_errors,omitempty"`
-	// default 0.1
+	// A random part of the interval, 0 to 1. Default: 0.1.
 	Jitter        *float64 `protobuf:"fixed64,6,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,9 +30,9 @@ type ProcessStatus int32
 const (
 	ProcessStatus_PROCESS_STATUS_UNSPECIFIED ProcessStatus = 0
 	ProcessStatus_PROCESS_STATUS_INIT        ProcessStatus = 1 // its INIT task has not finished
-	ProcessStatus_PROCESS_STATUS_RUNNING     ProcessStatus = 2 // takes calls, timers fire
-	ProcessStatus_PROCESS_STATUS_ERROR       ProcessStatus = 3 // a task failed for good; waits for Repair
-	ProcessStatus_PROCESS_STATUS_SUSPENDED   ProcessStatus = 4 // held by an operator
+	ProcessStatus_PROCESS_STATUS_RUNNING     ProcessStatus = 2 // accepts calls, and its timers fire
+	ProcessStatus_PROCESS_STATUS_ERROR       ProcessStatus = 3 // a task failed permanently; waits for Repair
+	ProcessStatus_PROCESS_STATUS_SUSPENDED   ProcessStatus = 4 // stopped by an operator
 	ProcessStatus_PROCESS_STATUS_COMPLETED   ProcessStatus = 5 // terminal, by the processor's complete action
 	ProcessStatus_PROCESS_STATUS_CANCELLED   ProcessStatus = 6 // terminal
 )
@@ -92,10 +92,10 @@ const (
 	TaskType_TASK_TYPE_UNSPECIFIED TaskType = 0
 	TaskType_TASK_TYPE_INIT        TaskType = 1
 	TaskType_TASK_TYPE_CALL        TaskType = 2
-	TaskType_TASK_TYPE_NOTIFY      TaskType = 3 // a call nobody waits for
+	TaskType_TASK_TYPE_NOTIFY      TaskType = 3 // a call without a waiting caller
 	TaskType_TASK_TYPE_REPAIR      TaskType = 4
 	TaskType_TASK_TYPE_TIMEOUT     TaskType = 5 // a timer that fired
-	TaskType_TASK_TYPE_REMOVE      TaskType = 6 // a removal timer that fired; the processor is not asked
+	TaskType_TASK_TYPE_REMOVE      TaskType = 6 // a removal timer that fired; the processor is not called
 	TaskType_TASK_TYPE_CANCEL      TaskType = 7
 )
 
@@ -156,7 +156,7 @@ const (
 	TaskStatus_TASK_STATUS_UNSPECIFIED TaskStatus = 0
 	TaskStatus_TASK_STATUS_WAITING     TaskStatus = 1
 	TaskStatus_TASK_STATUS_RUNNING     TaskStatus = 2
-	TaskStatus_TASK_STATUS_BLOCKED     TaskStatus = 3 // a timer held back while a call is handled
+	TaskStatus_TASK_STATUS_BLOCKED     TaskStatus = 3 // a timer that waits while a task of the process waits or runs
 	TaskStatus_TASK_STATUS_FINISHED    TaskStatus = 4
 	TaskStatus_TASK_STATUS_ERROR       TaskStatus = 5
 	TaskStatus_TASK_STATUS_CANCELLED   TaskStatus = 6
@@ -216,8 +216,10 @@ type Wait int32
 
 const (
 	Wait_WAIT_UNSPECIFIED Wait = 0 // WAIT_COMPLETED
-	Wait_WAIT_COMPLETED   Wait = 1 // until the task has run; past the timeout DEADLINE_EXCEEDED, and the task goes on
-	Wait_WAIT_ACCEPTED    Wait = 2 // until the task is durable
+	// Until the task has run. After the timeout, the request fails with DEADLINE_EXCEEDED, and the
+	// task continues.
+	Wait_WAIT_COMPLETED Wait = 1
+	Wait_WAIT_ACCEPTED  Wait = 2 // until the task is stored
 )
 
 // Enum value maps for Wait.
@@ -319,27 +321,34 @@ const (
 	ErrorDetail_REASON_TASK_NOT_FOUND       ErrorDetail_Reason = 3  // NOT_FOUND
 	ErrorDetail_REASON_PROCESS_EXISTS       ErrorDetail_Reason = 4  // ALREADY_EXISTS
 	ErrorDetail_REASON_IDEMPOTENCY_MISMATCH ErrorDetail_Reason = 5  // ALREADY_EXISTS: the key was used for another request
-	ErrorDetail_REASON_PROCESS_STATUS       ErrorDetail_Reason = 6  // FAILED_PRECONDITION: not in a status that allows this
-	ErrorDetail_REASON_TASK_FAILED          ErrorDetail_Reason = 7  // ABORTED: the processor failed; failure says how
-	ErrorDetail_REASON_TASK_REJECTED        ErrorDetail_Reason = 8  // FAILED_PRECONDITION: the processor said no; rejection says why
+	ErrorDetail_REASON_PROCESS_STATUS       ErrorDetail_Reason = 6  // FAILED_PRECONDITION: the status does not allow this
+	ErrorDetail_REASON_TASK_FAILED          ErrorDetail_Reason = 7  // ABORTED: the processor failed, see failure
+	ErrorDetail_REASON_TASK_REJECTED        ErrorDetail_Reason = 8  // FAILED_PRECONDITION: the processor refused, see rejection
 	ErrorDetail_REASON_TASK_CANCELLED       ErrorDetail_Reason = 9  // ABORTED
-	ErrorDetail_REASON_WAIT_TIMEOUT         ErrorDetail_Reason = 10 // DEADLINE_EXCEEDED: task_id goes on; AwaitTask can wait for it
-	ErrorDetail_REASON_OVERLOADED           ErrorDetail_Reason = 11 // RESOURCE_EXHAUSTED: nothing was stored; try again after a while
-	ErrorDetail_REASON_TOO_LARGE            ErrorDetail_Reason = 12 // INVALID_ARGUMENT: over the limit of a field. A message too large as a whole: RESOURCE_EXHAUSTED.
-	ErrorDetail_REASON_LEASE_LOST           ErrorDetail_Reason = 13 // FAILED_PRECONDITION
-	ErrorDetail_REASON_STALE_ETAG           ErrorDetail_Reason = 14 // ABORTED
-	ErrorDetail_REASON_SAME_SCOPE           ErrorDetail_Reason = 15 // ALREADY_EXISTS: a run of the same scope is not at its end; process_id says which
-	ErrorDetail_REASON_TEMPLATE_NOT_FOUND   ErrorDetail_Reason = 16 // NOT_FOUND
-	ErrorDetail_REASON_TEMPLATE_DISABLED    ErrorDetail_Reason = 17 // FAILED_PRECONDITION: disabled, not schedulable or not repeatable
-	ErrorDetail_REASON_PAYLOAD_SCHEMA       ErrorDetail_Reason = 18 // INVALID_ARGUMENT: the message names the paths
-	ErrorDetail_REASON_NOT_CANCELLABLE      ErrorDetail_Reason = 19 // FAILED_PRECONDITION: at its end, or its template does not support it
-	ErrorDetail_REASON_INVALID              ErrorDetail_Reason = 20 // INVALID_ARGUMENT
-	ErrorDetail_REASON_UNAVAILABLE          ErrorDetail_Reason = 21 // UNAVAILABLE: nothing is known to be stored; repeat with the same idempotency key
-	ErrorDetail_REASON_UNAUTHENTICATED      ErrorDetail_Reason = 22
-	ErrorDetail_REASON_PERMISSION           ErrorDetail_Reason = 23
-	ErrorDetail_REASON_NAMESPACE_PAUSED     ErrorDetail_Reason = 24
-	ErrorDetail_REASON_CRON_NOT_FOUND       ErrorDetail_Reason = 25
-	ErrorDetail_REASON_JOB_NOT_FOUND        ErrorDetail_Reason = 26
+	ErrorDetail_REASON_WAIT_TIMEOUT         ErrorDetail_Reason = 10 // DEADLINE_EXCEEDED: the task continues; use AwaitTask to wait for it
+	ErrorDetail_REASON_OVERLOADED           ErrorDetail_Reason = 11 // RESOURCE_EXHAUSTED: nothing was stored; try again later
+	// INVALID_ARGUMENT: a field exceeds its limit. RESOURCE_EXHAUSTED: the whole message is too
+	// large.
+	ErrorDetail_REASON_TOO_LARGE  ErrorDetail_Reason = 12
+	ErrorDetail_REASON_LEASE_LOST ErrorDetail_Reason = 13 // FAILED_PRECONDITION
+	ErrorDetail_REASON_STALE_ETAG ErrorDetail_Reason = 14 // ABORTED
+	// ALREADY_EXISTS: an unfinished run has the same scope; process_id identifies it
+	ErrorDetail_REASON_SAME_SCOPE         ErrorDetail_Reason = 15
+	ErrorDetail_REASON_TEMPLATE_NOT_FOUND ErrorDetail_Reason = 16 // NOT_FOUND
+	// FAILED_PRECONDITION: disabled, not schedulable or not repeatable
+	ErrorDetail_REASON_TEMPLATE_DISABLED ErrorDetail_Reason = 17
+	ErrorDetail_REASON_PAYLOAD_SCHEMA    ErrorDetail_Reason = 18 // INVALID_ARGUMENT: the message names the paths
+	// FAILED_PRECONDITION: the run has ended, or its template does not support cancelling
+	ErrorDetail_REASON_NOT_CANCELLABLE ErrorDetail_Reason = 19
+	ErrorDetail_REASON_INVALID         ErrorDetail_Reason = 20 // INVALID_ARGUMENT
+	// UNAVAILABLE: the request may or may not have been stored; repeat it with the same idempotency
+	// key
+	ErrorDetail_REASON_UNAVAILABLE      ErrorDetail_Reason = 21
+	ErrorDetail_REASON_UNAUTHENTICATED  ErrorDetail_Reason = 22
+	ErrorDetail_REASON_PERMISSION       ErrorDetail_Reason = 23
+	ErrorDetail_REASON_NAMESPACE_PAUSED ErrorDetail_Reason = 24
+	ErrorDetail_REASON_CRON_NOT_FOUND   ErrorDetail_Reason = 25
+	ErrorDetail_REASON_JOB_NOT_FOUND    ErrorDetail_Reason = 26
 )
 
 // Enum value maps for ErrorDetail_Reason.
@@ -437,15 +446,16 @@ type Process struct {
 	ProcessId      string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Status         ProcessStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
 	PreviousStatus ProcessStatus          `protobuf:"varint,4,opt,name=previous_status,json=previousStatus,proto3,enum=progressor.v1.ProcessStatus" json:"previous_status,omitempty"`
-	// Why the status is ERROR: the failure's message, or "zombie detected". Why it is SUSPENDED: the reason that was given.
+	// The reason for ERROR (the message of the failure, or "zombie detected") or for SUSPENDED (the
+	// reason in the request).
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
-	// The task that broke the process.
+	// The task that put the process into ERROR.
 	CorruptedBy int64 `protobuf:"varint,6,opt,name=corrupted_by,json=corruptedBy,proto3" json:"corrupted_by,omitempty"`
 	// The processor's own state, opaque to the engine.
 	AuxState []byte `protobuf:"bytes,7,opt,name=aux_state,json=auxState,proto3" json:"aux_state,omitempty"`
 	// Searchable attributes.
 	Metadata *structpb.Struct `protobuf:"bytes,8,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Events in the asked range, in the asked direction.
+	// The events in the requested range, in the requested direction.
 	History           []*Event               `protobuf:"bytes,9,rep,name=history,proto3" json:"history,omitempty"`
 	Range             *HistoryRange          `protobuf:"bytes,10,opt,name=range,proto3" json:"range,omitempty"`
 	LastEventId       int64                  `protobuf:"varint,11,opt,name=last_event_id,json=lastEventId,proto3" json:"last_event_id,omitempty"`
@@ -455,11 +465,11 @@ type Process struct {
 	Timers              []*Timer               `protobuf:"bytes,14,rep,name=timers,proto3" json:"timers,omitempty"`
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
 	CancelReason        string                 `protobuf:"bytes,16,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	Kind                string                 `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"` // "", "job", "cron", …: what the engine made of it
-	// The number of the first event of the history: 1, until the history is restarted. It is last_event_id + 1 if the
-	// history is empty.
+	Kind                string                 `protobuf:"bytes,17,opt,name=kind,proto3" json:"kind,omitempty"` // "" for processes of users, else "job", "cron", "flow" or "bulk"
+	// The number of the first event of the history. It is 1 until the history is restarted, and
+	// last_event_id + 1 if the history is empty.
 	FirstEventId int64 `protobuf:"varint,18,opt,name=first_event_id,json=firstEventId,proto3" json:"first_event_id,omitempty"`
-	// When the history was restarted last. Absent if never, and in requests to processors.
+	// When the history was last restarted. Absent if never, and in requests to processors.
 	HistoryRestartedTime *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=history_restarted_time,json=historyRestartedTime,proto3" json:"history_restarted_time,omitempty"`
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
@@ -628,13 +638,13 @@ func (x *Process) GetHistoryRestartedTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// Events of one process are numbered 1, 2, 3, … without gaps, also after its history was restarted.
+// The events of a process are numbered 1, 2, 3, … without gaps, even if its history is restarted.
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EventId       int64                  `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	TaskId        int64                  `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	Timestamp     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
-	Metadata      *structpb.Struct       `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"` // such as format_version
+	Metadata      *structpb.Struct       `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"` // for example format_version
 	Payload       []byte                 `protobuf:"bytes,5,opt,name=payload,proto3" json:"payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -706,11 +716,12 @@ func (x *Event) GetPayload() []byte {
 }
 
 type Timer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // "" is the default timer
-	FireTime      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
-	Remove        bool                   `protobuf:"varint,3,opt,name=remove,proto3" json:"remove,omitempty"`                               // when it fires, the process is removed
-	Status        TaskStatus             `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.TaskStatus" json:"status,omitempty"` // WAITING, or BLOCKED while a call is handled
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // "" is the default timer
+	FireTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
+	Remove   bool                   `protobuf:"varint,3,opt,name=remove,proto3" json:"remove,omitempty"` // when it fires, the process is removed
+	// WAITING, or BLOCKED while a task of the process waits or runs
+	Status        TaskStatus `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.TaskStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -773,7 +784,8 @@ func (x *Timer) GetStatus() TaskStatus {
 	return TaskStatus_TASK_STATUS_UNSPECIFIED
 }
 
-// A part of a history. Forward: event_id > offset, ascending; backward: event_id < offset, descending.
+// A part of a history. Forward selects event_id > offset in ascending order. Backward selects
+// event_id < offset in descending order.
 type HistoryRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Offset        *int64                 `protobuf:"varint,1,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
@@ -847,14 +859,14 @@ type Task struct {
 	Args           []byte                 `protobuf:"bytes,9,opt,name=args,proto3" json:"args,omitempty"`
 	Context        []byte                 `protobuf:"bytes,10,opt,name=context,proto3" json:"context,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,11,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	Attempt        int32                  `protobuf:"varint,12,opt,name=attempt,proto3" json:"attempt,omitempty"`                                 // 1 for the first; 0: has not run
+	Attempt        int32                  `protobuf:"varint,12,opt,name=attempt,proto3" json:"attempt,omitempty"`                                 // counts from 1; 0 if the task has not run
 	RetryInterval  *durationpb.Duration   `protobuf:"bytes,13,opt,name=retry_interval,json=retryInterval,proto3" json:"retry_interval,omitempty"` // before this attempt
 	Response       []byte                 `protobuf:"bytes,14,opt,name=response,proto3" json:"response,omitempty"`
 	Failure        *Failure               `protobuf:"bytes,15,opt,name=failure,proto3" json:"failure,omitempty"`
 	Rejection      *Rejection             `protobuf:"bytes,16,opt,name=rejection,proto3" json:"rejection,omitempty"`
 	TimerName      string                 `protobuf:"bytes,17,opt,name=timer_name,json=timerName,proto3" json:"timer_name,omitempty"`
 	Priority       int32                  `protobuf:"varint,18,opt,name=priority,proto3" json:"priority,omitempty"`
-	// The events that this task produced. Set in traces only.
+	// The events that this task produced. Set only in traces.
 	Events        []*Event `protobuf:"bytes,19,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1023,19 +1035,21 @@ func (x *Task) GetEvents() []*Event {
 	return nil
 }
 
-// A processor that could not do its work. The task is retried or ends in error, and the process with it.
-// The engine's own reasons: timeout, unavailable, bad_response, panic, zombie, lease_lost, cancel_grace_expired.
+// Failure says that the processor could not do its work. The task is retried, or it fails and the
+// process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
+// panic, zombie, lease_lost, cancel_grace_expired.
 type Failure struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
-	Reason       string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name: matched against non_retryable_errors
+	Reason       string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name, compared with non_retryable_errors
 	Message      string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	NonRetryable bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
-	Details      *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // anything that the processor or worker wants to tell its caller
-	// Of the failed attempts of a job alone. The engine fills them in, and leaves out what a processor or worker says there.
+	Details      *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // any data for the caller
+	// The fields below are set by the engine, only for failed attempts of jobs. Values from a
+	// processor or worker are ignored.
 	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	WorkerId      string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // that ran it; empty: no worker did
+	WorkerId      string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // the worker that ran the attempt; empty if none did
 	FailedTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=failed_time,json=failedTime,proto3" json:"failed_time,omitempty"`
-	Takeover      bool                   `protobuf:"varint,8,opt,name=takeover,proto3" json:"takeover,omitempty"` // its worker was lost, and no retry was used up
+	Takeover      bool                   `protobuf:"varint,8,opt,name=takeover,proto3" json:"takeover,omitempty"` // the worker was lost, and the attempt used up no retry
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1126,7 +1140,8 @@ func (x *Failure) GetTakeover() bool {
 	return false
 }
 
-// A processor that did its work and says no. The process is unharmed and nothing is stored but the answer.
+// Rejection says that the processor refuses the request. The process does not change; only the
+// rejection is stored.
 type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1190,21 +1205,23 @@ func (x *Rejection) GetDetails() []byte {
 type StartRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // "" lets the engine choose a UUIDv7
-	Args      []byte                 `protobuf:"bytes,3,opt,name=args,proto3" json:"args,omitempty"`
-	Metadata  *structpb.Struct       `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// A repeated request with the same key gets the first one's answer; with the same key and another
-	// request (fingerprint), ALREADY_EXISTS. Scope: namespace and process_id (for "" the namespace).
+	// If empty, the engine chooses a UUIDv7.
+	ProcessId string           `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	Args      []byte           `protobuf:"bytes,3,opt,name=args,proto3" json:"args,omitempty"`
+	Metadata  *structpb.Struct `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// A repeated request with the same key gets the response of the first one. A different request
+	// (fingerprint) with the same key fails with ALREADY_EXISTS. A key is unique within the process,
+	// or within the namespace if process_id is empty.
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// handed to the processor with this task and with the timers that it sets
+	// Passed to the processor with this task and with the timers that the task sets.
 	Context []byte        `protobuf:"bytes,6,opt,name=context,proto3" json:"context,omitempty"`
-	Range   *HistoryRange `protobuf:"bytes,7,opt,name=range,proto3" json:"range,omitempty"` // what the processor is shown
+	Range   *HistoryRange `protobuf:"bytes,7,opt,name=range,proto3" json:"range,omitempty"` // the events that the processor gets
 	Wait    Wait          `protobuf:"varint,8,opt,name=wait,proto3,enum=progressor.v1.Wait" json:"wait,omitempty"`
-	// of the wait; default: the namespace's step timeout
+	// Limit of the wait. Default: the step timeout of the namespace.
 	Timeout *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// not before
+	// The INIT task does not run before this time.
 	StartTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	Priority      int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"` // smaller first, among the waiting processes of a namespace
+	Priority      int32                  `protobuf:"varint,11,opt,name=priority,proto3" json:"priority,omitempty"` // among the waiting processes of a namespace; smaller runs first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1384,11 +1401,12 @@ type CallRequest struct {
 	IdempotencyKey string                 `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	Context        []byte                 `protobuf:"bytes,5,opt,name=context,proto3" json:"context,omitempty"`
 	Range          *HistoryRange          `protobuf:"bytes,6,opt,name=range,proto3" json:"range,omitempty"`
-	Wait           Wait                   `protobuf:"varint,7,opt,name=wait,proto3,enum=progressor.v1.Wait" json:"wait,omitempty"` // WAIT_ACCEPTED makes it a NOTIFY task
-	Timeout        *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	Priority       int32                  `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"` // among processes; calls of one process keep their order
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// With WAIT_ACCEPTED, the task is of type NOTIFY.
+	Wait          Wait                 `protobuf:"varint,7,opt,name=wait,proto3,enum=progressor.v1.Wait" json:"wait,omitempty"`
+	Timeout       *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Priority      int32                `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"` // among processes; calls to one process keep their order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallRequest) Reset() {
@@ -1540,8 +1558,8 @@ type RepairRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// Without processor (the simple repair): the task that broke the process is run again if it was a
-	// timer, else the process just goes back to RUNNING.
+	// processor calls the processor with a REPAIR task. simple does not: if the task that failed was
+	// a timer, it runs again; the process returns to RUNNING.
 	//
 	// Types that are valid to be assigned to How:
 	//
@@ -1671,7 +1689,7 @@ func (*RepairRequest_Simple) isRepairRequest_How() {}
 
 type RepairResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        int64                  `protobuf:"varint,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // 0 where no task was needed
+	TaskId        int64                  `protobuf:"varint,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // 0 if no task was needed
 	Response      []byte                 `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1729,9 +1747,10 @@ type AwaitTaskRequest struct {
 	//	*AwaitTaskRequest_TaskId
 	//	*AwaitTaskRequest_IdempotencyKey
 	Key isAwaitTaskRequest_Key `protobuf_oneof:"key"`
-	// required
+	// Required.
 	ProcessId string `protobuf:"bytes,4,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// 0: answer at once. Past it the answer is the task as it is, no error.
+	// 0 returns at once. After the timeout, the response is the task in its present state, not an
+	// error.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1878,7 +1897,7 @@ type GetProcessRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Range     *HistoryRange          `protobuf:"bytes,3,opt,name=range,proto3" json:"range,omitempty"`
-	// Waits while the process is in INIT, at most this long.
+	// How long to wait while the process is in INIT.
 	AwaitInit     *durationpb.Duration `protobuf:"bytes,4,opt,name=await_init,json=awaitInit,proto3" json:"await_init,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1989,12 +2008,13 @@ func (x *GetProcessResponse) GetProcess() *Process {
 type ListProcessesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// An AIP-160 filter over status, process_id, kind, created_time, status_changed_time, detail, corrupted_by and metadata.*, as in
+	// An AIP-160 filter on status, process_id, kind, created_time, status_changed_time, detail,
+	// corrupted_by and metadata.*, for example
 	//
 	//	status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
 	Filter string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
-	// "created_time desc" (default), "created_time", "process_id", "process_id desc"; with a filter on one status that is neither
-	// INIT nor RUNNING also "status_changed_time desc".
+	// "created_time desc" (default), "created_time", "process_id" or "process_id desc". With a filter
+	// on one status other than INIT and RUNNING, also "status_changed_time desc".
 	OrderBy       string `protobuf:"bytes,3,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2189,9 +2209,10 @@ func (x *TraceProcessRequest) GetPageToken() string {
 
 type TraceProcessResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // by task_id, each with its events
+	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // ordered by task_id, each with its events
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// As in Process. Tasks that had ended by then, and events before first_event_id, are being removed.
+	// As in Process. Tasks that ended before this time, and events before first_event_id, are being
+	// removed.
 	HistoryRestartedTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=history_restarted_time,json=historyRestartedTime,proto3" json:"history_restarted_time,omitempty"`
 	FirstEventId         int64                  `protobuf:"varint,4,opt,name=first_event_id,json=firstEventId,proto3" json:"first_event_id,omitempty"`
 	unknownFields        protoimpl.UnknownFields
@@ -2256,7 +2277,7 @@ func (x *TraceProcessResponse) GetFirstEventId() int64 {
 	return 0
 }
 
-// The stream ends after a terminal status or the removal.
+// The stream ends when the process completes, is cancelled or is removed.
 type WatchProcessRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2403,7 +2424,7 @@ type PutProcessRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// RUNNING or ERROR
+	// RUNNING or ERROR.
 	Status        ProcessStatus    `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"`
 	Detail        string           `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	AuxState      []byte           `protobuf:"bytes,5,opt,name=aux_state,json=auxState,proto3" json:"aux_state,omitempty"`
@@ -2557,7 +2578,8 @@ type CancelProcessRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// default 30 s, from when the request is stored; 0: the processor is not asked
+	// Starts when the request is stored. Default: 30 s. 0 cancels at once, without calling the
+	// processor.
 	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3049,7 +3071,7 @@ func (*RemoveProcessResponse) Descriptor() ([]byte, []int) {
 	return file_progressor_v1_process_proto_rawDescGZIP(), []int{34}
 }
 
-// ErrorDetail rides on every error of a request that could be read.
+// ErrorDetail is attached to every error, unless the request could not be parsed.
 type ErrorDetail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        ErrorDetail_Reason     `protobuf:"varint,1,opt,name=reason,proto3,enum=progressor.v1.ErrorDetail_Reason" json:"reason,omitempty"`
@@ -3059,7 +3081,7 @@ type ErrorDetail struct {
 	ProcessStatus ProcessStatus          `protobuf:"varint,5,opt,name=process_status,json=processStatus,proto3,enum=progressor.v1.ProcessStatus" json:"process_status,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
 	Rejection     *Rejection             `protobuf:"bytes,7,opt,name=rejection,proto3" json:"rejection,omitempty"`
-	Field         string                 `protobuf:"bytes,8,opt,name=field,proto3" json:"field,omitempty"` // of REASON_INVALID and REASON_TOO_LARGE: its path
+	Field         string                 `protobuf:"bytes,8,opt,name=field,proto3" json:"field,omitempty"` // the path of the field, with REASON_INVALID and REASON_TOO_LARGE
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

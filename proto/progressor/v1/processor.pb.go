@@ -29,11 +29,11 @@ type ProcessRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Type    TaskType               `protobuf:"varint,1,opt,name=type,proto3,enum=progressor.v1.TaskType" json:"type,omitempty"`
 	Args    []byte                 `protobuf:"bytes,2,opt,name=args,proto3" json:"args,omitempty"`
-	Process *Process               `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"` // with the history in the task's range
+	Process *Process               `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"` // with the history in the range of the task
 	TaskId  int64                  `protobuf:"varint,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	Attempt int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Grows with every attempt on this process: a fencing number that a processor can store beside its
-	// own writes to turn late attempts away.
+	// Increases with every attempt on this process. A processor can store it with its own writes to
+	// reject late attempts.
 	FencingToken   int64                  `protobuf:"varint,6,opt,name=fencing_token,json=fencingToken,proto3" json:"fencing_token,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	Context        []byte                 `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
@@ -41,9 +41,9 @@ type ProcessRequest struct {
 	TimerName      string                 `protobuf:"bytes,10,opt,name=timer_name,json=timerName,proto3" json:"timer_name,omitempty"`
 	CancelReason   string                 `protobuf:"bytes,11,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	ScheduledTime  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=scheduled_time,json=scheduledTime,proto3" json:"scheduled_time,omitempty"` // when the task was due
-	JobName        string                 `protobuf:"bytes,13,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`                   // where the process is a job; args then holds its args as JSON
+	JobName        string                 `protobuf:"bytes,13,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`                   // only for jobs; args then contains the args of the job as JSON
 	JobArgs        *structpb.Value        `protobuf:"bytes,14,opt,name=job_args,json=jobArgs,proto3" json:"job_args,omitempty"`
-	Child          *ChildEnd              `protobuf:"bytes,15,opt,name=child,proto3" json:"child,omitempty"` // of a NOTIFY that tells the end of a child
+	Child          *ChildEnd              `protobuf:"bytes,15,opt,name=child,proto3" json:"child,omitempty"` // only for a NOTIFY that reports the end of a child
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -268,7 +268,8 @@ type ProcessResponse_Result struct {
 }
 
 type ProcessResponse_Rejection struct {
-	Rejection *Rejection `protobuf:"bytes,2,opt,name=rejection,proto3,oneof"` // of CALL, REPAIR and INIT. After INIT's the process is gone: a new Start runs anew
+	// Allowed for CALL, REPAIR and INIT. A rejected INIT removes the process.
+	Rejection *Rejection `protobuf:"bytes,2,opt,name=rejection,proto3,oneof"`
 }
 
 type ProcessResponse_Failure struct {
@@ -285,8 +286,8 @@ type ChildEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	ProcessId     string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	Status        ProcessStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"` // COMPLETED, CANCELLED, ERROR; UNSPECIFIED: removed
-	Response      []byte                 `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`                               // of its last task
+	Status        ProcessStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=progressor.v1.ProcessStatus" json:"status,omitempty"` // COMPLETED, CANCELLED or ERROR; UNSPECIFIED if it was removed
+	Response      []byte                 `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`                               // the response of its last task
 	Detail        string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -357,14 +358,14 @@ func (x *ChildEnd) GetDetail() string {
 	return ""
 }
 
-// All of a result is stored in one transaction, or none of it.
+// A result is stored as a whole, in one transaction.
 type Result struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Events   []*NewEvent            `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	AuxState []byte                 `protobuf:"bytes,2,opt,name=aux_state,json=auxState,proto3,oneof" json:"aux_state,omitempty"` // absent: unchanged
-	Metadata *structpb.Struct       `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`                       // absent: unchanged; present: replaces
+	Metadata *structpb.Struct       `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`                       // replaces all metadata; absent: unchanged
 	Response []byte                 `protobuf:"bytes,4,opt,name=response,proto3" json:"response,omitempty"`
-	// What becomes of the timers and of the process. Absent: timers stay as they were.
+	// What to do with the timers or the process. If absent, the timers do not change.
 	//
 	// Types that are valid to be assigned to Action:
 	//
@@ -373,20 +374,23 @@ type Result struct {
 	//	*Result_Remove
 	//	*Result_Complete
 	Action isResult_Action `protobuf_oneof:"action"`
-	// each replaces the timer of its name, and leaves the others
+	// Each entry replaces the timer of the same name. Other timers do not change.
 	NamedTimers      []*SetTimer `protobuf:"bytes,9,rep,name=named_timers,json=namedTimers,proto3" json:"named_timers,omitempty"`
 	UnsetNamedTimers []string    `protobuf:"bytes,10,rep,name=unset_named_timers,json=unsetNamedTimers,proto3" json:"unset_named_timers,omitempty"`
-	// Messages to other processes: stored in the same transaction (table messages), delivered exactly once, in order for
-	// one sender and one target, right after the commit; at most 100. A start of a process that exists does nothing; a
-	// message to a process in SUSPENDED or ERROR waits; to one that is missing or at its end it is dropped and counted.
+	// At most 100 messages to other processes. They are stored in the same transaction (table
+	// messages) and delivered right after the commit, exactly once, in order per sender and target. A
+	// start of a process that exists does nothing. A message to a process in SUSPENDED or ERROR
+	// waits. A message to a process that is missing or has ended is dropped and counted.
 	Commands []*Command `protobuf:"bytes,11,rep,name=commands,proto3" json:"commands,omitempty"`
-	// Begins a new history: it consists of the events of this result and of later ones. The process keeps its state,
-	// metadata, timers and waiting tasks, and the numbers of events go on. Earlier events, and tasks that have ended, are
-	// removed soon after, so aux_state must hold all that is still needed of them.
-	RestartHistory bool            `protobuf:"varint,13,opt,name=restart_history,json=restartHistory,proto3" json:"restart_history,omitempty"`
-	JobResult      *structpb.Value `protobuf:"bytes,12,opt,name=job_result,json=jobResult,proto3" json:"job_result,omitempty"` // of a job that was pushed: its result, as JobResult is of one that was pulled
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Begins a new history, which consists of the events of this result and of later ones. The
+	// process keeps its state, metadata, timers and waiting tasks. Event numbers continue. Earlier
+	// events, and tasks that have ended, are removed soon after, so aux_state must contain everything
+	// that is still needed from them.
+	RestartHistory bool `protobuf:"varint,13,opt,name=restart_history,json=restartHistory,proto3" json:"restart_history,omitempty"`
+	// The result of a job that was pushed. Workers use JobResult instead.
+	JobResult     *structpb.Value `protobuf:"bytes,12,opt,name=job_result,json=jobResult,proto3" json:"job_result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
@@ -542,7 +546,7 @@ type Result_Remove struct {
 }
 
 type Result_Complete struct {
-	Complete *Complete `protobuf:"bytes,8,opt,name=complete,proto3,oneof"` // terminal: status COMPLETED, timers dropped, waiting calls cancelled
+	Complete *Complete `protobuf:"bytes,8,opt,name=complete,proto3,oneof"` // sets the status COMPLETED, drops timers, cancels waiting calls
 }
 
 func (*Result_SetTimer) isResult_Action() {}
@@ -557,7 +561,7 @@ type NewEvent struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Payload  []byte                 `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
 	Metadata *structpb.Struct       `protobuf:"bytes,2,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// absent: now
+	// Default: now.
 	Timestamp     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -616,7 +620,7 @@ func (x *NewEvent) GetTimestamp() *timestamppb.Timestamp {
 
 type SetTimer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // "" in Result.set_timer
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // empty in Result.set_timer
 	// Types that are valid to be assigned to When:
 	//
 	//	*SetTimer_At
@@ -705,7 +709,7 @@ type SetTimer_At struct {
 }
 
 type SetTimer_After struct {
-	// past, zero or negative: at once, as the next task
+	// A time in the past, zero or a negative duration fires at once, as the next task.
 	After *durationpb.Duration `protobuf:"bytes,3,opt,name=after,proto3,oneof"`
 }
 
@@ -926,8 +930,8 @@ type StartCommand struct {
 	Args      []byte                 `protobuf:"bytes,3,opt,name=args,proto3" json:"args,omitempty"`
 	Metadata  *structpb.Struct       `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// The parent is told of the child's end, whatever it is, by a NOTIFY task with these args: once, of the first end. A repair
-	// after an ERROR, and the end after it, are not told.
+	// When the child ends in any way, the parent gets one NOTIFY task with these args. If the child
+	// is repaired after an ERROR and ends again, the parent is not notified again.
 	NotifyParentArgs []byte `protobuf:"bytes,6,opt,name=notify_parent_args,json=notifyParentArgs,proto3,oneof" json:"notify_parent_args,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

@@ -25,14 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a whole worker is told.
+// WorkerDirective tells a worker what to do.
 type WorkerDirective int32
 
 const (
 	WorkerDirective_WORKER_DIRECTIVE_UNSPECIFIED WorkerDirective = 0 // CONTINUE
 	WorkerDirective_WORKER_DIRECTIVE_CONTINUE    WorkerDirective = 1
-	WorkerDirective_WORKER_DIRECTIVE_QUIET       WorkerDirective = 2 // take nothing new, finish what you hold
-	WorkerDirective_WORKER_DIRECTIVE_STOP        WorkerDirective = 3 // as QUIET; what has not ended within the grace is lost; then exit
+	WorkerDirective_WORKER_DIRECTIVE_QUIET       WorkerDirective = 2 // take no new leases, finish the ones you have
+	// As QUIET, then exit. Leases that are not finished after the grace period are lost.
+	WorkerDirective_WORKER_DIRECTIVE_STOP WorkerDirective = 3
 )
 
 // Enum value maps for WorkerDirective.
@@ -82,13 +83,13 @@ type JobState int32
 
 const (
 	JobState_JOB_STATE_UNSPECIFIED      JobState = 0
-	JobState_JOB_STATE_SCHEDULED        JobState = 1 // its time has not come
+	JobState_JOB_STATE_SCHEDULED        JobState = 1 // waits for its run_time
 	JobState_JOB_STATE_AVAILABLE        JobState = 2
 	JobState_JOB_STATE_RUNNING          JobState = 3
 	JobState_JOB_STATE_RETRYABLE        JobState = 4 // waits for its next attempt
 	JobState_JOB_STATE_CANCEL_REQUESTED JobState = 5
 	JobState_JOB_STATE_SUCCEEDED        JobState = 6
-	JobState_JOB_STATE_FAILED           JobState = 7 // out of attempts; Retry brings it back
+	JobState_JOB_STATE_FAILED           JobState = 7 // no attempts left; RetryJob runs it again
 	JobState_JOB_STATE_CANCELLED        JobState = 8
 )
 
@@ -149,8 +150,8 @@ type UniqueScope int32
 
 const (
 	UniqueScope_UNIQUE_SCOPE_UNSPECIFIED UniqueScope = 0 // ACTIVE
-	UniqueScope_UNIQUE_SCOPE_ACTIVE      UniqueScope = 1 // until its end, and for ttl after it
-	UniqueScope_UNIQUE_SCOPE_WAITING     UniqueScope = 2 // until it runs: one more can wait behind the running one
+	UniqueScope_UNIQUE_SCOPE_ACTIVE      UniqueScope = 1 // until it ends, and for ttl after that
+	UniqueScope_UNIQUE_SCOPE_WAITING     UniqueScope = 2 // until it runs; one more job can wait while it runs
 )
 
 // Enum value maps for UniqueScope.
@@ -199,8 +200,8 @@ type LeaseDirective_Directive int32
 const (
 	LeaseDirective_DIRECTIVE_UNSPECIFIED LeaseDirective_Directive = 0
 	LeaseDirective_DIRECTIVE_CONTINUE    LeaseDirective_Directive = 1
-	LeaseDirective_DIRECTIVE_CANCEL      LeaseDirective_Directive = 2 // stop at the next checkpoint and answer with Cancelled
-	LeaseDirective_DIRECTIVE_LOST        LeaseDirective_Directive = 3 // expired or taken away: stop, nothing that you answer will count
+	LeaseDirective_DIRECTIVE_CANCEL      LeaseDirective_Directive = 2 // stop at the next checkpoint and complete with Cancelled
+	LeaseDirective_DIRECTIVE_LOST        LeaseDirective_Directive = 3 // the lease expired or was taken away: stop, results are ignored
 )
 
 // Enum value maps for LeaseDirective_Directive.
@@ -250,14 +251,15 @@ type PollRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Namespaces []string               `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	WorkerId   string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// Only jobs of these names; empty: whatever there is, also the tasks of processes that are no jobs, unless jobs_only.
+	// Only jobs with these names. If empty, all jobs, and unless jobs_only is set also tasks of other
+	// processes.
 	JobNames  []string `protobuf:"bytes,3,rep,name=job_names,json=jobNames,proto3" json:"job_names,omitempty"`
 	MaxLeases int32    `protobuf:"varint,4,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`
-	// long poll, at most 60 s
+	// How long to wait for tasks, at most 60 s.
 	Wait *durationpb.Duration `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`
-	// default and bounds: the namespace's
+	// Default and bounds: those of the namespace.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,6,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Only jobs, of any name where job_names is empty: no tasks of processes that are no jobs.
+	// Only jobs, no tasks of other processes. If job_names is empty, jobs of any name.
 	JobsOnly      bool `protobuf:"varint,7,opt,name=jobs_only,json=jobsOnly,proto3" json:"jobs_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -399,13 +401,14 @@ type Lease struct {
 	LeaseToken        string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	Namespace         string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Request           *ProcessRequest        `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
-	Job               *Job                   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"` // where the process is a job
+	Job               *Job                   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"` // only if the process is a job
 	ExpiresTime       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
 	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,6,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// When it was handed out, by the clock that expires_time and request.deadline are of: what is left of them, a worker whose own clock is
-	// wrong reckons from here.
+	// When the lease was granted, by the clock of expires_time and request.deadline. A worker whose
+	// clock is wrong can subtract it to get the remaining time.
 	LeasedTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=leased_time,json=leasedTime,proto3" json:"leased_time,omitempty"`
-	// Where a trace goes on: the attempt's span, as the headers of the same names say it (W3C Trace Context). Empty: it is not traced.
+	// The span of the attempt, in the format of the headers with the same names (W3C Trace Context).
+	// Empty if the attempt is not traced.
 	Traceparent   string `protobuf:"bytes,8,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	Tracestate    string `protobuf:"bytes,9,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -506,9 +509,10 @@ func (x *Lease) GetTracestate() string {
 }
 
 type HeartbeatRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Beats         []*LeaseBeat           `protobuf:"bytes,2,rep,name=beats,proto3" json:"beats,omitempty"` // no two are of one lease
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// At most one entry per lease.
+	Beats         []*LeaseBeat `protobuf:"bytes,2,rep,name=beats,proto3" json:"beats,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,7 +565,7 @@ type LeaseBeat struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
 	Progress   *Progress              `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"` // absent: unchanged
-	// from now on; absent: as before; bounds: the namespace's
+	// From now on. Bounds: those of the namespace. Absent: unchanged.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,3,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,7 +624,7 @@ func (x *LeaseBeat) GetLeaseDuration() *durationpb.Duration {
 
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 to 100
+	// 0 to 100.
 	Percent       float64          `protobuf:"fixed64,1,opt,name=percent,proto3" json:"percent,omitempty"`
 	Summary       string           `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	Details       *structpb.Struct `protobuf:"bytes,3,opt,name=details,proto3" json:"details,omitempty"`
@@ -737,7 +741,7 @@ type LeaseDirective struct {
 	Directive         LeaseDirective_Directive `protobuf:"varint,2,opt,name=directive,proto3,enum=progressor.v1.LeaseDirective_Directive" json:"directive,omitempty"`
 	CancelReason      string                   `protobuf:"bytes,3,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	ExpiresTime       *timestamppb.Timestamp   `protobuf:"bytes,4,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
-	HeartbeatInterval *durationpb.Duration     `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // changed options take hold with this beat
+	HeartbeatInterval *durationpb.Duration     `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // from now on; options may have changed
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -816,7 +820,8 @@ type CompleteRequest struct {
 	//	*CompleteRequest_JobResult
 	//	*CompleteRequest_Cancelled
 	Answer isCompleteRequest_Answer `protobuf_oneof:"answer"`
-	// Also lease the next tasks, in the same round trip. Its wait holds the answer back; where it fails there are none, and a Poll says why.
+	// Also leases the next tasks, in the same round trip. Its wait delays the response. If it fails,
+	// no leases are returned; a Poll returns the error.
 	Next          *PollRequest `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -909,11 +914,11 @@ type CompleteRequest_Response struct {
 }
 
 type CompleteRequest_JobResult struct {
-	JobResult *JobResult `protobuf:"bytes,3,opt,name=job_result,json=jobResult,proto3,oneof"` // a job's short form: it completes the process
+	JobResult *JobResult `protobuf:"bytes,3,opt,name=job_result,json=jobResult,proto3,oneof"` // short form for jobs; it completes the process
 }
 
 type CompleteRequest_Cancelled struct {
-	Cancelled *Cancelled `protobuf:"bytes,4,opt,name=cancelled,proto3,oneof"` // the acknowledgement of DIRECTIVE_CANCEL
+	Cancelled *Cancelled `protobuf:"bytes,4,opt,name=cancelled,proto3,oneof"` // acknowledges DIRECTIVE_CANCEL
 }
 
 func (*CompleteRequest_Response) isCompleteRequest_Answer() {}
@@ -1056,9 +1061,10 @@ func (x *CompleteResponse) GetNext() []*Lease {
 
 type CompleteBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each is checked by itself, so that an invalid one does not lose the others. No two are of one lease.
+	// At most one entry per lease. Each is validated separately, so an invalid one does not affect
+	// the others.
 	Answers []*LeaseAnswer `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
-	// Also lease the next tasks, in the same round trip. Its wait holds the outcomes back.
+	// Also leases the next tasks, in the same round trip. Its wait delays the response.
 	Next          *PollRequest `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1216,8 +1222,8 @@ func (*LeaseAnswer_Cancelled) isLeaseAnswer_Answer() {}
 
 type CompleteBatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcomes      []*AnswerOutcome       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"` // one an answer, in their order
-	Next          []*Lease               `protobuf:"bytes,2,rep,name=next,proto3" json:"next,omitempty"`         // none where that failed: a Poll says why
+	Outcomes      []*AnswerOutcome       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"` // one for each answer, in the same order
+	Next          []*Lease               `protobuf:"bytes,2,rep,name=next,proto3" json:"next,omitempty"`         // empty if the poll failed; a Poll returns the error
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1268,7 +1274,7 @@ func (x *CompleteBatchResponse) GetNext() []*Lease {
 
 type AnswerOutcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *AnswerError           `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // absent: stored
+	Error         *AnswerError           `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // absent if the answer was stored
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1313,7 +1319,7 @@ func (x *AnswerOutcome) GetError() *AnswerError {
 type AnswerError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	Detail        *ErrorDetail           `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"` // with the reason that Complete would answer with
+	Detail        *ErrorDetail           `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"` // as Complete would return it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1642,9 +1648,9 @@ type StopWorkerRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	WorkerId  string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	// unspecified: STOP; CONTINUE takes it back
+	// Default: STOP. CONTINUE revokes an earlier request.
 	Directive WorkerDirective `protobuf:"varint,3,opt,name=directive,proto3,enum=progressor.v1.WorkerDirective" json:"directive,omitempty"`
-	// of STOP; default 30 s
+	// Only for STOP: how long leases may still run. Default: 30 s.
 	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
 	Reason        string               `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1760,30 +1766,31 @@ func (x *StopWorkerResponse) GetWorker() *Worker {
 	return nil
 }
 
-// A job is a process that runs once to its end: name, args, and how to run it.
+// A job is a process that runs once, from its start to its end. It has a name, args and options.
 type Job struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	Namespace           string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId               string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // its process_id
-	Name                string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Args                *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
-	State               JobState               `protobuf:"varint,5,opt,name=state,proto3,enum=progressor.v1.JobState" json:"state,omitempty"`
-	Options             *JobOptions            `protobuf:"bytes,6,opt,name=options,proto3" json:"options,omitempty"`
-	Attempt             int32                  `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Failures            []*Failure             `protobuf:"bytes,8,rep,name=failures,proto3" json:"failures,omitempty"` // one an attempt, oldest first
-	Progress            *Progress              `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
-	Result              *structpb.Value        `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
-	BlockedOn           string                 `protobuf:"bytes,11,opt,name=blocked_on,json=blockedOn,proto3" json:"blocked_on,omitempty"` // why a waiting job does not run: a constraint's name, a paused namespace, its time
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // its process_id
+	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Args      *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
+	State     JobState               `protobuf:"varint,5,opt,name=state,proto3,enum=progressor.v1.JobState" json:"state,omitempty"`
+	Options   *JobOptions            `protobuf:"bytes,6,opt,name=options,proto3" json:"options,omitempty"`
+	Attempt   int32                  `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Failures  []*Failure             `protobuf:"bytes,8,rep,name=failures,proto3" json:"failures,omitempty"` // one for each failed attempt, oldest first
+	Progress  *Progress              `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
+	Result    *structpb.Value        `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
+	// Why a waiting job does not run: the name of a constraint, a paused namespace, or its time.
+	BlockedOn           string                 `protobuf:"bytes,11,opt,name=blocked_on,json=blockedOn,proto3" json:"blocked_on,omitempty"`
 	WorkerId            string                 `protobuf:"bytes,12,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	CreatedTime         *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	RunTime             *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"` // not before
+	RunTime             *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"` // the job does not run before this time
 	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"`
 	FinishedTime        *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
 	CancelReason        string                 `protobuf:"bytes,17,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	WorkerRuns          []*WorkerRun           `protobuf:"bytes,18,rep,name=worker_runs,json=workerRuns,proto3" json:"worker_runs,omitempty"`                     // one for each worker that took it
-	LeaseExpiresTime    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"` // how long worker_id holds it
+	WorkerRuns          []*WorkerRun           `protobuf:"bytes,18,rep,name=worker_runs,json=workerRuns,proto3" json:"worker_runs,omitempty"`                     // one for each worker that took the job
+	LeaseExpiresTime    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"` // when the lease of worker_id ends
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
-	UpdatedTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"` // of the newest change of state or progress
+	UpdatedTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"` // last change of the state or the progress
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1967,29 +1974,30 @@ func (x *Job) GetUpdatedTime() *timestamppb.Timestamp {
 
 type JobOptions struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
-	Priority int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"` // smaller first; default 0
-	// Retries after the first attempt; 0: none. A timeout is a failed attempt, a Release is none, a lost lease see
-	// max_takeovers.
+	Priority int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"` // smaller runs first; default: 0
+	// Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
+	// lease, see max_takeovers.
 	MaxRetry int32    `protobuf:"varint,2,opt,name=max_retry,json=maxRetry,proto3" json:"max_retry,omitempty"`
 	Backoff  *Backoff `protobuf:"bytes,3,opt,name=backoff,proto3" json:"backoff,omitempty"` // default: exponential from 1 s, factor 2, at most 1 h, jitter 10 %
-	// of one attempt; default 30 s
+	// Limit of one attempt. Default: 30 s.
 	Timeout    *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	KeepResult bool                 `protobuf:"varint,5,opt,name=keep_result,json=keepResult,proto3" json:"keep_result,omitempty"` // false: the result is dropped when the job ends
-	// how long a kept result waits to be fetched; default 1 h
+	KeepResult bool                 `protobuf:"varint,5,opt,name=keep_result,json=keepResult,proto3" json:"keep_result,omitempty"` // if false, the result is dropped when the job ends
+	// How long a result is kept until it is fetched. Default: 1 h.
 	ResultTtl *durationpb.Duration   `protobuf:"bytes,6,opt,name=result_ttl,json=resultTtl,proto3" json:"result_ttl,omitempty"`
 	RunTime   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
 	Unique    *Unique                `protobuf:"bytes,8,opt,name=unique,proto3" json:"unique,omitempty"`
 	Tags      []string               `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
 	Workers   *WorkerGroup           `protobuf:"bytes,10,opt,name=workers,proto3" json:"workers,omitempty"`
 	Metadata  *structpb.Struct       `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// default 30 s
+	// Default: 30 s.
 	CancelGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=cancel_grace,json=cancelGrace,proto3" json:"cancel_grace,omitempty"`
-	// silent for so long, a worker loses it; default: the poll's
+	// How long a worker may be silent before it loses the lease. Default: that of the poll.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,13,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// told to the worker in its lease; default: a third of the lease
+	// Sent to the worker with its lease. Default: a third of the lease.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// How often a job whose worker was lost goes to another one without using up a retry; past it a lost lease is a
-	// failed attempt. Default 3, in a namespace with ZOMBIE_POLICY_ERROR 0.
+	// How many times the job goes to another worker after a lost lease without using up a retry.
+	// After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+	// ZOMBIE_POLICY_ERROR.
 	MaxTakeovers  *int32 `protobuf:"varint,15,opt,name=max_takeovers,json=maxTakeovers,proto3,oneof" json:"max_takeovers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2135,9 +2143,9 @@ type Backoff struct {
 	Initial *durationpb.Duration   `protobuf:"bytes,1,opt,name=initial,proto3" json:"initial,omitempty"`
 	Factor  *float64               `protobuf:"fixed64,2,opt,name=factor,proto3,oneof" json:"factor,omitempty"`
 	Max     *durationpb.Duration   `protobuf:"bytes,3,opt,name=max,proto3" json:"max,omitempty"`
-	// a part of the interval, 0 to 1
+	// A random part of the interval, 0 to 1.
 	Jitter *float64 `protobuf:"fixed64,4,opt,name=jitter,proto3,oneof" json:"jitter,omitempty"`
-	// instead of the above: one interval a retry, the last repeats
+	// Replaces the fields above: one interval per retry. The last one is repeated.
 	Steps         []*durationpb.Duration `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2208,13 +2216,13 @@ func (x *Backoff) GetSteps() []*durationpb.Duration {
 	return nil
 }
 
-// At most one job with this key that is not at its end (and for ttl after it). A second Enqueue answers
-// with the first job and enqueued=false.
+// Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
+// and enqueued = false, also for ttl after the end of the first job.
 type Unique struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // empty: a hash of name and args
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // default: a hash of name and args
 	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// until when the first job keeps a second one out; default ACTIVE
+	// Until when the first job prevents a second one. Default: ACTIVE.
 	Scope         UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2271,15 +2279,15 @@ func (x *Unique) GetScope() UniqueScope {
 	return UniqueScope_UNIQUE_SCOPE_UNSPECIFIED
 }
 
-// A job that several workers run side by side, each at most once (a broadcast, or a quorum). Each run is a member
-// process of the job ("~job/~/ID/N") with a lease of its own.
+// WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
+// or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
 type WorkerGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// that must succeed, and how many run side by side at the most; default 1
+	// How many workers must succeed, and how many run in parallel at most. Default: 1.
 	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// only these; empty: any
+	// Only these workers. Default: any.
 	WorkerIds     []string `protobuf:"bytes,2,rep,name=worker_ids,json=workerIds,proto3" json:"worker_ids,omitempty"`
-	MaxFailures   int32    `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"` // of workers, before the job fails
+	MaxFailures   int32    `protobuf:"varint,3,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"` // the job fails if more workers fail
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2336,14 +2344,15 @@ func (x *WorkerGroup) GetMaxFailures() int32 {
 }
 
 type WorkerRun struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	State         JobState               `protobuf:"varint,2,opt,name=state,proto3,enum=progressor.v1.JobState" json:"state,omitempty"` // AVAILABLE, RUNNING, RETRYABLE, SUCCEEDED, FAILED (lease_lost: timed out), CANCELLED
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	// AVAILABLE, RUNNING, RETRYABLE, SUCCEEDED, FAILED (lease_lost if it timed out) or CANCELLED.
+	State         JobState               `protobuf:"varint,2,opt,name=state,proto3,enum=progressor.v1.JobState" json:"state,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	Result        *structpb.Value        `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
 	RunningTime   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"`
 	FinishedTime  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
-	Attempts      int32                  `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"` // on this worker
+	Attempts      int32                  `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"` // attempts on this worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -68,14 +68,16 @@ const (
 
 // InsightServiceClient is a client for the progressor.v1.InsightService service.
 type InsightServiceClient interface {
-	// ExplainProcess says where a process's time went, what it waits for, and what comes next.
+	// ExplainProcess returns where the time of a process went, what it waits for, and what comes
+	// next.
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
-	// ListErrors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them.
+	// ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
+	// reason and message.
 	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
-	// DrainNode makes a node take nothing new and end what it runs.
+	// DrainNode makes a node finish its running tasks and accept no new work.
 	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
 	ListAudit(context.Context, *v1.ListAuditRequest) (*v1.ListAuditResponse, error)
 }
@@ -212,14 +214,16 @@ func (c *insightServiceClient) ListAudit(ctx context.Context, req *v1.ListAuditR
 
 // InsightServiceHandler is an implementation of the progressor.v1.InsightService service.
 type InsightServiceHandler interface {
-	// ExplainProcess says where a process's time went, what it waits for, and what comes next.
+	// ExplainProcess returns where the time of a process went, what it waits for, and what comes
+	// next.
 	ExplainProcess(context.Context, *v1.ExplainProcessRequest) (*v1.ExplainProcessResponse, error)
 	CountProcesses(context.Context, *v1.CountProcessesRequest) (*v1.CountProcessesResponse, error)
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
-	// ListErrors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them.
+	// ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
+	// reason and message.
 	ListErrors(context.Context, *v1.ListErrorsRequest) (*v1.ListErrorsResponse, error)
 	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
-	// DrainNode makes a node take nothing new and end what it runs.
+	// DrainNode makes a node finish its running tasks and accept no new work.
 	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
 	ListAudit(context.Context, *v1.ListAuditRequest) (*v1.ListAuditResponse, error)
 }

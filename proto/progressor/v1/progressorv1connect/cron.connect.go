@@ -69,9 +69,9 @@ type CronServiceClient interface {
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
 	TriggerCron(context.Context, *v1.TriggerCronRequest) (*v1.TriggerCronResponse, error)
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
-	// PreviewCron lists fire times of a stored cron or of an unsaved spec.
+	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
-	// ListFires is the ledger: one row for every fire time that came, with what was decided and why.
+	// ListFires lists the fire times that have come, each with the decision and its reason.
 	ListFires(context.Context, *v1.ListFiresRequest) (*v1.ListFiresResponse, error)
 }
 
@@ -280,9 +280,9 @@ type CronServiceHandler interface {
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
 	TriggerCron(context.Context, *v1.TriggerCronRequest) (*v1.TriggerCronResponse, error)
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
-	// PreviewCron lists fire times of a stored cron or of an unsaved spec.
+	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
-	// ListFires is the ledger: one row for every fire time that came, with what was decided and why.
+	// ListFires lists the fire times that have come, each with the decision and its reason.
 	ListFires(context.Context, *v1.ListFiresRequest) (*v1.ListFiresResponse, error)
 }
 

@@ -85,39 +85,46 @@ const (
 
 // FlowServiceClient is a client for the progressor.v1.FlowService service.
 type FlowServiceClient interface {
-	// PutTemplate stores the next version of a template. What is equal to the newest version makes none. Versions never
-	// change; a run keeps the one that it was started with.
+	// PutTemplate stores the next version of a template. If the template equals the newest version,
+	// no new version is stored. Versions never change. A run keeps the version that it was started
+	// with.
 	PutTemplate(context.Context, *v1.PutTemplateRequest) (*v1.PutTemplateResponse, error)
 	GetTemplate(context.Context, *v1.GetTemplateRequest) (*v1.GetTemplateResponse, error)
 	ListTemplates(context.Context, *v1.ListTemplatesRequest) (*v1.ListTemplatesResponse, error)
 	EnableTemplate(context.Context, *v1.EnableTemplateRequest) (*v1.EnableTemplateResponse, error)
-	// DisableTemplate refuses new runs, of crons too (their fires are FAILED); what runs goes on.
+	// DisableTemplate prevents new runs, also those of crons (their fires are FAILED). Existing runs
+	// continue.
 	DisableTemplate(context.Context, *v1.DisableTemplateRequest) (*v1.DisableTemplateResponse, error)
-	// DeleteTemplate is refused while a run of it is not at its end.
+	// DeleteTemplate fails while a run of the template has not ended.
 	DeleteTemplate(context.Context, *v1.DeleteTemplateRequest) (*v1.DeleteTemplateResponse, error)
-	// StartRun checks the payload against the schema and the scope against the concurrency policy, and stores the run.
+	// StartRun checks the payload against the schema and the scope against the concurrency policy,
+	// and stores the run.
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
 	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
-	// ListSteps pages through the steps of a run, those of for_each one by one.
+	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
-	// CancelRun: PENDING or QUEUED is CANCELLED at once; RUNNING or WAITING_WORKER is CANCEL_REQUESTED: cancelable steps
-	// are told by their next heartbeat, the others end first; past the grace the engine makes it CANCELLED (event
-	// cancel_grace_expired). CANCEL_REQUESTED: answered as it is. At its end, or where the template does not support
-	// it: FAILED_PRECONDITION.
+	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
+	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps learn of it
+	// with their next heartbeat, and other steps finish first. After the grace period, the engine
+	// sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing changes.
+	// If it has ended, or if its template does not support cancelling, CancelRun fails with
+	// FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
-	// RetryRun takes a run that is FAILED, CANCELLED or EXPIRED up again at the steps that did not succeed, with a new
-	// count of attempts.
+	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
+	// succeed. Attempts are counted from 1 again.
 	RetryRun(context.Context, *v1.RetryRunRequest) (*v1.RetryRunResponse, error)
-	// RepeatRun starts a new run with the payload of an old one. Refused where the template is not repeatable.
+	// RepeatRun starts a new run with the payload of an old one. It fails if the template is not
+	// repeatable.
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
-	// ListOpenWaits lists the steps that wait for a person or for an outside worker.
+	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
-	// CompleteStep answers a wait. After a cancel request only `cancelled` is taken.
+	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
-	// ReportStep stores progress from outside and moves the due time; its answer says whether to go on.
+	// ReportStep stores the progress of a wait and changes its due time. The response says whether to
+	// continue.
 	ReportStep(context.Context, *v1.ReportStepRequest) (*v1.ReportStepResponse, error)
-	// SkipStep ends a step by hand, with a result in place of its own.
+	// SkipStep ends a step by hand, with the given result.
 	SkipStep(context.Context, *v1.SkipStepRequest) (*v1.SkipStepResponse, error)
 }
 
@@ -413,39 +420,46 @@ func (c *flowServiceClient) SkipStep(ctx context.Context, req *v1.SkipStepReques
 
 // FlowServiceHandler is an implementation of the progressor.v1.FlowService service.
 type FlowServiceHandler interface {
-	// PutTemplate stores the next version of a template. What is equal to the newest version makes none. Versions never
-	// change; a run keeps the one that it was started with.
+	// PutTemplate stores the next version of a template. If the template equals the newest version,
+	// no new version is stored. Versions never change. A run keeps the version that it was started
+	// with.
 	PutTemplate(context.Context, *v1.PutTemplateRequest) (*v1.PutTemplateResponse, error)
 	GetTemplate(context.Context, *v1.GetTemplateRequest) (*v1.GetTemplateResponse, error)
 	ListTemplates(context.Context, *v1.ListTemplatesRequest) (*v1.ListTemplatesResponse, error)
 	EnableTemplate(context.Context, *v1.EnableTemplateRequest) (*v1.EnableTemplateResponse, error)
-	// DisableTemplate refuses new runs, of crons too (their fires are FAILED); what runs goes on.
+	// DisableTemplate prevents new runs, also those of crons (their fires are FAILED). Existing runs
+	// continue.
 	DisableTemplate(context.Context, *v1.DisableTemplateRequest) (*v1.DisableTemplateResponse, error)
-	// DeleteTemplate is refused while a run of it is not at its end.
+	// DeleteTemplate fails while a run of the template has not ended.
 	DeleteTemplate(context.Context, *v1.DeleteTemplateRequest) (*v1.DeleteTemplateResponse, error)
-	// StartRun checks the payload against the schema and the scope against the concurrency policy, and stores the run.
+	// StartRun checks the payload against the schema and the scope against the concurrency policy,
+	// and stores the run.
 	StartRun(context.Context, *v1.StartRunRequest) (*v1.StartRunResponse, error)
 	GetRun(context.Context, *v1.GetRunRequest) (*v1.GetRunResponse, error)
 	ListRuns(context.Context, *v1.ListRunsRequest) (*v1.ListRunsResponse, error)
-	// ListSteps pages through the steps of a run, those of for_each one by one.
+	// ListSteps lists the steps of a run, including each item of for_each.
 	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
-	// CancelRun: PENDING or QUEUED is CANCELLED at once; RUNNING or WAITING_WORKER is CANCEL_REQUESTED: cancelable steps
-	// are told by their next heartbeat, the others end first; past the grace the engine makes it CANCELLED (event
-	// cancel_grace_expired). CANCEL_REQUESTED: answered as it is. At its end, or where the template does not support
-	// it: FAILED_PRECONDITION.
+	// CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
+	// RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps learn of it
+	// with their next heartbeat, and other steps finish first. After the grace period, the engine
+	// sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing changes.
+	// If it has ended, or if its template does not support cancelling, CancelRun fails with
+	// FAILED_PRECONDITION.
 	CancelRun(context.Context, *v1.CancelRunRequest) (*v1.CancelRunResponse, error)
-	// RetryRun takes a run that is FAILED, CANCELLED or EXPIRED up again at the steps that did not succeed, with a new
-	// count of attempts.
+	// RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
+	// succeed. Attempts are counted from 1 again.
 	RetryRun(context.Context, *v1.RetryRunRequest) (*v1.RetryRunResponse, error)
-	// RepeatRun starts a new run with the payload of an old one. Refused where the template is not repeatable.
+	// RepeatRun starts a new run with the payload of an old one. It fails if the template is not
+	// repeatable.
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
-	// ListOpenWaits lists the steps that wait for a person or for an outside worker.
+	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
-	// CompleteStep answers a wait. After a cancel request only `cancelled` is taken.
+	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
-	// ReportStep stores progress from outside and moves the due time; its answer says whether to go on.
+	// ReportStep stores the progress of a wait and changes its due time. The response says whether to
+	// continue.
 	ReportStep(context.Context, *v1.ReportStepRequest) (*v1.ReportStepResponse, error)
-	// SkipStep ends a step by hand, with a result in place of its own.
+	// SkipStep ends a step by hand, with the given result.
 	SkipStep(context.Context, *v1.SkipStepRequest) (*v1.SkipStepResponse, error)
 }
 
@@ -674,7 +688,8 @@ func (UnimplementedFlowServiceHandler) SkipStep(context.Context, *v1.SkipStepReq
 // JobEventServiceClient is a client for the progressor.v1.JobEventService service.
 type JobEventServiceClient interface {
 	ListJobEvents(context.Context, *v1.ListJobEventsRequest) (*v1.ListJobEventsResponse, error)
-	// WatchJobEvents streams the events of a namespace from a cursor on, in the order of their commits, without a gap.
+	// WatchJobEvents streams the events of a namespace after a cursor, in commit order and without
+	// gaps.
 	WatchJobEvents(context.Context, *v1.WatchJobEventsRequest) (*connect.ServerStreamForClient[v1.WatchJobEventsResponse], error)
 }
 
@@ -727,7 +742,8 @@ func (c *jobEventServiceClient) WatchJobEvents(ctx context.Context, req *v1.Watc
 // JobEventServiceHandler is an implementation of the progressor.v1.JobEventService service.
 type JobEventServiceHandler interface {
 	ListJobEvents(context.Context, *v1.ListJobEventsRequest) (*v1.ListJobEventsResponse, error)
-	// WatchJobEvents streams the events of a namespace from a cursor on, in the order of their commits, without a gap.
+	// WatchJobEvents streams the events of a namespace after a cursor, in commit order and without
+	// gaps.
 	WatchJobEvents(context.Context, *v1.WatchJobEventsRequest, *connect.ServerStream[v1.WatchJobEventsResponse]) error
 }
 

@@ -66,16 +66,19 @@ const (
 // JobServiceClient is a client for the progressor.v1.JobService service.
 type JobServiceClient interface {
 	Enqueue(context.Context, *v1.EnqueueRequest) (*v1.EnqueueResponse, error)
-	// EnqueueBatch is all or nothing.
+	// EnqueueBatch enqueues all jobs or none.
 	EnqueueBatch(context.Context, *v1.EnqueueBatchRequest) (*v1.EnqueueBatchResponse, error)
 	GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error)
 	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
-	// FetchResult hands a kept result out once and then drops it. Dropped or expired: result null.
+	// FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
+	// is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
-	// UpdateJob changes options of a job that is not at its end. See semantics for what takes hold when.
+	// UpdateJob changes options of a job that has not ended. docs/jobs.md says when each takes
+	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
-	// RetryJob runs a job that is FAILED or CANCELLED again (SUCCEEDED too with clear_successes), with all its attempts.
+	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
+	// job gets all its attempts again.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)
@@ -296,16 +299,19 @@ func (c *jobServiceClient) DeleteConstraint(ctx context.Context, req *v1.DeleteC
 // JobServiceHandler is an implementation of the progressor.v1.JobService service.
 type JobServiceHandler interface {
 	Enqueue(context.Context, *v1.EnqueueRequest) (*v1.EnqueueResponse, error)
-	// EnqueueBatch is all or nothing.
+	// EnqueueBatch enqueues all jobs or none.
 	EnqueueBatch(context.Context, *v1.EnqueueBatchRequest) (*v1.EnqueueBatchResponse, error)
 	GetJob(context.Context, *v1.GetJobRequest) (*v1.GetJobResponse, error)
 	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
-	// FetchResult hands a kept result out once and then drops it. Dropped or expired: result null.
+	// FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
+	// is null.
 	FetchResult(context.Context, *v1.FetchResultRequest) (*v1.FetchResultResponse, error)
-	// UpdateJob changes options of a job that is not at its end. See semantics for what takes hold when.
+	// UpdateJob changes options of a job that has not ended. docs/jobs.md says when each takes
+	// effect.
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
-	// RetryJob runs a job that is FAILED or CANCELLED again (SUCCEEDED too with clear_successes), with all its attempts.
+	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
+	// job gets all its attempts again.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)

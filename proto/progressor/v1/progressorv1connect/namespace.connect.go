@@ -55,7 +55,7 @@ type NamespaceServiceClient interface {
 	PutNamespace(context.Context, *v1.PutNamespaceRequest) (*v1.PutNamespaceResponse, error)
 	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
 	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
-	// PauseNamespace stops handing out tasks of a namespace; requests are still accepted and wait.
+	// PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
 	PauseNamespace(context.Context, *v1.PauseNamespaceRequest) (*v1.PauseNamespaceResponse, error)
 	ResumeNamespace(context.Context, *v1.ResumeNamespaceRequest) (*v1.ResumeNamespaceResponse, error)
 }
@@ -163,7 +163,7 @@ type NamespaceServiceHandler interface {
 	PutNamespace(context.Context, *v1.PutNamespaceRequest) (*v1.PutNamespaceResponse, error)
 	GetNamespace(context.Context, *v1.GetNamespaceRequest) (*v1.GetNamespaceResponse, error)
 	ListNamespaces(context.Context, *v1.ListNamespacesRequest) (*v1.ListNamespacesResponse, error)
-	// PauseNamespace stops handing out tasks of a namespace; requests are still accepted and wait.
+	// PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
 	PauseNamespace(context.Context, *v1.PauseNamespaceRequest) (*v1.PauseNamespaceResponse, error)
 	ResumeNamespace(context.Context, *v1.ResumeNamespaceRequest) (*v1.ResumeNamespaceResponse, error)
 }

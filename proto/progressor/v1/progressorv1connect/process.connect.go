@@ -78,27 +78,30 @@ const (
 type ProcessServiceClient interface {
 	// Start creates a process and runs its INIT task.
 	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
-	// Call runs a CALL task on a process and answers with the processor's response.
+	// Call runs a CALL task on a process and returns the processor's response.
 	Call(context.Context, *v1.CallRequest) (*v1.CallResponse, error)
 	// Repair takes a process out of PROCESS_STATUS_ERROR.
 	Repair(context.Context, *v1.RepairRequest) (*v1.RepairResponse, error)
-	// AwaitTask waits for a task accepted earlier (by WAIT_ACCEPTED, or by a request that timed out).
+	// AwaitTask waits for a task that was accepted earlier, by a request with WAIT_ACCEPTED or by one
+	// that timed out.
 	AwaitTask(context.Context, *v1.AwaitTaskRequest) (*v1.AwaitTaskResponse, error)
 	GetProcess(context.Context, *v1.GetProcessRequest) (*v1.GetProcessResponse, error)
 	ListProcesses(context.Context, *v1.ListProcessesRequest) (*v1.ListProcessesResponse, error)
-	// TraceProcess lists every task of a process, each with the events that it produced.
+	// TraceProcess lists all tasks of a process, each with the events that it produced.
 	TraceProcess(context.Context, *v1.TraceProcessRequest) (*v1.TraceProcessResponse, error)
-	// WatchProcess streams the events and status changes of one process, from an event id on.
+	// WatchProcess streams the events after an event ID, and the status changes, of one process.
 	WatchProcess(context.Context, *v1.WatchProcessRequest) (*connect.ServerStreamForClient[v1.WatchProcessResponse], error)
-	// PutProcess imports a process with its history and an optional timer; no processor runs.
+	// PutProcess imports a process with its history and timers. It does not call the processor.
 	PutProcess(context.Context, *v1.PutProcessRequest) (*v1.PutProcessResponse, error)
-	// CancelProcess asks the processor to wind down (a CANCEL task); past the grace period the engine does it.
+	// CancelProcess asks the processor to clean up (a CANCEL task). If that takes longer than the
+	// grace period, the engine cancels the process without it.
 	CancelProcess(context.Context, *v1.CancelProcessRequest) (*v1.CancelProcessResponse, error)
-	// SuspendProcess holds a process: nothing new runs until ResumeProcess.
+	// SuspendProcess stops a process: no task starts until ResumeProcess.
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
-	// ResumeProcess gives a suspended process its previous status back: what waited goes on.
+	// ResumeProcess returns a suspended process to its previous status. Its waiting tasks run.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
-	// RestartHistory begins a new, empty history of a process, which keeps its state and everything else.
+	// RestartHistory begins a new, empty history of a process. It keeps its state and everything
+	// else.
 	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)
@@ -346,27 +349,30 @@ func (c *processServiceClient) RemoveProcess(ctx context.Context, req *v1.Remove
 type ProcessServiceHandler interface {
 	// Start creates a process and runs its INIT task.
 	Start(context.Context, *v1.StartRequest) (*v1.StartResponse, error)
-	// Call runs a CALL task on a process and answers with the processor's response.
+	// Call runs a CALL task on a process and returns the processor's response.
 	Call(context.Context, *v1.CallRequest) (*v1.CallResponse, error)
 	// Repair takes a process out of PROCESS_STATUS_ERROR.
 	Repair(context.Context, *v1.RepairRequest) (*v1.RepairResponse, error)
-	// AwaitTask waits for a task accepted earlier (by WAIT_ACCEPTED, or by a request that timed out).
+	// AwaitTask waits for a task that was accepted earlier, by a request with WAIT_ACCEPTED or by one
+	// that timed out.
 	AwaitTask(context.Context, *v1.AwaitTaskRequest) (*v1.AwaitTaskResponse, error)
 	GetProcess(context.Context, *v1.GetProcessRequest) (*v1.GetProcessResponse, error)
 	ListProcesses(context.Context, *v1.ListProcessesRequest) (*v1.ListProcessesResponse, error)
-	// TraceProcess lists every task of a process, each with the events that it produced.
+	// TraceProcess lists all tasks of a process, each with the events that it produced.
 	TraceProcess(context.Context, *v1.TraceProcessRequest) (*v1.TraceProcessResponse, error)
-	// WatchProcess streams the events and status changes of one process, from an event id on.
+	// WatchProcess streams the events after an event ID, and the status changes, of one process.
 	WatchProcess(context.Context, *v1.WatchProcessRequest, *connect.ServerStream[v1.WatchProcessResponse]) error
-	// PutProcess imports a process with its history and an optional timer; no processor runs.
+	// PutProcess imports a process with its history and timers. It does not call the processor.
 	PutProcess(context.Context, *v1.PutProcessRequest) (*v1.PutProcessResponse, error)
-	// CancelProcess asks the processor to wind down (a CANCEL task); past the grace period the engine does it.
+	// CancelProcess asks the processor to clean up (a CANCEL task). If that takes longer than the
+	// grace period, the engine cancels the process without it.
 	CancelProcess(context.Context, *v1.CancelProcessRequest) (*v1.CancelProcessResponse, error)
-	// SuspendProcess holds a process: nothing new runs until ResumeProcess.
+	// SuspendProcess stops a process: no task starts until ResumeProcess.
 	SuspendProcess(context.Context, *v1.SuspendProcessRequest) (*v1.SuspendProcessResponse, error)
-	// ResumeProcess gives a suspended process its previous status back: what waited goes on.
+	// ResumeProcess returns a suspended process to its previous status. Its waiting tasks run.
 	ResumeProcess(context.Context, *v1.ResumeProcessRequest) (*v1.ResumeProcessResponse, error)
-	// RestartHistory begins a new, empty history of a process, which keeps its state and everything else.
+	// RestartHistory begins a new, empty history of a process. It keeps its state and everything
+	// else.
 	RestartHistory(context.Context, *v1.RestartHistoryRequest) (*v1.RestartHistoryResponse, error)
 	// RemoveProcess deletes a process with all its tasks and events.
 	RemoveProcess(context.Context, *v1.RemoveProcessRequest) (*v1.RemoveProcessResponse, error)

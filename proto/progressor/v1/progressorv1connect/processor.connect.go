@@ -40,8 +40,9 @@ const (
 
 // ProcessorServiceClient is a client for the progressor.v1.ProcessorService service.
 type ProcessorServiceClient interface {
-	// Process makes one attempt at a task. By ENCODING_PROTO it is called at this path, behind the configured URL; by ENCODING_JSON
-	// and ENCODING_MSGPACK it is a POST to that URL as it is.
+	// Process makes one attempt at a task. With ENCODING_PROTO, the path of this method is appended
+	// to the configured URL. With ENCODING_JSON and ENCODING_MSGPACK, the engine sends a POST to the
+	// configured URL itself.
 	Process(context.Context, *v1.ProcessRequest) (*v1.ProcessResponse, error)
 }
 
@@ -81,8 +82,9 @@ func (c *processorServiceClient) Process(ctx context.Context, req *v1.ProcessReq
 
 // ProcessorServiceHandler is an implementation of the progressor.v1.ProcessorService service.
 type ProcessorServiceHandler interface {
-	// Process makes one attempt at a task. By ENCODING_PROTO it is called at this path, behind the configured URL; by ENCODING_JSON
-	// and ENCODING_MSGPACK it is a POST to that URL as it is.
+	// Process makes one attempt at a task. With ENCODING_PROTO, the path of this method is appended
+	// to the configured URL. With ENCODING_JSON and ENCODING_MSGPACK, the engine sends a POST to the
+	// configured URL itself.
 	Process(context.Context, *v1.ProcessRequest) (*v1.ProcessResponse, error)
 }
 

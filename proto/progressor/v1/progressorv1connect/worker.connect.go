@@ -54,19 +54,21 @@ const (
 
 // WorkerServiceClient is a client for the progressor.v1.WorkerService service.
 type WorkerServiceClient interface {
-	// Poll waits for tasks and leases them. At most one lease per process is alive at a time.
+	// Poll waits for tasks and leases them. A process has at most one live lease at a time.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
-	// Heartbeat extends leases and stores progress; its answer says what to do with each.
+	// Heartbeat extends leases and stores progress. The response says what to do with each lease.
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
-	// Complete answers a lease. A lease that was lost answers FAILED_PRECONDITION and changes nothing.
+	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
+	// and changes nothing.
 	Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error)
-	// CompleteBatch answers several leases in one round trip. Each answer has an outcome of its own: one that is invalid or lost leaves the
-	// others as they are.
+	// CompleteBatch stores the results of several leases in one round trip. Each has its own outcome:
+	// an invalid result or a lost lease does not affect the others.
 	CompleteBatch(context.Context, *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error)
-	// Release gives leases back unanswered (a worker that shuts down): another worker takes them at once.
+	// Release returns leases without a result, for example when a worker shuts down. Another worker
+	// can take the tasks at once.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
-	// StopWorker stops a worker from afar: the answer to its next Poll or Heartbeat says so.
+	// StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.
 	StopWorker(context.Context, *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error)
 }
 
@@ -202,19 +204,21 @@ func (c *workerServiceClient) StopWorker(ctx context.Context, req *v1.StopWorker
 
 // WorkerServiceHandler is an implementation of the progressor.v1.WorkerService service.
 type WorkerServiceHandler interface {
-	// Poll waits for tasks and leases them. At most one lease per process is alive at a time.
+	// Poll waits for tasks and leases them. A process has at most one live lease at a time.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
-	// Heartbeat extends leases and stores progress; its answer says what to do with each.
+	// Heartbeat extends leases and stores progress. The response says what to do with each lease.
 	Heartbeat(context.Context, *v1.HeartbeatRequest) (*v1.HeartbeatResponse, error)
-	// Complete answers a lease. A lease that was lost answers FAILED_PRECONDITION and changes nothing.
+	// Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
+	// and changes nothing.
 	Complete(context.Context, *v1.CompleteRequest) (*v1.CompleteResponse, error)
-	// CompleteBatch answers several leases in one round trip. Each answer has an outcome of its own: one that is invalid or lost leaves the
-	// others as they are.
+	// CompleteBatch stores the results of several leases in one round trip. Each has its own outcome:
+	// an invalid result or a lost lease does not affect the others.
 	CompleteBatch(context.Context, *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error)
-	// Release gives leases back unanswered (a worker that shuts down): another worker takes them at once.
+	// Release returns leases without a result, for example when a worker shuts down. Another worker
+	// can take the tasks at once.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
-	// StopWorker stops a worker from afar: the answer to its next Poll or Heartbeat says so.
+	// StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.
 	StopWorker(context.Context, *v1.StopWorkerRequest) (*v1.StopWorkerResponse, error)
 }
 

@@ -21,7 +21,7 @@ export const file_progressor_v1_admin: GenFile = /*@__PURE__*/
  */
 export type Span = Message<"progressor.v1.Span"> & {
   /**
-   * waits_for in lower case, processing, back_off, idle
+   * a WaitsFor in lower case, processing, back_off or idle
    *
    * @generated from field: string what = 1;
    */
@@ -38,14 +38,14 @@ export type Span = Message<"progressor.v1.Span"> & {
   fromTime?: Timestamp | undefined;
 
   /**
-   * absent: now
+   * absent if the span continues
    *
    * @generated from field: google.protobuf.Timestamp to_time = 4;
    */
   toTime?: Timestamp | undefined;
 
   /**
-   * the constraint, the worker, the failure
+   * the constraint, the worker or the failure
    *
    * @generated from field: string detail = 5;
    */
@@ -115,7 +115,7 @@ export type ExplainProcessResponse = Message<"progressor.v1.ExplainProcessRespon
   waitsForDetail: string;
 
   /**
-   * a sentence: what happens next, and when
+   * a sentence that says what happens next, and when
    *
    * @generated from field: string next = 6;
    */
@@ -127,7 +127,7 @@ export type ExplainProcessResponse = Message<"progressor.v1.ExplainProcessRespon
   nextTime?: Timestamp | undefined;
 
   /**
-   * a sentence: what would let it go on
+   * a sentence that says how to unblock the process
    *
    * @generated from field: string unblock = 8;
    */
@@ -146,7 +146,7 @@ export const ExplainProcessResponseSchema: GenMessage<ExplainProcessResponse> = 
  */
 export type CountProcessesRequest = Message<"progressor.v1.CountProcessesRequest"> & {
   /**
-   * "": all
+   * Empty: all namespaces.
    *
    * @generated from field: string namespace = 1;
    */
@@ -165,7 +165,7 @@ export const CountProcessesRequestSchema: GenMessage<CountProcessesRequest> = /*
  */
 export type CountProcessesResponse = Message<"progressor.v1.CountProcessesResponse"> & {
   /**
-   * keys: running (which counts INIT too), error, suspended, completed, cancelled
+   * Keys: running (includes INIT), error, suspended, completed, cancelled.
    *
    * @generated from field: map<string, int64> count_by_status = 1;
    */
@@ -184,7 +184,7 @@ export const CountProcessesResponseSchema: GenMessage<CountProcessesResponse> = 
  */
 export type GetOverviewRequest = Message<"progressor.v1.GetOverviewRequest"> & {
   /**
-   * "": all
+   * Empty: all namespaces.
    *
    * @generated from field: string namespace = 1;
    */
@@ -225,7 +225,7 @@ export type GetOverviewResponse = Message<"progressor.v1.GetOverviewResponse"> &
   timerLatenessP99?: Duration | undefined;
 
   /**
-   * of the last minute
+   * in the last minute
    *
    * @generated from field: double tasks_per_second = 5;
    */
@@ -244,14 +244,16 @@ export type GetOverviewResponse = Message<"progressor.v1.GetOverviewResponse"> &
   namespaces: NamespaceOverview[];
 
   /**
-   * of the last hour, every ten seconds, since the node that answers runs; oldest first
+   * One sample per ten seconds of the last hour, oldest first. They start when the node that serves
+   * this request started.
    *
    * @generated from field: repeated progressor.v1.OverviewSample samples = 8;
    */
   samples: OverviewSample[];
 
   /**
-   * How long processors took for a task, in the last minute, on the node that answers. Absent: there was none.
+   * How long processors took for a task, in the last minute, on the node that serves this request.
+   * Absent if there were no tasks.
    *
    * @generated from field: google.protobuf.Duration processing_p50 = 9;
    */
@@ -290,7 +292,7 @@ export type NamespaceOverview = Message<"progressor.v1.NamespaceOverview"> & {
   countByStatus: { [key: string]: bigint };
 
   /**
-   * tasks that could run now and do not, counted to 10,000
+   * tasks that wait for a slot or a worker; 10,000 means 10,000 or more
    *
    * @generated from field: int64 runnable = 4;
    */
@@ -302,7 +304,7 @@ export type NamespaceOverview = Message<"progressor.v1.NamespaceOverview"> & {
   oldestRunnableAge?: Duration | undefined;
 
   /**
-   * seen in the last half minute
+   * seen in the last 30 seconds
    *
    * @generated from field: int64 workers = 6;
    */
@@ -317,7 +319,7 @@ export const NamespaceOverviewSchema: GenMessage<NamespaceOverview> = /*@__PURE_
   messageDesc(file_progressor_v1_admin, 7);
 
 /**
- * What the overview of all namespaces showed at a time.
+ * OverviewSample contains values of the overview of all namespaces at a point in time.
  *
  * @generated from message progressor.v1.OverviewSample
  */
@@ -333,7 +335,7 @@ export type OverviewSample = Message<"progressor.v1.OverviewSample"> & {
   tasksPerSecond: number;
 
   /**
-   * as those of NamespaceOverview, of all that are not paused
+   * sum of NamespaceOverview.runnable of all namespaces that are not paused
    *
    * @generated from field: int64 runnable = 3;
    */
@@ -423,7 +425,7 @@ export const ListErrorsResponseSchema: GenMessage<ListErrorsResponse> = /*@__PUR
  */
 export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   /**
-   * of reason and message, without their numbers and ids
+   * hash of reason and message, without numbers and IDs
    *
    * @generated from field: string fingerprint = 1;
    */
@@ -435,7 +437,7 @@ export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   reason: string;
 
   /**
-   * of the newest
+   * of the newest failure
    *
    * @generated from field: string message = 3;
    */
@@ -457,21 +459,22 @@ export type ErrorGroup = Message<"progressor.v1.ErrorGroup"> & {
   lastTime?: Timestamp | undefined;
 
   /**
-   * for ListProcesses and StartBulk; of runs for ListRuns
+   * for ListProcesses and StartBulk, or for ListRuns if runs is set
    *
    * @generated from field: string filter = 7;
    */
   filter: string;
 
   /**
-   * it is of runs of flows that are FAILED or EXPIRED: RetryRun takes up each, RepeatRun starts another one like it
+   * The group contains flow runs that are FAILED or EXPIRED. RetryRun continues a run, RepeatRun
+   * starts a new one with the same payload.
    *
    * @generated from field: bool runs = 8;
    */
   runs: boolean;
 
   /**
-   * of its processes or runs: the same failure in two namespaces is two groups
+   * the same failure in two namespaces makes two groups
    *
    * @generated from field: string namespace = 9;
    */
@@ -633,7 +636,7 @@ export type AuditEntry = Message<"progressor.v1.AuditEntry"> & {
   namespace: string;
 
   /**
-   * what it was done to
+   * the object of the request
    *
    * @generated from field: string subject = 7;
    */
@@ -664,7 +667,7 @@ export type ListAuditRequest = Message<"progressor.v1.ListAuditRequest"> & {
   namespace: string;
 
   /**
-   * AIP-160 over actor, method, subject, time
+   * An AIP-160 filter on actor, method, subject and time.
    *
    * @generated from field: string filter = 2;
    */
@@ -737,14 +740,14 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   verb: BulkVerb;
 
   /**
-   * processes a second; 0: 100
+   * processes per second; 0 means 100
    *
    * @generated from field: double rate = 5;
    */
   rate: number;
 
   /**
-   * so far: done, failed and skipped, and those that are tried again
+   * so far: done, failed, skipped, and those that will be retried
    *
    * @generated from field: int64 matched = 6;
    */
@@ -761,7 +764,7 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   failed: bigint;
 
   /**
-   * the newest 100, the newest first; only GetBulk has them
+   * the newest 100, newest first; only set by GetBulk
    *
    * @generated from field: repeated progressor.v1.BulkFailure failures = 9;
    */
@@ -785,63 +788,61 @@ export type Bulk = Message<"progressor.v1.Bulk"> & {
   reason: string;
 
   /**
-   * their status did not allow the verb, or they had gone meanwhile
+   * their status did not allow the verb, or they had been removed
    *
    * @generated from field: int64 skipped = 13;
    */
   skipped: bigint;
 
   /**
-   * how many matched before the start, counted for at most a second
+   * how many matched before the start, counted for at most one second
    *
    * @generated from field: int64 expected = 14;
    */
   expected: bigint;
 
   /**
-   * there were more than were counted
+   * more matched than were counted
    *
    * @generated from field: bool expected_more = 15;
    */
   expectedMore: boolean;
 
   /**
-   * process_id of the last one that was looked at: the oldest are first
+   * the last process_id that was visited; the oldest come first
    *
    * @generated from field: string position = 16;
    */
   position: string;
 
   /**
-   * who started it; "" where the engine does not authenticate
+   * who started it; empty if the engine does not authenticate requests
    *
    * @generated from field: string actor = 17;
    */
   actor: string;
 
   /**
-   * when it came to its end
-   *
    * @generated from field: google.protobuf.Timestamp finished_time = 18;
    */
   finishedTime?: Timestamp | undefined;
 
   /**
-   * of ERROR: why
+   * the reason for ERROR
    *
    * @generated from field: string detail = 19;
    */
   detail: string;
 
   /**
-   * nothing was stored: there is no bulk_id
+   * nothing was stored, and there is no bulk_id
    *
    * @generated from field: bool dry_run = 20;
    */
   dryRun: boolean;
 
   /**
-   * of a dry run: the oldest 20 that match
+   * only for a dry run: the 20 oldest that match
    *
    * @generated from field: repeated string sample_process_ids = 21;
    */
@@ -887,7 +888,8 @@ export type StartBulkRequest = Message<"progressor.v1.StartBulkRequest"> & {
   namespace: string;
 
   /**
-   * As that of ListProcesses, and not empty: all plain processes are process_id = "*". Others, the engine's own among them, never match.
+   * As in ListProcesses, and not empty. process_id = "*" matches all processes of users. Processes
+   * of the engine (jobs, crons, flows, bulks) never match.
    *
    * @generated from field: string filter = 2;
    */
@@ -899,14 +901,14 @@ export type StartBulkRequest = Message<"progressor.v1.StartBulkRequest"> & {
   verb: BulkVerb;
 
   /**
-   * Processes a second, 0.001 to 10,000; 0: 100.
+   * Processes per second, 0.001 to 10,000. 0 means 100.
    *
    * @generated from field: double rate = 4;
    */
   rate: number;
 
   /**
-   * counts for at most five seconds, and changes nothing
+   * counts for at most five seconds and changes nothing
    *
    * @generated from field: bool dry_run = 5;
    */
@@ -1075,7 +1077,7 @@ export const CancelBulkResponseSchema: GenMessage<CancelBulkResponse> = /*@__PUR
   messageDesc(file_progressor_v1_admin, 29);
 
 /**
- * Why a task does not run.
+ * WaitsFor says why a task does not run.
  *
  * @generated from enum progressor.v1.WaitsFor
  */
@@ -1091,21 +1093,21 @@ export enum WaitsFor {
   TIME = 1,
 
   /**
-   * a free place on a node, or a worker
+   * a free slot on a node, or a worker
    *
    * @generated from enum value: WAITS_FOR_PLACE = 2;
    */
   PLACE = 2,
 
   /**
-   * the task that runs, or an older one
+   * another task of the process, which runs or is older
    *
    * @generated from enum value: WAITS_FOR_PROCESS = 3;
    */
   PROCESS = 3,
 
   /**
-   * suspended
+   * the process is suspended
    *
    * @generated from enum value: WAITS_FOR_OPERATOR = 4;
    */
@@ -1165,13 +1167,15 @@ export const BulkVerbSchema: GenEnum<BulkVerb> = /*@__PURE__*/
   enumDesc(file_progressor_v1_admin, 1);
 
 /**
- * InsightService answers what operators and the console ask. It reads counters and indexes, never COUNT(*).
+ * InsightService is the API for operators and the console. It reads counters and indexes, never
+ * COUNT(*).
  *
  * @generated from service progressor.v1.InsightService
  */
 export const InsightService: GenService<{
   /**
-   * ExplainProcess says where a process's time went, what it waits for, and what comes next.
+   * ExplainProcess returns where the time of a process went, what it waits for, and what comes
+   * next.
    *
    * @generated from rpc progressor.v1.InsightService.ExplainProcess
    */
@@ -1197,7 +1201,8 @@ export const InsightService: GenService<{
     output: typeof GetOverviewResponseSchema;
   },
   /**
-   * ListErrors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them.
+   * ListErrors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by
+   * reason and message.
    *
    * @generated from rpc progressor.v1.InsightService.ListErrors
    */
@@ -1215,7 +1220,7 @@ export const InsightService: GenService<{
     output: typeof ListNodesResponseSchema;
   },
   /**
-   * DrainNode makes a node take nothing new and end what it runs.
+   * DrainNode makes a node finish its running tasks and accept no new work.
    *
    * @generated from rpc progressor.v1.InsightService.DrainNode
    */
@@ -1236,8 +1241,8 @@ export const InsightService: GenService<{
   serviceDesc(file_progressor_v1_admin, 0);
 
 /**
- * BulkService does one verb to all processes that match a filter, as a durable process of the engine: its process_id is "~bulk/" and the
- * bulk_id, its kind is bulk, and its events are the failures.
+ * BulkService applies a verb to all processes that match a filter. A bulk is a durable process of
+ * kind bulk. Its process_id is "~bulk/" followed by the bulk_id, and its events are the failures.
  *
  * @generated from service progressor.v1.BulkService
  */

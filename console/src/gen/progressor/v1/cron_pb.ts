@@ -73,7 +73,7 @@ export type Cron = Message<"progressor.v1.Cron"> & {
   lastFireTime?: Timestamp | undefined;
 
   /**
-   * ten
+   * the next ten
    *
    * @generated from field: repeated google.protobuf.Timestamp next_fire_times = 11;
    */
@@ -97,14 +97,14 @@ export type Cron = Message<"progressor.v1.Cron"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * an update with an old one is ABORTED
+   * An update with an old etag fails with ABORTED.
    *
    * @generated from field: string etag = 15;
    */
   etag: string;
 
   /**
-   * of a paused cron: fire times that have come and wait for its resume; 1000 stands for more
+   * Fire times of a paused cron that have passed and wait for the resume. 1000 means 1000 or more.
    *
    * @generated from field: int64 waiting_fires = 16;
    */
@@ -123,16 +123,17 @@ export const CronSchema: GenMessage<Cron> = /*@__PURE__*/
  */
 export type CronSpec = Message<"progressor.v1.CronSpec"> & {
   /**
-   * Five fields, or six with seconds first; @hourly and the like; @every 90s (from start_time, else created_time);
-   * L, L-3, LW, 15W, 5L, FRI#2. Days of the week are Unix's: 0 and 7 are Sunday. Day of month and day of week
-   * are ORed when both are restricted. Several expressions: the union.
+   * Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
+   * start_time, else from created_time); L, L-3, LW, 15W, 5L, FRI#2. Days of the week are as in
+   * Unix: 0 and 7 are Sunday. If day of month and day of week are both restricted, either may
+   * match. Several expressions fire at the times of each.
    *
    * @generated from field: repeated string expressions = 1;
    */
   expressions: string[];
 
   /**
-   * IANA; default UTC
+   * IANA name; default: UTC
    *
    * @generated from field: string timezone = 2;
    */
@@ -149,7 +150,7 @@ export type CronSpec = Message<"progressor.v1.CronSpec"> & {
   endTime?: Timestamp | undefined;
 
   /**
-   * the same for the same cron and fire time
+   * Upper limit of a delay that is always the same for the same cron and fire time.
    *
    * @generated from field: google.protobuf.Duration jitter = 5;
    */
@@ -166,7 +167,7 @@ export type CronSpec = Message<"progressor.v1.CronSpec"> & {
   daylightSaving?: DaylightSaving | undefined;
 
   /**
-   * runs; 0: no limit
+   * number of runs; 0: no limit
    *
    * @generated from field: int64 max_fires = 8;
    */
@@ -181,8 +182,8 @@ export const CronSpecSchema: GenMessage<CronSpec> = /*@__PURE__*/
   messageDesc(file_progressor_v1_cron, 1);
 
 /**
- * Of expressions with fixed hours. With a wildcard or a step in the hour field, and for @every, real time counts:
- * every hour that passes has its fires.
+ * DaylightSaving applies to expressions with fixed hours. Expressions with a wildcard or a step in
+ * the hour field, and @every, follow elapsed time: they fire in every hour that passes.
  *
  * @generated from message progressor.v1.DaylightSaving
  */
@@ -247,7 +248,7 @@ export enum DaylightSaving_Overlap {
   UNSPECIFIED = 0,
 
   /**
-   * a local time that comes twice fires at its first coming
+   * a local time that occurs twice fires the first time
    *
    * @generated from enum value: OVERLAP_FIRST = 1;
    */
@@ -290,14 +291,14 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   concurrencyPolicy: ConcurrencyPolicy;
 
   /**
-   * runs of this cron at a time; 0: 1
+   * Runs of this cron at the same time. 0 means 1.
    *
    * @generated from field: int32 max_concurrency = 4;
    */
   maxConcurrency: number;
 
   /**
-   * with QUEUE: waiting fires at the most; 0: 1000. Past it, fires are DROPPED.
+   * With QUEUE: how many fires may wait. More are DROPPED. 0 means 1000.
    *
    * @generated from field: int32 queue_limit = 5;
    */
@@ -316,14 +317,14 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   catchupLimit: number;
 
   /**
-   * fires older than this are missed; 0: no limit
+   * Fires older than this are MISSED. 0: no limit.
    *
    * @generated from field: google.protobuf.Duration catchup_window = 8;
    */
   catchupWindow?: Duration | undefined;
 
   /**
-   * of one run; 0: 10 s for HTTP targets, else the target's own
+   * Limit of one run. 0 means 10 s for HTTP targets, else the limit of the target itself.
    *
    * @generated from field: google.protobuf.Duration timeout = 9;
    */
@@ -337,28 +338,28 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
   retryBackoff?: Backoff | undefined;
 
   /**
-   * with RETRY and BACKOFF; 0: no limit
+   * With RETRY and BACKOFF. 0: no limit.
    *
    * @generated from field: int32 max_attempts = 11;
    */
   maxAttempts: number;
 
   /**
-   * consecutive failed runs that pause the cron; 0: never
+   * The cron is paused after this many failed runs in a row. 0: never.
    *
    * @generated from field: int32 pause_after_failures = 12;
    */
   pauseAfterFailures: number;
 
   /**
-   * with SKIP: how late still counts as now; default 5 s
+   * With SKIP: a fire that is at most this late still runs. Default: 5 s.
    *
    * @generated from field: google.protobuf.Duration misfire_threshold = 13;
    */
   misfireThreshold?: Duration | undefined;
 
   /**
-   * with PARALLEL: runs at a time at the most, past it SKIPPED_OVERLAP; 0: no limit
+   * With PARALLEL: how many runs may overlap. More are SKIPPED_OVERLAP. 0: no limit.
    *
    * @generated from field: int32 max_overlap = 14;
    */
@@ -420,8 +421,8 @@ export const CronTargetSchema: GenMessage<CronTarget> = /*@__PURE__*/
   messageDesc(file_progressor_v1_cron, 4);
 
 /**
- * Each run is a new process. Its id: the cron's and the fire time's. A run that passes policy.timeout is TIMEOUT and
- * its process is cancelled.
+ * StartProcessTarget starts a new process for each run. Its ID consists of the ID of the cron and
+ * the fire time. A run that exceeds policy.timeout ends as TIMEOUT, and its process is cancelled.
  *
  * @generated from message progressor.v1.StartProcessTarget
  */
@@ -432,7 +433,7 @@ export type StartProcessTarget = Message<"progressor.v1.StartProcessTarget"> & {
   runEnd: StartProcessTarget_RunEnd;
 
   /**
-   * default: the cron's
+   * Default: the namespace of the cron.
    *
    * @generated from field: string namespace = 1;
    */
@@ -468,7 +469,7 @@ export enum StartProcessTarget_RunEnd {
   UNSPECIFIED = 0,
 
   /**
-   * the run ends when its process does: COMPLETED, ERROR, CANCELLED or removed
+   * The run ends when its process is COMPLETED, in ERROR, CANCELLED or removed.
    *
    * @generated from enum value: RUN_END_PROCESS = 1;
    */
@@ -521,7 +522,7 @@ export const EnqueueJobTargetSchema: GenMessage<EnqueueJobTarget> = /*@__PURE__*
   messageDesc(file_progressor_v1_cron, 6);
 
 /**
- * A notification to one long-lived process; it counts as finished when the task is.
+ * NotifyProcessTarget notifies an existing process. The run ends when the NOTIFY task ends.
  *
  * @generated from message progressor.v1.NotifyProcessTarget
  */
@@ -559,7 +560,7 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
   url: string;
 
   /**
-   * default POST
+   * default: POST
    *
    * @generated from field: string method = 2;
    */
@@ -576,7 +577,7 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
   body: Uint8Array;
 
   /**
-   * default: 200 to 299
+   * Default: 200 to 299.
    *
    * @generated from field: repeated int32 success_codes = 5;
    */
@@ -661,7 +662,7 @@ export type Fire = Message<"progressor.v1.Fire"> & {
   manual: boolean;
 
   /**
-   * fire times that this row stands for; more than 1 only for old MISSED ones
+   * number of fire times in this row; more than 1 only for old MISSED ones
    *
    * @generated from field: int64 count = 13;
    */
@@ -935,7 +936,7 @@ export type ResumeCronRequest = Message<"progressor.v1.ResumeCronRequest"> & {
   note: string;
 
   /**
-   * true: what came due during the pause is MISSED ("paused"), whatever the misfire policy
+   * Fires that became due during the pause are MISSED ("paused"), whatever the misfire policy says.
    *
    * @generated from field: bool skip_missed = 4;
    */
@@ -981,7 +982,7 @@ export type TriggerCronRequest = Message<"progressor.v1.TriggerCronRequest"> & {
   cronId: string;
 
   /**
-   * unspecified: the cron's
+   * Default: that of the cron.
    *
    * @generated from field: progressor.v1.OverlapAction overlap_action = 3;
    */
@@ -1027,14 +1028,14 @@ export type BackfillCronRequest = Message<"progressor.v1.BackfillCronRequest"> &
   cronId: string;
 
   /**
-   * inclusive
+   * Inclusive.
    *
    * @generated from field: google.protobuf.Timestamp from_time = 3;
    */
   fromTime?: Timestamp | undefined;
 
   /**
-   * exclusive
+   * Exclusive.
    *
    * @generated from field: google.protobuf.Timestamp to_time = 4;
    */
@@ -1058,7 +1059,7 @@ export const BackfillCronRequestSchema: GenMessage<BackfillCronRequest> = /*@__P
  */
 export type BackfillCronResponse = Message<"progressor.v1.BackfillCronResponse"> & {
   /**
-   * times that were already in the ledger are left alone
+   * without fire times that were already recorded
    *
    * @generated from field: int32 fires = 1;
    */
@@ -1219,7 +1220,8 @@ export const ListFiresResponseSchema: GenMessage<ListFiresResponse> = /*@__PURE_
   messageDesc(file_progressor_v1_cron, 32);
 
 /**
- * The run before (the newest one that was started) is still running when a fire time comes.
+ * OverlapAction says what to do if the previous run (the last one that was started) is still
+ * running when a fire time comes.
  *
  * @generated from enum progressor.v1.OverlapAction
  */
@@ -1246,21 +1248,22 @@ export enum OverlapAction {
   SKIP = 2,
 
   /**
-   * ask the run before to cancel, start at once; it no longer counts for max_concurrency
+   * Cancel the previous run and start at once. The previous run no longer counts for
+   * max_concurrency.
    *
    * @generated from enum value: OVERLAP_ACTION_CANCEL_PREV = 3;
    */
   CANCEL_PREV = 3,
 
   /**
-   * start, whatever the concurrency policy says, up to max_overlap
+   * start up to max_overlap runs, ignoring the concurrency policy
    *
    * @generated from enum value: OVERLAP_ACTION_PARALLEL = 4;
    */
   PARALLEL = 4,
 
   /**
-   * one QUEUED run when the run before ends; further fires SKIPPED_OVERLAP
+   * Queue one run until the previous run ends. Further fires are SKIPPED_OVERLAP.
    *
    * @generated from enum value: OVERLAP_ACTION_BUFFER_ONE = 5;
    */
@@ -1274,8 +1277,9 @@ export const OverlapActionSchema: GenEnum<OverlapAction> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 0);
 
 /**
- * The newest run that was started ended FAILED, TIMEOUT or CANCELLED. Fires that started nothing are passed over; with
- * SKIP a failure that has skipped one fire is spent. A run that CANCEL_PREV replaces does not count: the new one is attempt 1.
+ * FailureAction says what to do if the last run that was started ended as FAILED, TIMEOUT or
+ * CANCELLED. Fires that started no run are ignored. With SKIP, a failure skips one fire only. A run
+ * that CANCEL_PREV replaces does not count; the new run is attempt 1.
  *
  * @generated from enum progressor.v1.FailureAction
  */
@@ -1300,22 +1304,22 @@ export enum FailureAction {
   SKIP = 2,
 
   /**
-   * attempt = the run before's + 1; past max_attempts attempt 1 again
+   * the next attempt number; after max_attempts, attempt 1 again
    *
    * @generated from enum value: FAILURE_ACTION_RETRY = 3;
    */
   RETRY = 3,
 
   /**
-   * RETRY, but fires are skipped until retry_backoff has passed
+   * as RETRY, but fires are skipped until retry_backoff has passed
    *
    * @generated from enum value: FAILURE_ACTION_BACKOFF = 4;
    */
   BACKOFF = 4,
 
   /**
-   * After pause_after_failures failures in a row fires are SKIPPED_FAILURE, but for one trial each retry_backoff; a
-   * success closes the circuit again. The cron itself is not paused.
+   * After pause_after_failures failures in a row, fires are SKIPPED_FAILURE, except for one trial
+   * per retry_backoff. A success ends this. The cron itself is not paused.
    *
    * @generated from enum value: FAILURE_ACTION_HALF_OPEN = 5;
    */
@@ -1329,7 +1333,7 @@ export const FailureActionSchema: GenEnum<FailureAction> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 1);
 
 /**
- * max_concurrency is reached.
+ * ConcurrencyPolicy says what to do if max_concurrency is reached.
  *
  * @generated from enum progressor.v1.ConcurrencyPolicy
  */
@@ -1347,7 +1351,7 @@ export enum ConcurrencyPolicy {
   SKIP = 1,
 
   /**
-   * the run waits for a free place, in order
+   * the run waits until another one ends, in order
    *
    * @generated from enum value: CONCURRENCY_POLICY_QUEUE = 2;
    */
@@ -1361,7 +1365,8 @@ export const ConcurrencyPolicySchema: GenEnum<ConcurrencyPolicy> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 2);
 
 /**
- * Several fire times passed since the last look (the engine was down, or late).
+ * MisfirePolicy says which fires run if several fire times have passed since the cron last ran (the
+ * engine was down or late).
  *
  * @generated from enum progressor.v1.MisfirePolicy
  */
@@ -1374,7 +1379,7 @@ export enum MisfirePolicy {
   UNSPECIFIED = 0,
 
   /**
-   * all of them, each through the policies above
+   * all, each subject to the policies above
    *
    * @generated from enum value: MISFIRE_POLICY_FIRE_NOW = 1;
    */
@@ -1436,7 +1441,7 @@ export enum Decision {
   SKIPPED_CONCURRENCY = 5,
 
   /**
-   * dropped by the misfire policy or the catch-up window; status SKIPPED
+   * dropped by the misfire policy or the catchup_window; status SKIPPED
    *
    * @generated from enum value: DECISION_MISSED = 6;
    */
@@ -1508,8 +1513,8 @@ export const FireStatusSchema: GenEnum<FireStatus> = /*@__PURE__*/
   enumDesc(file_progressor_v1_cron, 5);
 
 /**
- * CronService starts runs at cron times. A cron is itself a process: its next fire is a timer task in the
- * schedule table, and each fire is decided and stored in one transaction.
+ * CronService starts runs at cron times. A cron is itself a process. Its next fire time is a timer
+ * task in the table schedule, and each fire is decided and stored in one transaction.
  *
  * @generated from service progressor.v1.CronService
  */
@@ -1587,7 +1592,7 @@ export const CronService: GenService<{
     output: typeof BackfillCronResponseSchema;
   },
   /**
-   * PreviewCron lists fire times of a stored cron or of an unsaved spec.
+   * PreviewCron lists fire times of a stored cron or of a spec that is not stored.
    *
    * @generated from rpc progressor.v1.CronService.PreviewCron
    */
@@ -1597,7 +1602,7 @@ export const CronService: GenService<{
     output: typeof PreviewCronResponseSchema;
   },
   /**
-   * ListFires is the ledger: one row for every fire time that came, with what was decided and why.
+   * ListFires lists the fire times that have come, each with the decision and its reason.
    *
    * @generated from rpc progressor.v1.CronService.ListFires
    */

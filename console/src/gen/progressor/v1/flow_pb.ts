@@ -19,9 +19,11 @@ export const file_progressor_v1_flow: GenFile = /*@__PURE__*/
   fileDesc("Chhwcm9ncmVzc29yL3YxL2Zsb3cucHJvdG8SDXByb2dyZXNzb3IudjEizAUKCFRlbXBsYXRlEhEKCW5hbWVzcGFjZRgBIAEoCRIMCgR0eXBlGAIgASgJEg8KB3ZlcnNpb24YAyABKAUSDAoEbmFtZRgEIAEoCRITCgtkZXNjcmlwdGlvbhgFIAEoCRIUCgdlbmFibGVkGAYgASgISACIAQESLwoOcGF5bG9hZF9zY2hlbWEYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhcKCnJlcGVhdGFibGUYCCABKAhIAYgBARI2ChJjb25jdXJyZW5jeV9wb2xpY3kYCSABKA4yGi5wcm9ncmVzc29yLnYxLlNjb3BlUG9saWN5EhMKC2RlZHVwZV9rZXlzGAogAygJEioKB3RpbWVvdXQYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMgoNY2FuY2VsX3BvbGljeRgMIAEoCzIbLnByb2dyZXNzb3IudjEuQ2FuY2VsUG9saWN5EjMKDHJldHJ5X3BvbGljeRgNIAEoCzIdLnByb2dyZXNzb3IudjEuUnVuUmV0cnlQb2xpY3kSLAoKc3RlcF9vcmRlchgOIAEoDjIYLnByb2dyZXNzb3IudjEuU3RlcE9yZGVyEioKBXN0ZXBzGA8gAygLMhsucHJvZ3Jlc3Nvci52MS5TdGVwVGVtcGxhdGUSJgoGcmVzdWx0GBAgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEhgKC3NjaGVkdWxhYmxlGBEgASgISAKIAQESMAoMY3JlYXRlZF90aW1lGBIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgx1cGRhdGVkX3RpbWUYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgoKCF9lbmFibGVkQg0KC19yZXBlYXRhYmxlQg4KDF9zY2hlZHVsYWJsZSLWAQoMQ2FuY2VsUG9saWN5EhYKCXN1cHBvcnRlZBgBIAEoCEgAiAEBEi4KBG1vZGUYAiABKA4yIC5wcm9ncmVzc29yLnYxLkNhbmNlbFBvbGljeS5Nb2RlEigKBWdyYWNlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkYKBE1vZGUSFAoQTU9ERV9VTlNQRUNJRklFRBAAEhQKEE1PREVfQ09PUEVSQVRJVkUQARISCg5NT0RFX0lNTUVESUFURRACQgwKCl9zdXBwb3J0ZWQiTwoOUnVuUmV0cnlQb2xpY3kSFAoMbWF4X2F0dGVtcHRzGAEgASgFEicKB2JhY2tvZmYYAiABKAsyFi5wcm9ncmVzc29yLnYxLkJhY2tvZmYi4gQKDFN0ZXBUZW1wbGF0ZRIPCgdzdGVwX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCgpjYW5jZWxhYmxlGAQgASgISAGIAQESEgoKZGVwZW5kc19vbhgFIAMoCRIqCglqb2luX3J1bGUYBiABKA4yFy5wcm9ncmVzc29yLnYxLkpvaW5SdWxlEhEKCWNvbmRpdGlvbhgHIAEoCRIoCghmb3JfZWFjaBgIIAEoCzIWLnByb2dyZXNzb3IudjEuRm9yRWFjaBIlCgVpbnB1dBgJIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRInCgNqb2IYCiABKAsyGC5wcm9ncmVzc29yLnYxLkpvYkFjdGlvbkgAEi8KB3Byb2Nlc3MYCyABKAsyHC5wcm9ncmVzc29yLnYxLlByb2Nlc3NBY3Rpb25IABIpCgR3YWl0GAwgASgLMhkucHJvZ3Jlc3Nvci52MS5XYWl0QWN0aW9uSAASKwoFZGVsYXkYDSABKAsyGi5wcm9ncmVzc29yLnYxLkRlbGF5QWN0aW9uSAASJwoDcnVuGA4gASgLMhgucHJvZ3Jlc3Nvci52MS5SdW5BY3Rpb25IABIuCgxjb21wZW5zYXRpb24YDyABKAsyGC5wcm9ncmVzc29yLnYxLkpvYkFjdGlvbhIWCg5pZ25vcmVfZmFpbHVyZRgQIAEoCBIOCgZ3ZWlnaHQYESABKAVCCAoGYWN0aW9uQg0KC19jYW5jZWxhYmxlIkMKB0ZvckVhY2gSDQoFaXRlbXMYASABKAkSEwoLbWF4X3J1bm5pbmcYAiABKAUSFAoMbWF4X2ZhaWx1cmVzGAMgASgFIlgKCUpvYkFjdGlvbhIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRIqCgdvcHRpb25zGAMgASgLMhkucHJvZ3Jlc3Nvci52MS5Kb2JPcHRpb25zIlsKDVByb2Nlc3NBY3Rpb24SEQoJbmFtZXNwYWNlGAEgASgJEgwKBGFyZ3MYAiABKAwSKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IsUDCgpXYWl0QWN0aW9uEiwKBGtpbmQYASABKA4yHi5wcm9ncmVzc29yLnYxLldhaXRBY3Rpb24uS2luZBINCgV0aXRsZRgCIAEoCRIRCglhc3NpZ25lZXMYAyADKAkSLgoNcmVzdWx0X3NjaGVtYRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoDZHVlGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjcKCmR1ZV9hY3Rpb24YBiABKA4yIy5wcm9ncmVzc29yLnYxLldhaXRBY3Rpb24uRHVlQWN0aW9uEioKCmR1ZV9yZXN1bHQYByABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUiPwoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASEQoNS0lORF9FWFRFUk5BTBABEg4KCktJTkRfSFVNQU4QAiJpCglEdWVBY3Rpb24SGgoWRFVFX0FDVElPTl9VTlNQRUNJRklFRBAAEhMKD0RVRV9BQ1RJT05fRkFJTBABEhMKD0RVRV9BQ1RJT05fU0tJUBACEhYKEkRVRV9BQ1RJT05fU1VDQ0VFRBADIlUKC0RlbGF5QWN0aW9uEi0KCGR1cmF0aW9uGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uSAASDgoEdGltZRgCIAEoCUgAQgcKBXVudGlsIlMKCVJ1bkFjdGlvbhIMCgR0eXBlGAEgASgJEg8KB3ZlcnNpb24YAiABKAUSJwoHcGF5bG9hZBgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSLnBwoDUnVuEhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZydW5faWQYAiABKAkSFQoNdGVtcGxhdGVfdHlwZRgDIAEoCRIYChB0ZW1wbGF0ZV92ZXJzaW9uGAQgASgFEg0KBXNjb3BlGAUgASgJEhAKCHNjb3BlX2lkGAYgASgJEigKBnN0YXR1cxgHIAEoDjIYLnByb2dyZXNzb3IudjEuUnVuU3RhdHVzEg0KBXBoYXNlGAggASgJEicKB3BheWxvYWQYCSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKQoIcHJvZ3Jlc3MYCiABKAsyFy5wcm9ncmVzc29yLnYxLlByb2dyZXNzEiIKBXN0ZXBzGAsgAygLMhMucHJvZ3Jlc3Nvci52MS5TdGVwEiYKBnJlc3VsdBgMIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRInCgdmYWlsdXJlGA0gASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlEg8KB2F0dGVtcHQYDiABKAUSFAoMbWF4X2F0dGVtcHRzGA8gASgFEhEKCXdvcmtlcl9pZBgQIAEoCRI2ChJsZWFzZV9leHBpcmVzX3RpbWUYESABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjkKFWNhbmNlbF9yZXF1ZXN0ZWRfdGltZRgSIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNY2FuY2VsX3JlYXNvbhgTIAEoCRIsCghydW5fdGltZRgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMcnVubmluZ190aW1lGBUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1maW5pc2hlZF90aW1lGBYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxjcmVhdGVkX3RpbWUYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHVwZGF0ZWRfdGltZRgYIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYmxvY2tlZF9vbhgZIAEoCRIPCgdjcm9uX2lkGBogASgJEi0KCWZpcmVfdGltZRgbIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNcGFyZW50X3J1bl9pZBgcIAEoCRIYChByZXBlYXRfb2ZfcnVuX2lkGB0gASgJEikKCG1ldGFkYXRhGB4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCLCBQoEU3RlcBIPCgdzdGVwX2lkGAEgASgJEgwKBG5hbWUYAiABKAkSEgoFaW5kZXgYAyABKAVIAIgBARIpCgZzdGF0dXMYBCABKA4yGS5wcm9ncmVzc29yLnYxLlN0ZXBTdGF0dXMSDwoHYXR0ZW1wdBgFIAEoBRIpCghwcm9ncmVzcxgGIAEoCzIXLnByb2dyZXNzb3IudjEuUHJvZ3Jlc3MSJQoFaW5wdXQYByABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSJgoGcmVzdWx0GAggASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEicKB2ZhaWx1cmUYCSABKAsyFi5wcm9ncmVzc29yLnYxLkZhaWx1cmUSEgoKcHJvY2Vzc19pZBgKIAEoCRIRCgl3b3JrZXJfaWQYCyABKAkSNgoSbGVhc2VfZXhwaXJlc190aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxydW5uaW5nX3RpbWUYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWZpbmlzaGVkX3RpbWUYDiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnJlYXNvbhgPIAEoCRI7ChNjb21wZW5zYXRpb25fc3RhdHVzGBAgASgOMhkucHJvZ3Jlc3Nvci52MS5TdGVwU3RhdHVzSAGIAQESPwoPaXRlbXNfYnlfc3RhdHVzGBEgAygLMiYucHJvZ3Jlc3Nvci52MS5TdGVwLkl0ZW1zQnlTdGF0dXNFbnRyeRo0ChJJdGVtc0J5U3RhdHVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgDOgI4AUIICgZfaW5kZXhCFgoUX2NvbXBlbnNhdGlvbl9zdGF0dXMirQEKDlN0YXJ0UnVuVGFyZ2V0EgwKBHR5cGUYASABKAkSDwoHdmVyc2lvbhgCIAEoBRINCgVzY29wZRgDIAEoCRIQCghzY29wZV9pZBgEIAEoCRIwChBwYXlsb2FkX3RlbXBsYXRlGAUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEikKCG1ldGFkYXRhGAYgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKMAwoIT3BlbldhaXQSEQoJbmFtZXNwYWNlGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEhIKBWluZGV4GAQgASgFSACIAQESLAoEa2luZBgFIAEoDjIeLnByb2dyZXNzb3IudjEuV2FpdEFjdGlvbi5LaW5kEg0KBXRpdGxlGAYgASgJEhEKCWFzc2lnbmVlcxgHIAMoCRIuCg1yZXN1bHRfc2NoZW1hGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIlCgVpbnB1dBgJIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRINCgV0b2tlbhgKIAEoCRIwCgxjcmVhdGVkX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGR1ZV90aW1lGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIYChBjYW5jZWxfcmVxdWVzdGVkGA0gASgIQggKBl9pbmRleCK3AgoISm9iRXZlbnQSEAoIZXZlbnRfaWQYASABKAMSEQoJbmFtZXNwYWNlGAIgASgJEg4KBmpvYl9pZBgDIAEoCRIPCgdzdGVwX2lkGAQgASgJEhIKBWluZGV4GAUgASgFSACIAQESDAoEdHlwZRgGIAEoCRIMCgRmcm9tGAcgASgJEgoKAnRvGAggASgJEg8KB21lc3NhZ2UYCSABKAkSKQoIbWV0YWRhdGEYCiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg8KB2F0dGVtcHQYCyABKAUSEQoJd29ya2VyX2lkGAwgASgJEg0KBWFjdG9yGA0gASgJEjAKDGNyZWF0ZWRfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCAoGX2luZGV4IooBChJQdXRUZW1wbGF0ZVJlcXVlc3QSKQoIdGVtcGxhdGUYASABKAsyFy5wcm9ncmVzc29yLnYxLlRlbXBsYXRlEh0KEGV4cGVjdGVkX3ZlcnNpb24YAiABKAVIAIgBARIVCg12YWxpZGF0ZV9vbmx5GAMgASgIQhMKEV9leHBlY3RlZF92ZXJzaW9uIlEKE1B1dFRlbXBsYXRlUmVzcG9uc2USKQoIdGVtcGxhdGUYASABKAsyFy5wcm9ncmVzc29yLnYxLlRlbXBsYXRlEg8KB2NyZWF0ZWQYAiABKAgiRgoSR2V0VGVtcGxhdGVSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgR0eXBlGAIgASgJEg8KB3ZlcnNpb24YAyABKAUiUgoTR2V0VGVtcGxhdGVSZXNwb25zZRIpCgh0ZW1wbGF0ZRgBIAEoCzIXLnByb2dyZXNzb3IudjEuVGVtcGxhdGUSEAoIdmVyc2lvbnMYAiADKAUiUAoUTGlzdFRlbXBsYXRlc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlwKFUxpc3RUZW1wbGF0ZXNSZXNwb25zZRIqCgl0ZW1wbGF0ZXMYASADKAsyFy5wcm9ncmVzc29yLnYxLlRlbXBsYXRlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI4ChVFbmFibGVUZW1wbGF0ZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBHR5cGUYAiABKAkiQwoWRW5hYmxlVGVtcGxhdGVSZXNwb25zZRIpCgh0ZW1wbGF0ZRgBIAEoCzIXLnByb2dyZXNzb3IudjEuVGVtcGxhdGUiOQoWRGlzYWJsZVRlbXBsYXRlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEdHlwZRgCIAEoCSJEChdEaXNhYmxlVGVtcGxhdGVSZXNwb25zZRIpCgh0ZW1wbGF0ZRgBIAEoCzIXLnByb2dyZXNzb3IudjEuVGVtcGxhdGUiOAoVRGVsZXRlVGVtcGxhdGVSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgR0eXBlGAIgASgJIhgKFkRlbGV0ZVRlbXBsYXRlUmVzcG9uc2UipgIKD1N0YXJ0UnVuUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGcnVuX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSDwoHdmVyc2lvbhgEIAEoBRINCgVzY29wZRgFIAEoCRIQCghzY29wZV9pZBgGIAEoCRInCgdwYXlsb2FkGAcgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlEiwKCHJ1bl90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCg9pZGVtcG90ZW5jeV9rZXkYCSABKAkSKQoIbWV0YWRhdGEYCiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhUKDXZhbGlkYXRlX29ubHkYCyABKAgiRAoQU3RhcnRSdW5SZXNwb25zZRIfCgNydW4YASABKAsyEi5wcm9ncmVzc29yLnYxLlJ1bhIPCgdzdGFydGVkGAIgASgIImAKDUdldFJ1blJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIsCglhd2FpdF9lbmQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iMQoOR2V0UnVuUmVzcG9uc2USHwoDcnVuGAEgASgLMhIucHJvZ3Jlc3Nvci52MS5SdW4ibQoPTGlzdFJ1bnNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZmaWx0ZXIYAiABKAkSEAoIb3JkZXJfYnkYAyABKAkSEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkiTQoQTGlzdFJ1bnNSZXNwb25zZRIgCgRydW5zGAEgAygLMhIucHJvZ3Jlc3Nvci52MS5SdW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIm0KEExpc3RTdGVwc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIlAKEUxpc3RTdGVwc1Jlc3BvbnNlEiIKBXN0ZXBzGAEgAygLMhMucHJvZ3Jlc3Nvci52MS5TdGVwEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJFChBDYW5jZWxSdW5SZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZydW5faWQYAiABKAkSDgoGcmVhc29uGAMgASgJIjQKEUNhbmNlbFJ1blJlc3BvbnNlEh8KA3J1bhgBIAEoCzISLnByb2dyZXNzb3IudjEuUnVuIkwKD1JldHJ5UnVuUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGcnVuX2lkGAIgASgJEhYKDm5ld2VzdF92ZXJzaW9uGAMgASgIIjMKEFJldHJ5UnVuUmVzcG9uc2USHwoDcnVuGAEgASgLMhIucHJvZ3Jlc3Nvci52MS5SdW4iTgoQUmVwZWF0UnVuUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGcnVuX2lkGAIgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCSI0ChFSZXBlYXRSdW5SZXNwb25zZRIfCgNydW4YASABKAsyEi5wcm9ncmVzc29yLnYxLlJ1biJgChRMaXN0T3BlbldhaXRzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGZmlsdGVyGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlgKFUxpc3RPcGVuV2FpdHNSZXNwb25zZRImCgV3YWl0cxgBIAMoCzIXLnByb2dyZXNzb3IudjEuT3BlbldhaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpgCChNDb21wbGV0ZVN0ZXBSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZydW5faWQYAiABKAkSDwoHc3RlcF9pZBgDIAEoCRISCgVpbmRleBgEIAEoBUgBiAEBEg0KBXRva2VuGAUgASgJEhEKCXdvcmtlcl9pZBgGIAEoCRIoCgZyZXN1bHQYByABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIABIpCgdmYWlsdXJlGAggASgLMhYucHJvZ3Jlc3Nvci52MS5GYWlsdXJlSAASLQoJY2FuY2VsbGVkGAkgASgLMhgucHJvZ3Jlc3Nvci52MS5DYW5jZWxsZWRIAEIJCgdvdXRjb21lQggKBl9pbmRleCI3ChRDb21wbGV0ZVN0ZXBSZXNwb25zZRIfCgNydW4YASABKAsyEi5wcm9ncmVzc29yLnYxLlJ1biLHAQoRUmVwb3J0U3RlcFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBnJ1bl9pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEhIKBWluZGV4GAQgASgFSACIAQESDQoFdG9rZW4YBSABKAkSKQoIcHJvZ3Jlc3MYBiABKAsyFy5wcm9ncmVzc29yLnYxLlByb2dyZXNzEiYKA2R1ZRgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIICgZfaW5kZXgiRgoSUmVwb3J0U3RlcFJlc3BvbnNlEjAKCWRpcmVjdGl2ZRgBIAEoCzIdLnByb2dyZXNzb3IudjEuTGVhc2VEaXJlY3RpdmUimwEKD1NraXBTdGVwUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGcnVuX2lkGAIgASgJEg8KB3N0ZXBfaWQYAyABKAkSEgoFaW5kZXgYBCABKAVIAIgBARImCgZyZXN1bHQYBSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSDgoGcmVhc29uGAYgASgJQggKBl9pbmRleCIzChBTa2lwU3RlcFJlc3BvbnNlEh8KA3J1bhgBIAEoCzISLnByb2dyZXNzb3IudjEuUnVuImAKFExpc3RKb2JFdmVudHNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZmaWx0ZXIYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiWQoVTGlzdEpvYkV2ZW50c1Jlc3BvbnNlEicKBmV2ZW50cxgBIAMoCzIXLnByb2dyZXNzb3IudjEuSm9iRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkoKFVdhdGNoSm9iRXZlbnRzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGZmlsdGVyGAIgASgJEg4KBmN1cnNvchgDIAEoCSJQChZXYXRjaEpvYkV2ZW50c1Jlc3BvbnNlEiYKBWV2ZW50GAEgASgLMhcucHJvZ3Jlc3Nvci52MS5Kb2JFdmVudBIOCgZjdXJzb3IYAiABKAkq0gEKC1Njb3BlUG9saWN5EhwKGFNDT1BFX1BPTElDWV9VTlNQRUNJRklFRBAAEhYKElNDT1BFX1BPTElDWV9BTExPVxABEiIKHlNDT1BFX1BPTElDWV9SRUpFQ1RfU0FNRV9TQ09QRRACEiEKHVNDT1BFX1BPTElDWV9RVUVVRV9TQU1FX1NDT1BFEAMSIgoeU0NPUEVfUE9MSUNZX0NBTkNFTF9TQU1FX1NDT1BFEAQSIgoeU0NPUEVfUE9MSUNZX1JFVFVSTl9TQU1FX1NDT1BFEAUqVAoJU3RlcE9yZGVyEhoKFlNURVBfT1JERVJfVU5TUEVDSUZJRUQQABIVChFTVEVQX09SREVSX0xJTkVBUhABEhQKEFNURVBfT1JERVJfR1JBUEgQAiqTAQoISm9pblJ1bGUSGQoVSk9JTl9SVUxFX1VOU1BFQ0lGSUVEEAASGQoVSk9JTl9SVUxFX05PTkVfRkFJTEVEEAESGwoXSk9JTl9SVUxFX0FMTF9TVUNDRUVERUQQAhIbChdKT0lOX1JVTEVfQU5ZX1NVQ0NFRURFRBADEhcKE0pPSU5fUlVMRV9BTExfRU5ERUQQBCquAgoJUnVuU3RhdHVzEhoKFlJVTl9TVEFUVVNfVU5TUEVDSUZJRUQQABIWChJSVU5fU1RBVFVTX1BFTkRJTkcQARIVChFSVU5fU1RBVFVTX1FVRVVFRBACEhYKElJVTl9TVEFUVVNfUlVOTklORxADEh0KGVJVTl9TVEFUVVNfV0FJVElOR19XT1JLRVIQBBIfChtSVU5fU1RBVFVTX0NBTkNFTF9SRVFVRVNURUQQBRIbChdSVU5fU1RBVFVTX0NPTVBFTlNBVElORxAGEhgKFFJVTl9TVEFUVVNfU1VDQ0VFREVEEAcSFQoRUlVOX1NUQVRVU19GQUlMRUQQCBIYChRSVU5fU1RBVFVTX0NBTkNFTExFRBAJEhYKElJVTl9TVEFUVVNfRVhQSVJFRBAKKsIBCgpTdGVwU3RhdHVzEhsKF1NURVBfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFwoTU1RFUF9TVEFUVVNfUEVORElORxABEhcKE1NURVBfU1RBVFVTX1JVTk5JTkcQAhIZChVTVEVQX1NUQVRVU19TVUNDRUVERUQQAxIWChJTVEVQX1NUQVRVU19GQUlMRUQQBBIXChNTVEVQX1NUQVRVU19TS0lQUEVEEAUSGQoVU1RFUF9TVEFUVVNfQ0FOQ0VMTEVEEAYyqAsKC0Zsb3dTZXJ2aWNlElQKC1B1dFRlbXBsYXRlEiEucHJvZ3Jlc3Nvci52MS5QdXRUZW1wbGF0ZVJlcXVlc3QaIi5wcm9ncmVzc29yLnYxLlB1dFRlbXBsYXRlUmVzcG9uc2USVAoLR2V0VGVtcGxhdGUSIS5wcm9ncmVzc29yLnYxLkdldFRlbXBsYXRlUmVxdWVzdBoiLnByb2dyZXNzb3IudjEuR2V0VGVtcGxhdGVSZXNwb25zZRJaCg1MaXN0VGVtcGxhdGVzEiMucHJvZ3Jlc3Nvci52MS5MaXN0VGVtcGxhdGVzUmVxdWVzdBokLnByb2dyZXNzb3IudjEuTGlzdFRlbXBsYXRlc1Jlc3BvbnNlEl0KDkVuYWJsZVRlbXBsYXRlEiQucHJvZ3Jlc3Nvci52MS5FbmFibGVUZW1wbGF0ZVJlcXVlc3QaJS5wcm9ncmVzc29yLnYxLkVuYWJsZVRlbXBsYXRlUmVzcG9uc2USYAoPRGlzYWJsZVRlbXBsYXRlEiUucHJvZ3Jlc3Nvci52MS5EaXNhYmxlVGVtcGxhdGVSZXF1ZXN0GiYucHJvZ3Jlc3Nvci52MS5EaXNhYmxlVGVtcGxhdGVSZXNwb25zZRJdCg5EZWxldGVUZW1wbGF0ZRIkLnByb2dyZXNzb3IudjEuRGVsZXRlVGVtcGxhdGVSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5EZWxldGVUZW1wbGF0ZVJlc3BvbnNlEksKCFN0YXJ0UnVuEh4ucHJvZ3Jlc3Nvci52MS5TdGFydFJ1blJlcXVlc3QaHy5wcm9ncmVzc29yLnYxLlN0YXJ0UnVuUmVzcG9uc2USRQoGR2V0UnVuEhwucHJvZ3Jlc3Nvci52MS5HZXRSdW5SZXF1ZXN0Gh0ucHJvZ3Jlc3Nvci52MS5HZXRSdW5SZXNwb25zZRJLCghMaXN0UnVucxIeLnByb2dyZXNzb3IudjEuTGlzdFJ1bnNSZXF1ZXN0Gh8ucHJvZ3Jlc3Nvci52MS5MaXN0UnVuc1Jlc3BvbnNlEk4KCUxpc3RTdGVwcxIfLnByb2dyZXNzb3IudjEuTGlzdFN0ZXBzUmVxdWVzdBogLnByb2dyZXNzb3IudjEuTGlzdFN0ZXBzUmVzcG9uc2USTgoJQ2FuY2VsUnVuEh8ucHJvZ3Jlc3Nvci52MS5DYW5jZWxSdW5SZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5DYW5jZWxSdW5SZXNwb25zZRJLCghSZXRyeVJ1bhIeLnByb2dyZXNzb3IudjEuUmV0cnlSdW5SZXF1ZXN0Gh8ucHJvZ3Jlc3Nvci52MS5SZXRyeVJ1blJlc3BvbnNlEk4KCVJlcGVhdFJ1bhIfLnByb2dyZXNzb3IudjEuUmVwZWF0UnVuUmVxdWVzdBogLnByb2dyZXNzb3IudjEuUmVwZWF0UnVuUmVzcG9uc2USWgoNTGlzdE9wZW5XYWl0cxIjLnByb2dyZXNzb3IudjEuTGlzdE9wZW5XYWl0c1JlcXVlc3QaJC5wcm9ncmVzc29yLnYxLkxpc3RPcGVuV2FpdHNSZXNwb25zZRJXCgxDb21wbGV0ZVN0ZXASIi5wcm9ncmVzc29yLnYxLkNvbXBsZXRlU3RlcFJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkNvbXBsZXRlU3RlcFJlc3BvbnNlElEKClJlcG9ydFN0ZXASIC5wcm9ncmVzc29yLnYxLlJlcG9ydFN0ZXBSZXF1ZXN0GiEucHJvZ3Jlc3Nvci52MS5SZXBvcnRTdGVwUmVzcG9uc2USSwoIU2tpcFN0ZXASHi5wcm9ncmVzc29yLnYxLlNraXBTdGVwUmVxdWVzdBofLnByb2dyZXNzb3IudjEuU2tpcFN0ZXBSZXNwb25zZTLOAQoPSm9iRXZlbnRTZXJ2aWNlEloKDUxpc3RKb2JFdmVudHMSIy5wcm9ncmVzc29yLnYxLkxpc3RKb2JFdmVudHNSZXF1ZXN0GiQucHJvZ3Jlc3Nvci52MS5MaXN0Sm9iRXZlbnRzUmVzcG9uc2USXwoOV2F0Y2hKb2JFdmVudHMSJC5wcm9ncmVzc29yLnYxLldhdGNoSm9iRXZlbnRzUmVxdWVzdBolLnByb2dyZXNzb3IudjEuV2F0Y2hKb2JFdmVudHNSZXNwb25zZTABYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_process, file_progressor_v1_worker]);
 
 /**
- * How a kind of work is done. In its expressions (CEL) there are payload, scope, scope_id, run (id, attempt,
- * created_time), steps.ID (status, result, failure) and, under for_each, item and index. In values marked "template"
- * a string that is one ${EXPRESSION} becomes its value, one within other text its text; $${ is ${.
+ * A template describes the steps of a kind of work. Its CEL expressions can use payload, scope,
+ * scope_id, run (id, attempt, created_time), steps.ID (status, result, failure) and, in for_each,
+ * item and index. Fields marked "template" may contain ${EXPRESSION}. A string that consists of one
+ * ${EXPRESSION} becomes the value of the expression; inside other text, the value is inserted as
+ * text. Write $${ for a literal ${.
  *
  * @generated from message progressor.v1.Template
  */
@@ -32,14 +34,14 @@ export type Template = Message<"progressor.v1.Template"> & {
   namespace: string;
 
   /**
-   * 1 to 128 of [a-z0-9_.-], as in "demo_long_task"
+   * 1 to 128 characters of [a-z0-9_.-], for example "demo_long_task".
    *
    * @generated from field: string type = 2;
    */
   type: string;
 
   /**
-   * 1, 2, 3, …; given by the engine
+   * 1, 2, 3, …; assigned by the engine
    *
    * @generated from field: int32 version = 3;
    */
@@ -56,21 +58,23 @@ export type Template = Message<"progressor.v1.Template"> & {
   description: string;
 
   /**
-   * default true
+   * default: true
    *
    * @generated from field: optional bool enabled = 6;
    */
   enabled?: boolean | undefined;
 
   /**
-   * JSON Schema 2020-12. A payload that breaks it is INVALID_ARGUMENT with the paths. Absent: any payload.
+   * JSON Schema 2020-12. A payload that violates it fails with INVALID_ARGUMENT and the paths. If
+   * absent, any payload is valid.
    *
    * @generated from field: google.protobuf.Struct payload_schema = 7;
    */
   payloadSchema?: JsonObject | undefined;
 
   /**
-   * May it run again after it SUCCEEDED with the same dedupe key? Default true. False: StartRun answers with that run.
+   * Whether a run may start again after one with the same dedupe key SUCCEEDED. Default: true. If
+   * false, StartRun returns the run that succeeded.
    *
    * @generated from field: optional bool repeatable = 8;
    */
@@ -82,15 +86,17 @@ export type Template = Message<"progressor.v1.Template"> & {
   concurrencyPolicy: ScopePolicy;
 
   /**
-   * What makes two runs the same: "scope", "scope_id", or a path in the payload ("target", "user.id"). Empty: scope and
-   * scope_id. A run whose values are all empty is the same as no other.
+   * Two runs are the same if they have equal values here: "scope", "scope_id", or a path in the
+   * payload ("target", "user.id"). Default: scope and scope_id. A run with only empty values equals
+   * no other run.
    *
    * @generated from field: repeated string dedupe_keys = 10;
    */
   dedupeKeys: string[];
 
   /**
-   * Of a run, from its first step's start, with its retries and waits. Past it the run is EXPIRED. 0: no limit.
+   * Limit of a run, from the start of its first step, including retries and waits. After that, the
+   * run is EXPIRED. 0: no limit.
    *
    * @generated from field: google.protobuf.Duration timeout = 11;
    */
@@ -112,21 +118,21 @@ export type Template = Message<"progressor.v1.Template"> & {
   stepOrder: StepOrder;
 
   /**
-   * 1 to 1,000; a cycle or an unknown step in depends_on is refused by name
+   * 1 to 1,000 steps. A cycle or an unknown step in depends_on is an error that names it.
    *
    * @generated from field: repeated progressor.v1.StepTemplate steps = 15;
    */
   steps: StepTemplate[];
 
   /**
-   * template; absent: the result of the last step that succeeded
+   * A template. Default: the result of the last step that succeeded.
    *
    * @generated from field: google.protobuf.Value result = 16;
    */
   result?: Value | undefined;
 
   /**
-   * may a cron start it? Default true
+   * whether crons may start it; default: true
    *
    * @generated from field: optional bool schedulable = 17;
    */
@@ -140,7 +146,7 @@ export type Template = Message<"progressor.v1.Template"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * of this one
+   * of this version
    *
    * @generated from field: google.protobuf.Timestamp updated_time = 19;
    */
@@ -159,7 +165,7 @@ export const TemplateSchema: GenMessage<Template> = /*@__PURE__*/
  */
 export type CancelPolicy = Message<"progressor.v1.CancelPolicy"> & {
   /**
-   * default true
+   * default: true
    *
    * @generated from field: optional bool supported = 1;
    */
@@ -171,7 +177,7 @@ export type CancelPolicy = Message<"progressor.v1.CancelPolicy"> & {
   mode: CancelPolicy_Mode;
 
   /**
-   * default 30 s; not counted while a step that is not cancelable runs
+   * Default: 30 s. Time in which a step runs that is not cancelable does not count.
    *
    * @generated from field: google.protobuf.Duration grace = 3;
    */
@@ -197,7 +203,7 @@ export enum CancelPolicy_Mode {
   UNSPECIFIED = 0,
 
   /**
-   * the worker stops at its next checkpoint and acknowledges
+   * the worker stops at its next checkpoint and acknowledges it
    *
    * @generated from enum value: MODE_COOPERATIVE = 1;
    */
@@ -218,21 +224,21 @@ export const CancelPolicy_ModeSchema: GenEnum<CancelPolicy_Mode> = /*@__PURE__*/
   enumDesc(file_progressor_v1_flow, 1, 0);
 
 /**
- * Attempts of a whole run, after the retries of its steps are spent. The next one begins at the steps that did not
- * succeed; what succeeded keeps its result.
+ * RunRetryPolicy describes attempts of a whole run, after the retries of a step are used up. The
+ * next attempt begins at the steps that did not succeed. Steps that succeeded keep their results.
  *
  * @generated from message progressor.v1.RunRetryPolicy
  */
 export type RunRetryPolicy = Message<"progressor.v1.RunRetryPolicy"> & {
   /**
-   * the first one counted; default 1
+   * including the first; default: 1
    *
    * @generated from field: int32 max_attempts = 1;
    */
   maxAttempts: number;
 
   /**
-   * steps [30s, 120s]: 30 s before attempt 2, 120 s before the later ones
+   * steps [30s, 120s]: 30 s before attempt 2, 120 s before later ones
    *
    * @generated from field: progressor.v1.Backoff backoff = 2;
    */
@@ -251,7 +257,7 @@ export const RunRetryPolicySchema: GenMessage<RunRetryPolicy> = /*@__PURE__*/
  */
 export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   /**
-   * unique in the template, 1 to 64 of [a-z0-9_]
+   * Unique in the template, 1 to 64 characters of [a-z0-9_].
    *
    * @generated from field: string step_id = 1;
    */
@@ -263,14 +269,14 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   name: string;
 
   /**
-   * of one attempt; default: the action's own
+   * Limit of one attempt. Default: that of the action.
    *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */
   timeout?: Duration | undefined;
 
   /**
-   * default true; false: a cancel waits for its end
+   * default: true; if false, a cancel waits until the step ends
    *
    * @generated from field: optional bool cancelable = 4;
    */
@@ -287,7 +293,8 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   joinRule: JoinRule;
 
   /**
-   * CEL to bool; false: SKIPPED. Evaluated when the join rule holds.
+   * A CEL expression of type bool. If it is false, the step is SKIPPED. It is evaluated when the
+   * join rule is met.
    *
    * @generated from field: string condition = 7;
    */
@@ -299,7 +306,7 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   forEach?: ForEach | undefined;
 
   /**
-   * template; absent: the payload, and under for_each the item
+   * template; default: the payload, or the item of for_each
    *
    * @generated from field: google.protobuf.Value input = 9;
    */
@@ -341,22 +348,22 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Undoes the step. Run for the steps that succeeded, the last one first, when the run fails, expires or is cancelled;
-   * its input has steps.ID.result of the step that it undoes.
+   * Undoes the step. When a run fails, expires or is cancelled, the compensations of the steps that
+   * succeeded run, last step first. Their input contains steps.ID.result of the step to undo.
    *
    * @generated from field: progressor.v1.JobAction compensation = 15;
    */
   compensation?: JobAction | undefined;
 
   /**
-   * FAILED does not fail the run; for those that depend on it it is as SKIPPED
+   * If the step is FAILED, the run does not fail. Steps that depend on it treat it as SKIPPED.
    *
    * @generated from field: bool ignore_failure = 16;
    */
   ignoreFailure: boolean;
 
   /**
-   * in the run's percent; default 1
+   * for the percent of the run; default: 1
    *
    * @generated from field: int32 weight = 17;
    */
@@ -375,7 +382,8 @@ export const StepTemplateSchema: GenMessage<StepTemplate> = /*@__PURE__*/
  */
 export type ForEach = Message<"progressor.v1.ForEach"> & {
   /**
-   * CEL to a list of at most 10,000; empty list: the step SUCCEEDED with []
+   * A CEL expression that returns a list of at most 10,000 items. With an empty list, the step is
+   * SUCCEEDED with [].
    *
    * @generated from field: string items = 1;
    */
@@ -389,7 +397,7 @@ export type ForEach = Message<"progressor.v1.ForEach"> & {
   maxRunning: number;
 
   /**
-   * of items, before the step fails; past it the others are cancelled
+   * If more items fail, the other items are cancelled and the step fails.
    *
    * @generated from field: int32 max_failures = 3;
    */
@@ -404,27 +412,29 @@ export const ForEachSchema: GenMessage<ForEach> = /*@__PURE__*/
   messageDesc(file_progressor_v1_flow, 4);
 
 /**
- * Workers of a namespace take it (pull), or its processor is called (push): namespace and name say which workers.
+ * JobAction enqueues a job. Workers of its namespace take it (pull), or the processor of the
+ * namespace is called (push).
  *
  * @generated from message progressor.v1.JobAction
  */
 export type JobAction = Message<"progressor.v1.JobAction"> & {
   /**
-   * default: the template's
+   * Default: the namespace of the template.
    *
    * @generated from field: string namespace = 1;
    */
   namespace: string;
 
   /**
-   * default: the step's id
+   * default: the step_id
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Retries, backoff, priority, tags, lease, … run_time, unique, keep_result and workers.count above 1 are refused.
+   * Retries, backoff, priority, tags, lease, and so on. run_time, unique, keep_result and
+   * workers.count above 1 are not allowed.
    *
    * @generated from field: progressor.v1.JobOptions options = 3;
    */
@@ -439,20 +449,20 @@ export const JobActionSchema: GenMessage<JobAction> = /*@__PURE__*/
   messageDesc(file_progressor_v1_flow, 5);
 
 /**
- * A process of its own, from INIT to its end.
+ * ProcessAction starts a process. The step ends when the process ends.
  *
  * @generated from message progressor.v1.ProcessAction
  */
 export type ProcessAction = Message<"progressor.v1.ProcessAction"> & {
   /**
-   * default: the template's
+   * Default: the namespace of the template.
    *
    * @generated from field: string namespace = 1;
    */
   namespace: string;
 
   /**
-   * absent: the step's input as JSON
+   * default: the input as JSON
    *
    * @generated from field: bytes args = 2;
    */
@@ -472,7 +482,7 @@ export const ProcessActionSchema: GenMessage<ProcessAction> = /*@__PURE__*/
   messageDesc(file_progressor_v1_flow, 6);
 
 /**
- * Something outside does the step and writes back by CompleteStep. Until then the run is WAITING_WORKER.
+ * WaitAction waits until someone outside calls CompleteStep. Until then, the run is WAITING_WORKER.
  *
  * @generated from message progressor.v1.WaitAction
  */
@@ -490,21 +500,21 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   title: string;
 
   /**
-   * templates; people or groups; empty: anyone who may operate the namespace
+   * Templates. People or groups, to filter lists by. They do not restrict who may complete the step.
    *
    * @generated from field: repeated string assignees = 3;
    */
   assignees: string[];
 
   /**
-   * JSON Schema of the answer; a form is drawn from it
+   * JSON Schema of the result; the console shows a form
    *
    * @generated from field: google.protobuf.Struct result_schema = 4;
    */
   resultSchema?: JsonObject | undefined;
 
   /**
-   * from the wait's start; 0: none
+   * Counted from the start of the wait. 0: no limit.
    *
    * @generated from field: google.protobuf.Duration due = 5;
    */
@@ -540,14 +550,14 @@ export enum WaitAction_Kind {
   UNSPECIFIED = 0,
 
   /**
-   * a worker that polls nothing; it needs the wait's token
+   * an external system, which needs the token of the wait
    *
    * @generated from enum value: KIND_EXTERNAL = 1;
    */
   EXTERNAL = 1,
 
   /**
-   * a person, from the console or the CLI
+   * a person who uses the console or the CLI
    *
    * @generated from enum value: KIND_HUMAN = 2;
    */
@@ -572,21 +582,21 @@ export enum WaitAction_DueAction {
   UNSPECIFIED = 0,
 
   /**
-   * failure `timeout`
+   * the step is FAILED with reason `timeout`
    *
    * @generated from enum value: DUE_ACTION_FAIL = 1;
    */
   FAIL = 1,
 
   /**
-   * SKIPPED
+   * the step is SKIPPED
    *
    * @generated from enum value: DUE_ACTION_SKIP = 2;
    */
   SKIP = 2,
 
   /**
-   * with due_result
+   * the step is SUCCEEDED with due_result
    *
    * @generated from enum value: DUE_ACTION_SUCCEED = 3;
    */
@@ -614,7 +624,7 @@ export type DelayAction = Message<"progressor.v1.DelayAction"> & {
     case: "duration";
   } | {
     /**
-     * CEL to timestamp; past: at once
+     * A CEL expression of type timestamp. A time in the past ends the delay at once.
      *
      * @generated from field: string time = 2;
      */
@@ -631,7 +641,7 @@ export const DelayActionSchema: GenMessage<DelayAction> = /*@__PURE__*/
   messageDesc(file_progressor_v1_flow, 8);
 
 /**
- * A run of another template; it is cancelled with this one.
+ * RunAction starts a run of another template. That run is cancelled together with this one.
  *
  * @generated from message progressor.v1.RunAction
  */
@@ -649,7 +659,7 @@ export type RunAction = Message<"progressor.v1.RunAction"> & {
   version: number;
 
   /**
-   * template; absent: the step's input
+   * template; default: the input of the step
    *
    * @generated from field: google.protobuf.Value payload = 3;
    */
@@ -692,7 +702,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   templateVersion: number;
 
   /**
-   * whom it is for: "user", "account", "system", …
+   * what the run is for: "user", "account", "system", …
    *
    * @generated from field: string scope = 5;
    */
@@ -709,7 +719,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   status: RunStatus;
 
   /**
-   * the id of the step that runs, or comes next; of several the first as listed
+   * step_id of the step that runs or is next; the first one if there are several
    *
    * @generated from field: string phase = 8;
    */
@@ -721,14 +731,15 @@ export type Run = Message<"progressor.v1.Run"> & {
   payload?: Value | undefined;
 
   /**
-   * percent: of the steps that have ended or report, of a run that ended without success of those that succeeded, by weight; summary: the newest one's
+   * percent is the weighted share of steps that have ended, plus reported progress. For a run that
+   * ended without success, only steps that succeeded count. summary is the newest one of a step.
    *
    * @generated from field: progressor.v1.Progress progress = 10;
    */
   progress?: Progress | undefined;
 
   /**
-   * one for each step of the template, as listed
+   * one for each step of the template, in the same order
    *
    * @generated from field: repeated progressor.v1.Step steps = 11;
    */
@@ -740,14 +751,14 @@ export type Run = Message<"progressor.v1.Run"> & {
   result?: Value | undefined;
 
   /**
-   * of the step that failed it
+   * of the step that failed the run
    *
    * @generated from field: progressor.v1.Failure failure = 13;
    */
   failure?: Failure | undefined;
 
   /**
-   * 0: no step has run
+   * 0 if no step has run
    *
    * @generated from field: int32 attempt = 14;
    */
@@ -759,7 +770,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   maxAttempts: number;
 
   /**
-   * who holds the lease of phase
+   * the worker that holds the lease of phase
    *
    * @generated from field: string worker_id = 16;
    */
@@ -781,14 +792,14 @@ export type Run = Message<"progressor.v1.Run"> & {
   cancelReason: string;
 
   /**
-   * not before
+   * the run does not start before this time
    *
    * @generated from field: google.protobuf.Timestamp run_time = 20;
    */
   runTime?: Timestamp | undefined;
 
   /**
-   * its first step's
+   * when its first step started
    *
    * @generated from field: google.protobuf.Timestamp running_time = 21;
    */
@@ -810,14 +821,15 @@ export type Run = Message<"progressor.v1.Run"> & {
   updatedTime?: Timestamp | undefined;
 
   /**
-   * why it is PENDING: its time, its scope (and the run), a back-off, a paused namespace
+   * Why the run is PENDING: its time, its scope (with the other run), a back-off or a paused
+   * namespace.
    *
    * @generated from field: string blocked_on = 25;
    */
   blockedOn: string;
 
   /**
-   * where a cron started it
+   * the cron that started the run
    *
    * @generated from field: string cron_id = 26;
    */
@@ -829,7 +841,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   fireTime?: Timestamp | undefined;
 
   /**
-   * where a step of another run started it
+   * the run whose step started this run
    *
    * @generated from field: string parent_run_id = 28;
    */
@@ -868,7 +880,7 @@ export type Step = Message<"progressor.v1.Step"> & {
   name: string;
 
   /**
-   * of an item of for_each, from 0
+   * only for an item of for_each; counts from 0
    *
    * @generated from field: optional int32 index = 3;
    */
@@ -880,7 +892,7 @@ export type Step = Message<"progressor.v1.Step"> & {
   status: StepStatus;
 
   /**
-   * 0: has not run
+   * 0 if the step has not run
    *
    * @generated from field: int32 attempt = 5;
    */
@@ -897,7 +909,7 @@ export type Step = Message<"progressor.v1.Step"> & {
   input?: Value | undefined;
 
   /**
-   * of for_each: the items' results, in their order
+   * with for_each: the results of the items, in order
    *
    * @generated from field: google.protobuf.Value result = 8;
    */
@@ -909,7 +921,7 @@ export type Step = Message<"progressor.v1.Step"> & {
   failure?: Failure | undefined;
 
   /**
-   * the job, process or run that does it
+   * the job, process or run of this step
    *
    * @generated from field: string process_id = 10;
    */
@@ -936,7 +948,7 @@ export type Step = Message<"progressor.v1.Step"> & {
   finishedTime?: Timestamp | undefined;
 
   /**
-   * why it was SKIPPED or CANCELLED, or what it waits for
+   * why the step was SKIPPED or CANCELLED, or what it waits for
    *
    * @generated from field: string reason = 15;
    */
@@ -948,7 +960,7 @@ export type Step = Message<"progressor.v1.Step"> & {
   compensationStatus?: StepStatus | undefined;
 
   /**
-   * of for_each; keys: pending, running, …
+   * with for_each; keys: pending, running, …
    *
    * @generated from field: map<string, int64> items_by_status = 17;
    */
@@ -963,9 +975,10 @@ export const StepSchema: GenMessage<Step> = /*@__PURE__*/
   messageDesc(file_progressor_v1_flow, 11);
 
 /**
- * In CronTarget: `StartRunTarget start_run = 5`. Each fire starts a run; its id: the cron's and the fire time's. A run
- * that is rejected for its scope makes the fire SKIPPED_CONCURRENCY; SUCCEEDED, FAILED and CANCELLED are the fire's,
- * EXPIRED is TIMEOUT.
+ * StartRunTarget is the target of a cron that starts a run at each fire. The ID of the run consists
+ * of the ID of the cron and the fire time. If the run is rejected for its scope, the fire is
+ * SKIPPED_CONCURRENCY. Otherwise the fire gets the status of the run: SUCCESS, FAILED or CANCELLED;
+ * EXPIRED becomes TIMEOUT.
  *
  * @generated from message progressor.v1.StartRunTarget
  */
@@ -976,7 +989,7 @@ export type StartRunTarget = Message<"progressor.v1.StartRunTarget"> & {
   type: string;
 
   /**
-   * 0: the newest at the fire
+   * 0: the newest at the time of the fire
    *
    * @generated from field: int32 version = 2;
    */
@@ -993,7 +1006,7 @@ export type StartRunTarget = Message<"progressor.v1.StartRunTarget"> & {
   scopeId: string;
 
   /**
-   * template; in its expressions there are cron_id, fire_time, attempt
+   * A template. Its expressions can use cron_id, fire_time and attempt.
    *
    * @generated from field: google.protobuf.Value payload_template = 5;
    */
@@ -1013,7 +1026,7 @@ export const StartRunTargetSchema: GenMessage<StartRunTarget> = /*@__PURE__*/
   messageDesc(file_progressor_v1_flow, 12);
 
 /**
- * A wait that is open.
+ * OpenWait is a wait that has not ended.
  *
  * @generated from message progressor.v1.OpenWait
  */
@@ -1064,7 +1077,7 @@ export type OpenWait = Message<"progressor.v1.OpenWait"> & {
   input?: Value | undefined;
 
   /**
-   * of this attempt: an answer with an old one is FAILED_PRECONDITION
+   * of this attempt; CompleteStep with an old one fails with FAILED_PRECONDITION
    *
    * @generated from field: string token = 10;
    */
@@ -1108,7 +1121,7 @@ export type JobEvent = Message<"progressor.v1.JobEvent"> & {
   namespace: string;
 
   /**
-   * of a job or a run
+   * the job_id or run_id
    *
    * @generated from field: string job_id = 3;
    */
@@ -1125,15 +1138,16 @@ export type JobEvent = Message<"progressor.v1.JobEvent"> & {
   index?: number | undefined;
 
   /**
-   * status_changed, step_status_changed, progress, lease_lost, cancel_requested, cancel_acknowledged,
-   * cancel_grace_expired, attempt_failed, timeout, retried, repeated, skipped_by_hand, …
+   * status_changed, step_status_changed, progress, lease_lost, cancel_requested,
+   * cancel_acknowledged, cancel_grace_expired, attempt_failed, timeout, retried, repeated,
+   * skipped_by_hand, …
    *
    * @generated from field: string type = 6;
    */
   type: string;
 
   /**
-   * statuses in lower case, as in the tables
+   * a status in lower case, as in the tables
    *
    * @generated from field: string from = 7;
    */
@@ -1165,7 +1179,7 @@ export type JobEvent = Message<"progressor.v1.JobEvent"> & {
   workerId: string;
 
   /**
-   * who asked; empty: the engine itself
+   * who made the request; empty if it was the engine
    *
    * @generated from field: string actor = 13;
    */
@@ -1189,14 +1203,15 @@ export const JobEventSchema: GenMessage<JobEvent> = /*@__PURE__*/
  */
 export type PutTemplateRequest = Message<"progressor.v1.PutTemplateRequest"> & {
   /**
-   * version is not read
+   * version is ignored
    *
    * @generated from field: progressor.v1.Template template = 1;
    */
   template?: Template | undefined;
 
   /**
-   * the newest one that the caller knows; another: ABORTED
+   * The newest version that the caller knows. If it is not the newest, the request fails with
+   * ABORTED.
    *
    * @generated from field: optional int32 expected_version = 2;
    */
@@ -1225,7 +1240,7 @@ export type PutTemplateResponse = Message<"progressor.v1.PutTemplateResponse"> &
   template?: Template | undefined;
 
   /**
-   * false: equal to the newest version
+   * false if it equals the newest version
    *
    * @generated from field: bool created = 2;
    */
@@ -1278,7 +1293,7 @@ export type GetTemplateResponse = Message<"progressor.v1.GetTemplateResponse"> &
   template?: Template | undefined;
 
   /**
-   * all there are
+   * all versions
    *
    * @generated from field: repeated int32 versions = 2;
    */
@@ -1466,7 +1481,7 @@ export type StartRunRequest = Message<"progressor.v1.StartRunRequest"> & {
   namespace: string;
 
   /**
-   * "" lets the engine choose
+   * default: chosen by the engine
    *
    * @generated from field: string run_id = 2;
    */
@@ -1500,7 +1515,7 @@ export type StartRunRequest = Message<"progressor.v1.StartRunRequest"> & {
   payload?: Value | undefined;
 
   /**
-   * not before
+   * The run does not start before this time.
    *
    * @generated from field: google.protobuf.Timestamp run_time = 8;
    */
@@ -1517,7 +1532,7 @@ export type StartRunRequest = Message<"progressor.v1.StartRunRequest"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * checks the payload and the scope, and stores nothing
+   * checks the payload and the scope, but stores nothing
    *
    * @generated from field: bool validate_only = 11;
    */
@@ -1541,7 +1556,7 @@ export type StartRunResponse = Message<"progressor.v1.StartRunResponse"> & {
   run?: Run | undefined;
 
   /**
-   * false: the run that was there, or validate_only
+   * false if run already existed, or with validate_only
    *
    * @generated from field: bool started = 2;
    */
@@ -1570,7 +1585,7 @@ export type GetRunRequest = Message<"progressor.v1.GetRunRequest"> & {
   runId: string;
 
   /**
-   * waits for the run's end, at most this long
+   * How long to wait for the end of the run.
    *
    * @generated from field: google.protobuf.Duration await_end = 3;
    */
@@ -1611,14 +1626,15 @@ export type ListRunsRequest = Message<"progressor.v1.ListRunsRequest"> & {
   namespace: string;
 
   /**
-   * AIP-160 over status, template_type, scope, scope_id, phase, cron_id, created_time, payload.* and metadata.*
+   * An AIP-160 filter on status, template_type, scope, scope_id, phase, cron_id, created_time,
+   * payload.* and metadata.*.
    *
    * @generated from field: string filter = 2;
    */
   filter: string;
 
   /**
-   * "created_time desc" (default), "updated_time"
+   * "created_time desc" (default) or "updated_time".
    *
    * @generated from field: string order_by = 3;
    */
@@ -1681,7 +1697,7 @@ export type ListStepsRequest = Message<"progressor.v1.ListStepsRequest"> & {
   runId: string;
 
   /**
-   * only this one and its items
+   * If set, only this step and its items.
    *
    * @generated from field: string step_id = 3;
    */
@@ -1786,7 +1802,8 @@ export type RetryRunRequest = Message<"progressor.v1.RetryRunRequest"> & {
   runId: string;
 
   /**
-   * go on with the newest version; refused where a step that succeeded is not in it
+   * Continue with the newest version of the template. This fails if that version lacks a step that
+   * succeeded.
    *
    * @generated from field: bool newest_version = 3;
    */
@@ -1871,7 +1888,7 @@ export type ListOpenWaitsRequest = Message<"progressor.v1.ListOpenWaitsRequest">
   namespace: string;
 
   /**
-   * AIP-160 over kind, assignees, template_type, due_time, run_id
+   * An AIP-160 filter on kind, assignees, template_type, due_time and run_id.
    *
    * @generated from field: string filter = 2;
    */
@@ -1900,7 +1917,7 @@ export const ListOpenWaitsRequestSchema: GenMessage<ListOpenWaitsRequest> = /*@_
  */
 export type ListOpenWaitsResponse = Message<"progressor.v1.ListOpenWaitsResponse"> & {
   /**
-   * the soonest due first
+   * ordered by due time
    *
    * @generated from field: repeated progressor.v1.OpenWait waits = 1;
    */
@@ -1951,7 +1968,7 @@ export type CompleteStepRequest = Message<"progressor.v1.CompleteStepRequest"> &
   token: string;
 
   /**
-   * who did it
+   * who completed the step
    *
    * @generated from field: string worker_id = 6;
    */
@@ -1974,7 +1991,7 @@ export type CompleteStepRequest = Message<"progressor.v1.CompleteStepRequest"> &
     case: "failure";
   } | {
     /**
-     * the acknowledgement of a cancel request
+     * acknowledges a cancel request
      *
      * @generated from field: progressor.v1.Cancelled cancelled = 9;
      */
@@ -2044,7 +2061,7 @@ export type ReportStepRequest = Message<"progressor.v1.ReportStepRequest"> & {
   progress?: Progress | undefined;
 
   /**
-   * from now; absent: unchanged
+   * From now on. Absent: unchanged.
    *
    * @generated from field: google.protobuf.Duration due = 7;
    */
@@ -2063,7 +2080,7 @@ export const ReportStepRequestSchema: GenMessage<ReportStepRequest> = /*@__PURE_
  */
 export type ReportStepResponse = Message<"progressor.v1.ReportStepResponse"> & {
   /**
-   * lease_token is the wait's token
+   * lease_token is the token of the wait
    *
    * @generated from field: progressor.v1.LeaseDirective directive = 1;
    */
@@ -2146,7 +2163,7 @@ export type ListJobEventsRequest = Message<"progressor.v1.ListJobEventsRequest">
   namespace: string;
 
   /**
-   * AIP-160 over job_id, step_id, type, from, to, actor, worker_id, created_time
+   * An AIP-160 filter on job_id, step_id, type, from, to, actor, worker_id and created_time.
    *
    * @generated from field: string filter = 2;
    */
@@ -2209,7 +2226,7 @@ export type WatchJobEventsRequest = Message<"progressor.v1.WatchJobEventsRequest
   filter: string;
 
   /**
-   * "": from now on
+   * default: from now on
    *
    * @generated from field: string cursor = 3;
    */
@@ -2228,14 +2245,14 @@ export const WatchJobEventsRequestSchema: GenMessage<WatchJobEventsRequest> = /*
  */
 export type WatchJobEventsResponse = Message<"progressor.v1.WatchJobEventsResponse"> & {
   /**
-   * missing in the first one of a watch without a cursor: it says where the watch begins
+   * Absent in the first response of a watch without a cursor, which only returns the cursor.
    *
    * @generated from field: progressor.v1.JobEvent event = 1;
    */
   event?: JobEvent | undefined;
 
   /**
-   * to go on after this event
+   * continues after this event
    *
    * @generated from field: string cursor = 2;
    */
@@ -2250,7 +2267,7 @@ export const WatchJobEventsResponseSchema: GenMessage<WatchJobEventsResponse> = 
   messageDesc(file_progressor_v1_flow, 52);
 
 /**
- * A run with the same dedupe key is not at its end when StartRun comes.
+ * ScopePolicy says what StartRun does if a run with the same dedupe key has not ended.
  *
  * @generated from enum progressor.v1.ScopePolicy
  */
@@ -2268,28 +2285,28 @@ export enum ScopePolicy {
   ALLOW = 1,
 
   /**
-   * ALREADY_EXISTS, naming the run
+   * fails with ALREADY_EXISTS and the ID of the other run
    *
    * @generated from enum value: SCOPE_POLICY_REJECT_SAME_SCOPE = 2;
    */
   REJECT_SAME_SCOPE = 2,
 
   /**
-   * PENDING until that one has ended; in the order of their starts
+   * PENDING until the other run ends; in order of the starts
    *
    * @generated from enum value: SCOPE_POLICY_QUEUE_SAME_SCOPE = 3;
    */
   QUEUE_SAME_SCOPE = 3,
 
   /**
-   * that one is cancelled; PENDING until it has ended
+   * cancels the other run; PENDING until it has ended
    *
    * @generated from enum value: SCOPE_POLICY_CANCEL_SAME_SCOPE = 4;
    */
   CANCEL_SAME_SCOPE = 4,
 
   /**
-   * answers with that run and started = false
+   * returns the other run, with started = false
    *
    * @generated from enum value: SCOPE_POLICY_RETURN_SAME_SCOPE = 5;
    */
@@ -2314,14 +2331,14 @@ export enum StepOrder {
   UNSPECIFIED = 0,
 
   /**
-   * one after the other, as listed; depends_on is refused
+   * one after the other, in the order of the list; without depends_on
    *
    * @generated from enum value: STEP_ORDER_LINEAR = 1;
    */
   LINEAR = 1,
 
   /**
-   * as depends_on says; steps that depend on nothing start together
+   * by depends_on; steps that depend on nothing start together
    *
    * @generated from enum value: STEP_ORDER_GRAPH = 2;
    */
@@ -2335,7 +2352,7 @@ export const StepOrderSchema: GenEnum<StepOrder> = /*@__PURE__*/
   enumDesc(file_progressor_v1_flow, 1);
 
 /**
- * When a step with depends_on may start.
+ * JoinRule says when a step with depends_on may start.
  *
  * @generated from enum progressor.v1.JoinRule
  */
@@ -2348,28 +2365,28 @@ export enum JoinRule {
   UNSPECIFIED = 0,
 
   /**
-   * all have ended, none failed, at least one succeeded; all SKIPPED: SKIPPED itself
+   * All have ended, none failed and at least one succeeded. If all are SKIPPED, so is this step.
    *
    * @generated from enum value: JOIN_RULE_NONE_FAILED = 1;
    */
   NONE_FAILED = 1,
 
   /**
-   * one SKIPPED: SKIPPED itself
+   * all succeeded; if one is SKIPPED, so is this step
    *
    * @generated from enum value: JOIN_RULE_ALL_SUCCEEDED = 2;
    */
   ALL_SUCCEEDED = 2,
 
   /**
-   * at the first success; the others go on
+   * one succeeded; the others continue
    *
    * @generated from enum value: JOIN_RULE_ANY_SUCCEEDED = 3;
    */
   ANY_SUCCEEDED = 3,
 
   /**
-   * whatever their ends, also of a run that fails: for cleaning up
+   * all have ended in any status, even if the run fails; for cleanup
    *
    * @generated from enum value: JOIN_RULE_ALL_ENDED = 4;
    */
@@ -2399,35 +2416,35 @@ export enum RunStatus {
   PENDING = 1,
 
   /**
-   * a step of it is there for workers to take, none runs
+   * a step waits for a worker, and no step runs
    *
    * @generated from enum value: RUN_STATUS_QUEUED = 2;
    */
   QUEUED = 2,
 
   /**
-   * a worker holds a step of it
+   * a step other than a wait runs
    *
    * @generated from enum value: RUN_STATUS_RUNNING = 3;
    */
   RUNNING = 3,
 
   /**
-   * all that is open are waits
+   * all unfinished steps are waits
    *
    * @generated from enum value: RUN_STATUS_WAITING_WORKER = 4;
    */
   WAITING_WORKER = 4,
 
   /**
-   * the worker, or the step that is not cancelable, has not ended yet
+   * A worker, or a step that is not cancelable, has not finished yet.
    *
    * @generated from enum value: RUN_STATUS_CANCEL_REQUESTED = 5;
    */
   CANCEL_REQUESTED = 5,
 
   /**
-   * what was done is being undone; then FAILED, CANCELLED or EXPIRED
+   * compensations run; then FAILED, CANCELLED or EXPIRED
    *
    * @generated from enum value: RUN_STATUS_COMPENSATING = 6;
    */
@@ -2439,7 +2456,7 @@ export enum RunStatus {
   SUCCEEDED = 7,
 
   /**
-   * out of attempts
+   * no attempts left
    *
    * @generated from enum value: RUN_STATUS_FAILED = 8;
    */
@@ -2451,7 +2468,7 @@ export enum RunStatus {
   CANCELLED = 9,
 
   /**
-   * past its timeout, or its last attempt lost its worker
+   * exceeded its timeout, or lost the worker of its last attempt
    *
    * @generated from enum value: RUN_STATUS_EXPIRED = 10;
    */
@@ -2479,7 +2496,7 @@ export enum StepStatus {
   PENDING = 1,
 
   /**
-   * leased, or waiting outside
+   * leased, or an open wait
    *
    * @generated from enum value: STEP_STATUS_RUNNING = 2;
    */
@@ -2496,7 +2513,7 @@ export enum StepStatus {
   FAILED = 4,
 
   /**
-   * by its condition, its join rule or by hand
+   * by its condition, its join rule, its due time, or by hand
    *
    * @generated from enum value: STEP_STATUS_SKIPPED = 5;
    */
@@ -2515,16 +2532,18 @@ export const StepStatusSchema: GenEnum<StepStatus> = /*@__PURE__*/
   enumDesc(file_progressor_v1_flow, 4);
 
 /**
- * FlowService runs work of several steps from versioned templates. A run is a process of kind `flow`; its steps are rows
- * that a DBA can read (flow_steps). A step that is a job is enqueued, leased, tried again and cancelled as any job, so
- * workers need nothing new. Every change of a status leaves a job event in the same transaction.
+ * FlowService runs work of several steps, described by versioned templates. A run is a process of
+ * kind `flow`. Its steps are rows of the table flow_steps. A step that is a job is enqueued,
+ * leased, retried and cancelled as any other job, so workers need no changes. Every status change
+ * stores a job event in the same transaction.
  *
  * @generated from service progressor.v1.FlowService
  */
 export const FlowService: GenService<{
   /**
-   * PutTemplate stores the next version of a template. What is equal to the newest version makes none. Versions never
-   * change; a run keeps the one that it was started with.
+   * PutTemplate stores the next version of a template. If the template equals the newest version,
+   * no new version is stored. Versions never change. A run keeps the version that it was started
+   * with.
    *
    * @generated from rpc progressor.v1.FlowService.PutTemplate
    */
@@ -2558,7 +2577,8 @@ export const FlowService: GenService<{
     output: typeof EnableTemplateResponseSchema;
   },
   /**
-   * DisableTemplate refuses new runs, of crons too (their fires are FAILED); what runs goes on.
+   * DisableTemplate prevents new runs, also those of crons (their fires are FAILED). Existing runs
+   * continue.
    *
    * @generated from rpc progressor.v1.FlowService.DisableTemplate
    */
@@ -2568,7 +2588,7 @@ export const FlowService: GenService<{
     output: typeof DisableTemplateResponseSchema;
   },
   /**
-   * DeleteTemplate is refused while a run of it is not at its end.
+   * DeleteTemplate fails while a run of the template has not ended.
    *
    * @generated from rpc progressor.v1.FlowService.DeleteTemplate
    */
@@ -2578,7 +2598,8 @@ export const FlowService: GenService<{
     output: typeof DeleteTemplateResponseSchema;
   },
   /**
-   * StartRun checks the payload against the schema and the scope against the concurrency policy, and stores the run.
+   * StartRun checks the payload against the schema and the scope against the concurrency policy,
+   * and stores the run.
    *
    * @generated from rpc progressor.v1.FlowService.StartRun
    */
@@ -2604,7 +2625,7 @@ export const FlowService: GenService<{
     output: typeof ListRunsResponseSchema;
   },
   /**
-   * ListSteps pages through the steps of a run, those of for_each one by one.
+   * ListSteps lists the steps of a run, including each item of for_each.
    *
    * @generated from rpc progressor.v1.FlowService.ListSteps
    */
@@ -2614,10 +2635,12 @@ export const FlowService: GenService<{
     output: typeof ListStepsResponseSchema;
   },
   /**
-   * CancelRun: PENDING or QUEUED is CANCELLED at once; RUNNING or WAITING_WORKER is CANCEL_REQUESTED: cancelable steps
-   * are told by their next heartbeat, the others end first; past the grace the engine makes it CANCELLED (event
-   * cancel_grace_expired). CANCEL_REQUESTED: answered as it is. At its end, or where the template does not support
-   * it: FAILED_PRECONDITION.
+   * CancelRun cancels a run. A run that is PENDING or QUEUED is CANCELLED at once. A run that is
+   * RUNNING or WAITING_WORKER becomes CANCEL_REQUESTED: workers of cancelable steps learn of it
+   * with their next heartbeat, and other steps finish first. After the grace period, the engine
+   * sets CANCELLED (event cancel_grace_expired). If the run is CANCEL_REQUESTED, nothing changes.
+   * If it has ended, or if its template does not support cancelling, CancelRun fails with
+   * FAILED_PRECONDITION.
    *
    * @generated from rpc progressor.v1.FlowService.CancelRun
    */
@@ -2627,8 +2650,8 @@ export const FlowService: GenService<{
     output: typeof CancelRunResponseSchema;
   },
   /**
-   * RetryRun takes a run that is FAILED, CANCELLED or EXPIRED up again at the steps that did not succeed, with a new
-   * count of attempts.
+   * RetryRun continues a run that is FAILED, CANCELLED or EXPIRED at the steps that did not
+   * succeed. Attempts are counted from 1 again.
    *
    * @generated from rpc progressor.v1.FlowService.RetryRun
    */
@@ -2638,7 +2661,8 @@ export const FlowService: GenService<{
     output: typeof RetryRunResponseSchema;
   },
   /**
-   * RepeatRun starts a new run with the payload of an old one. Refused where the template is not repeatable.
+   * RepeatRun starts a new run with the payload of an old one. It fails if the template is not
+   * repeatable.
    *
    * @generated from rpc progressor.v1.FlowService.RepeatRun
    */
@@ -2648,7 +2672,7 @@ export const FlowService: GenService<{
     output: typeof RepeatRunResponseSchema;
   },
   /**
-   * ListOpenWaits lists the steps that wait for a person or for an outside worker.
+   * ListOpenWaits lists the steps that wait for a person or an external worker.
    *
    * @generated from rpc progressor.v1.FlowService.ListOpenWaits
    */
@@ -2658,7 +2682,7 @@ export const FlowService: GenService<{
     output: typeof ListOpenWaitsResponseSchema;
   },
   /**
-   * CompleteStep answers a wait. After a cancel request only `cancelled` is taken.
+   * CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`.
    *
    * @generated from rpc progressor.v1.FlowService.CompleteStep
    */
@@ -2668,7 +2692,8 @@ export const FlowService: GenService<{
     output: typeof CompleteStepResponseSchema;
   },
   /**
-   * ReportStep stores progress from outside and moves the due time; its answer says whether to go on.
+   * ReportStep stores the progress of a wait and changes its due time. The response says whether to
+   * continue.
    *
    * @generated from rpc progressor.v1.FlowService.ReportStep
    */
@@ -2678,7 +2703,7 @@ export const FlowService: GenService<{
     output: typeof ReportStepResponseSchema;
   },
   /**
-   * SkipStep ends a step by hand, with a result in place of its own.
+   * SkipStep ends a step by hand, with the given result.
    *
    * @generated from rpc progressor.v1.FlowService.SkipStep
    */
@@ -2691,8 +2716,9 @@ export const FlowService: GenService<{
   serviceDesc(file_progressor_v1_flow, 0);
 
 /**
- * JobEventService is the record of what became of jobs, runs and steps: one row for each change of a status and for
- * what else an auditor asks for, written by the transaction that made the change. Rows are never updated.
+ * JobEventService returns the events of jobs, runs and steps. Each status change, and other changes
+ * that matter for an audit, is stored as one event by the transaction that makes the change. Events
+ * are never updated.
  *
  * @generated from service progressor.v1.JobEventService
  */
@@ -2706,7 +2732,8 @@ export const JobEventService: GenService<{
     output: typeof ListJobEventsResponseSchema;
   },
   /**
-   * WatchJobEvents streams the events of a namespace from a cursor on, in the order of their commits, without a gap.
+   * WatchJobEvents streams the events of a namespace after a cursor, in commit order and without
+   * gaps.
    *
    * @generated from rpc progressor.v1.JobEventService.WatchJobEvents
    */

@@ -28,7 +28,7 @@ export type EnqueueRequest = Message<"progressor.v1.EnqueueRequest"> & {
   namespace: string;
 
   /**
-   * "" lets the engine choose
+   * default: chosen by the engine
    *
    * @generated from field: string job_id = 2;
    */
@@ -72,7 +72,7 @@ export type EnqueueResponse = Message<"progressor.v1.EnqueueResponse"> & {
   job?: Job | undefined;
 
   /**
-   * false: a unique or idempotent twin was there
+   * false if a job with the same unique or idempotency key existed
    *
    * @generated from field: bool enqueued = 2;
    */
@@ -135,7 +135,7 @@ export type GetJobRequest = Message<"progressor.v1.GetJobRequest"> & {
   jobId: string;
 
   /**
-   * waits for the job's end, at most this long
+   * How long to wait for the end of the job.
    *
    * @generated from field: google.protobuf.Duration await_end = 3;
    */
@@ -176,7 +176,7 @@ export type ListJobsRequest = Message<"progressor.v1.ListJobsRequest"> & {
   namespace: string;
 
   /**
-   * AIP-160 over state, name, priority, tags, created_time, metadata.*, args.*
+   * An AIP-160 filter on state, name, priority, tags, created_time, metadata.* and args.*.
    *
    * @generated from field: string filter = 2;
    */
@@ -269,7 +269,7 @@ export type FetchResultResponse = Message<"progressor.v1.FetchResultResponse"> &
   result?: Value | undefined;
 
   /**
-   * of the last attempt, where state is FAILED
+   * of the last attempt, if state is FAILED
    *
    * @generated from field: progressor.v1.Failure failure = 3;
    */
@@ -281,7 +281,7 @@ export type FetchResultResponse = Message<"progressor.v1.FetchResultResponse"> &
   finishedTime?: Timestamp | undefined;
 
   /**
-   * fetched before, expired or never kept: tells it from a result that is null
+   * the result was fetched before, has expired or was never kept
    *
    * @generated from field: bool dropped = 5;
    */
@@ -315,8 +315,9 @@ export type UpdateJobRequest = Message<"progressor.v1.UpdateJobRequest"> & {
   options?: JobOptions | undefined;
 
   /**
-   * Of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time, tags, workers, metadata,
-   * cancel_grace, lease_duration, heartbeat_interval. Empty or another: INVALID_ARGUMENT.
+   * Fields of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time,
+   * tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval. An empty mask or
+   * another field fails with INVALID_ARGUMENT.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 4;
    */
@@ -406,7 +407,7 @@ export type RetryJobRequest = Message<"progressor.v1.RetryJobRequest"> & {
   jobId: string;
 
   /**
-   * of a WorkerGroup the workers that succeeded run it again too
+   * With a WorkerGroup, the workers that succeeded run the job again, too.
    *
    * @generated from field: bool clear_successes = 3;
    */
@@ -471,7 +472,7 @@ export type GetQueueStatsResponse = Message<"progressor.v1.GetQueueStatsResponse
   oldestAvailableAge?: Duration | undefined;
 
   /**
-   * at most 1,000: those with the most jobs that are not at their end
+   * the 1,000 names with the most unfinished jobs
    *
    * @generated from field: repeated progressor.v1.JobNameStats names = 3;
    */
@@ -508,7 +509,8 @@ export const JobNameStatsSchema: GenMessage<JobNameStats> = /*@__PURE__*/
   messageDesc(file_progressor_v1_job, 18);
 
 /**
- * A constraint limits the jobs that match it. A job waits until every constraint that it matches lets it run.
+ * A constraint limits the jobs that it matches. A job waits until all constraints that match it
+ * allow it to run.
  *
  * @generated from message progressor.v1.Constraint
  */
@@ -524,7 +526,7 @@ export type Constraint = Message<"progressor.v1.Constraint"> & {
   name: string;
 
   /**
-   * The job matcher, in CEL over job.name, job.args, job.priority, job.tags, job.metadata, as in
+   * A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, for example
    *   job.name == "send_mail" && job.args.region == "eu"
    *
    * @generated from field: string match = 3;
@@ -532,7 +534,7 @@ export type Constraint = Message<"progressor.v1.Constraint"> & {
   match: string;
 
   /**
-   * One limit for each value of this CEL expression; empty: one for all that match.
+   * A CEL expression. Each of its values has its own limit. If empty, all matching jobs share one.
    *
    * @generated from field: string key = 4;
    */
@@ -665,7 +667,7 @@ export type ConstraintState = Message<"progressor.v1.ConstraintState"> & {
   constraint?: Constraint | undefined;
 
   /**
-   * jobs that hold a place and run
+   * jobs that were admitted and run
    *
    * @generated from field: int64 running = 2;
    */
@@ -677,14 +679,14 @@ export type ConstraintState = Message<"progressor.v1.ConstraintState"> & {
   waiting: bigint;
 
   /**
-   * when a rate lets the next job start; absent: none has to be waited for
+   * When the rate allows the next job. Absent if a job can start now.
    *
    * @generated from field: google.protobuf.Timestamp next_free_time = 4;
    */
   nextFreeTime?: Timestamp | undefined;
 
   /**
-   * jobs that hold a place and that nobody has taken yet
+   * jobs that were admitted but not yet taken by a worker
    *
    * @generated from field: int64 held = 5;
    */
@@ -734,7 +736,8 @@ export const DeleteConstraintResponseSchema: GenMessage<DeleteConstraintResponse
   messageDesc(file_progressor_v1_job, 27);
 
 /**
- * JobService is the job queue: a pusher enqueues, workers (WorkerService, or a processor) run.
+ * JobService is the job queue. Clients enqueue jobs. Workers (WorkerService) or a processor run
+ * them.
  *
  * @generated from service progressor.v1.JobService
  */
@@ -748,7 +751,7 @@ export const JobService: GenService<{
     output: typeof EnqueueResponseSchema;
   },
   /**
-   * EnqueueBatch is all or nothing.
+   * EnqueueBatch enqueues all jobs or none.
    *
    * @generated from rpc progressor.v1.JobService.EnqueueBatch
    */
@@ -774,7 +777,8 @@ export const JobService: GenService<{
     output: typeof ListJobsResponseSchema;
   },
   /**
-   * FetchResult hands a kept result out once and then drops it. Dropped or expired: result null.
+   * FetchResult returns a kept result once, and drops it. If it was dropped or has expired, result
+   * is null.
    *
    * @generated from rpc progressor.v1.JobService.FetchResult
    */
@@ -784,7 +788,8 @@ export const JobService: GenService<{
     output: typeof FetchResultResponseSchema;
   },
   /**
-   * UpdateJob changes options of a job that is not at its end. See semantics for what takes hold when.
+   * UpdateJob changes options of a job that has not ended. docs/jobs.md says when each takes
+   * effect.
    *
    * @generated from rpc progressor.v1.JobService.UpdateJob
    */
@@ -802,7 +807,8 @@ export const JobService: GenService<{
     output: typeof CancelJobResponseSchema;
   },
   /**
-   * RetryJob runs a job that is FAILED or CANCELLED again (SUCCEEDED too with clear_successes), with all its attempts.
+   * RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
+   * job gets all its attempts again.
    *
    * @generated from rpc progressor.v1.JobService.RetryJob
    */

@@ -34,14 +34,14 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   retryPolicy?: RetryPolicy | undefined;
 
   /**
-   * of one attempt of a task; default 60 s
+   * Limit of one attempt of a task. Default: 60 s.
    *
    * @generated from field: google.protobuf.Duration step_timeout = 4;
    */
   stepTimeout?: Duration | undefined;
 
   /**
-   * tasks of this namespace at a time on one node; default 1,000
+   * Tasks of this namespace that run at the same time on one node. Default: 1,000.
    *
    * @generated from field: int32 max_running = 5;
    */
@@ -53,21 +53,22 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   zombiePolicy: ZombiePolicy;
 
   /**
-   * what a task without a range of its own shows the processor
+   * The events that the processor gets if the request sets no range.
    *
    * @generated from field: progressor.v1.HistoryMode history_mode = 7;
    */
   historyMode: HistoryMode;
 
   /**
-   * of processes at their end; 0: for ever
+   * How long processes are kept after their end. 0 keeps them without limit.
    *
    * @generated from field: google.protobuf.Duration retention = 8;
    */
   retention?: Duration | undefined;
 
   /**
-   * calls waiting in one process, without the one that runs; past it RESOURCE_EXHAUSTED; default 1000
+   * Calls that may wait in one process, without the one that runs. More calls fail with
+   * RESOURCE_EXHAUSTED. Default: 1,000.
    *
    * @generated from field: int32 max_waiting = 9;
    */
@@ -84,7 +85,7 @@ export type Namespace = Message<"progressor.v1.Namespace"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * which events of its jobs and runs are kept
+   * Which events of jobs and runs are stored.
    *
    * @generated from field: progressor.v1.JobEvents job_events = 12;
    */
@@ -123,7 +124,7 @@ export type ProcessorConfig = Message<"progressor.v1.ProcessorConfig"> & {
     case: "pull";
   } | {
     /**
-     * runs inside the engine: a Go processor that was registered by name
+     * a registered Go processor that runs inside the engine
      *
      * @generated from field: progressor.v1.BuiltinProcessor builtin = 3;
      */
@@ -188,14 +189,14 @@ export enum ConnectProcessor_Encoding {
   PROTO = 1,
 
   /**
-   * a plain JSON POST: a processor needs no generated code
+   * a plain POST with JSON; the processor needs no generated code
    *
    * @generated from enum value: ENCODING_JSON = 2;
    */
   JSON = 2,
 
   /**
-   * the same with application/msgpack, both ways
+   * a plain POST with MessagePack (application/msgpack)
    *
    * @generated from enum value: ENCODING_MSGPACK = 3;
    */
@@ -241,7 +242,7 @@ export const ConnectProcessor_ProtocolSchema: GenEnum<ConnectProcessor_Protocol>
  */
 export type PullProcessor = Message<"progressor.v1.PullProcessor"> & {
   /**
-   * default 30 s
+   * Default: 30 s.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 1;
    */
@@ -273,49 +274,49 @@ export const BuiltinProcessorSchema: GenMessage<BuiltinProcessor> = /*@__PURE__*
   messageDesc(file_progressor_v1_namespace, 4);
 
 /**
- * How failed tasks are tried again. After attempt n fails, the next waits
- * min(initial * coefficient^(n-1), max), with jitter.
+ * RetryPolicy says how failed tasks are retried. After attempt n fails, the next attempt waits for
+ * min(initial_interval * backoff_coefficient^(n-1), max_interval), with jitter.
  *
  * @generated from message progressor.v1.RetryPolicy
  */
 export type RetryPolicy = Message<"progressor.v1.RetryPolicy"> & {
   /**
-   * default 5 s
+   * Default: 5 s.
    *
    * @generated from field: google.protobuf.Duration initial_interval = 1;
    */
   initialInterval?: Duration | undefined;
 
   /**
-   * default 1.0
+   * Default: 1.0.
    *
    * @generated from field: optional double backoff_coefficient = 2;
    */
   backoffCoefficient?: number | undefined;
 
   /**
-   * default 180 s
+   * Default: 180 s.
    *
    * @generated from field: google.protobuf.Duration max_interval = 3;
    */
   maxInterval?: Duration | undefined;
 
   /**
-   * default 3
+   * default: 3
    *
    * @generated from field: int32 max_attempts = 4;
    */
   maxAttempts: number;
 
   /**
-   * failure reasons
+   * Reasons of failures that are not retried.
    *
    * @generated from field: repeated string non_retryable_errors = 5;
    */
   nonRetryableErrors: string[];
 
   /**
-   * default 0.1
+   * A random part of the interval, 0 to 1. Default: 0.1.
    *
    * @generated from field: optional double jitter = 6;
    */
@@ -496,7 +497,7 @@ export const ResumeNamespaceResponseSchema: GenMessage<ResumeNamespaceResponse> 
   messageDesc(file_progressor_v1_namespace, 15);
 
 /**
- * What becomes of a task whose node or worker died.
+ * ZombiePolicy says what happens to a task whose node or worker died.
  *
  * @generated from enum progressor.v1.ZombiePolicy
  */
@@ -509,14 +510,14 @@ export enum ZombiePolicy {
   UNSPECIFIED = 0,
 
   /**
-   * the next attempt, within max_attempts; then as ERROR
+   * it is retried, up to max_attempts, and then treated as with ERROR
    *
    * @generated from enum value: ZOMBIE_POLICY_RETRY = 1;
    */
   RETRY = 1,
 
   /**
-   * the process goes to ERROR, "zombie detected"
+   * the process goes to ERROR with "zombie detected"
    *
    * @generated from enum value: ZOMBIE_POLICY_ERROR = 2;
    */
@@ -546,7 +547,7 @@ export enum JobEvents {
   ALL = 1,
 
   /**
-   * those with which a job or a run comes to its end
+   * only those of the end of a job or run
    *
    * @generated from enum value: JOB_EVENTS_ENDS = 2;
    */
@@ -581,14 +582,14 @@ export enum HistoryMode {
   FULL = 1,
 
   /**
-   * aux_state alone
+   * no events; the processor uses aux_state
    *
    * @generated from enum value: HISTORY_MODE_NONE = 2;
    */
   NONE = 2,
 
   /**
-   * the last event alone
+   * only the last event
    *
    * @generated from enum value: HISTORY_MODE_LAST = 3;
    */
@@ -602,8 +603,9 @@ export const HistoryModeSchema: GenEnum<HistoryMode> = /*@__PURE__*/
   enumDesc(file_progressor_v1_namespace, 2);
 
 /**
- * NamespaceService manages the units of isolation and policy. The configuration file's namespaces are
- * put at start-up; the ones made here live in the database alone.
+ * NamespaceService manages namespaces, the units of isolation and policy. Engines store the
+ * namespaces of their configuration file when they start. Namespaces that are created here are only
+ * in the database.
  *
  * @generated from service progressor.v1.NamespaceService
  */
@@ -633,7 +635,7 @@ export const NamespaceService: GenService<{
     output: typeof ListNamespacesResponseSchema;
   },
   /**
-   * PauseNamespace stops handing out tasks of a namespace; requests are still accepted and wait.
+   * PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
    *
    * @generated from rpc progressor.v1.NamespaceService.PauseNamespace
    */

@@ -39,14 +39,15 @@ export type Process = Message<"progressor.v1.Process"> & {
   previousStatus: ProcessStatus;
 
   /**
-   * Why the status is ERROR: the failure's message, or "zombie detected". Why it is SUSPENDED: the reason that was given.
+   * The reason for ERROR (the message of the failure, or "zombie detected") or for SUSPENDED (the
+   * reason in the request).
    *
    * @generated from field: string detail = 5;
    */
   detail: string;
 
   /**
-   * The task that broke the process.
+   * The task that put the process into ERROR.
    *
    * @generated from field: int64 corrupted_by = 6;
    */
@@ -67,7 +68,7 @@ export type Process = Message<"progressor.v1.Process"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * Events in the asked range, in the asked direction.
+   * The events in the requested range, in the requested direction.
    *
    * @generated from field: repeated progressor.v1.Event history = 9;
    */
@@ -111,22 +112,22 @@ export type Process = Message<"progressor.v1.Process"> & {
   cancelReason: string;
 
   /**
-   * "", "job", "cron", …: what the engine made of it
+   * "" for processes of users, else "job", "cron", "flow" or "bulk"
    *
    * @generated from field: string kind = 17;
    */
   kind: string;
 
   /**
-   * The number of the first event of the history: 1, until the history is restarted. It is last_event_id + 1 if the
-   * history is empty.
+   * The number of the first event of the history. It is 1 until the history is restarted, and
+   * last_event_id + 1 if the history is empty.
    *
    * @generated from field: int64 first_event_id = 18;
    */
   firstEventId: bigint;
 
   /**
-   * When the history was restarted last. Absent if never, and in requests to processors.
+   * When the history was last restarted. Absent if never, and in requests to processors.
    *
    * @generated from field: google.protobuf.Timestamp history_restarted_time = 19;
    */
@@ -141,7 +142,7 @@ export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 0);
 
 /**
- * Events of one process are numbered 1, 2, 3, … without gaps, also after its history was restarted.
+ * The events of a process are numbered 1, 2, 3, … without gaps, even if its history is restarted.
  *
  * @generated from message progressor.v1.Event
  */
@@ -162,7 +163,7 @@ export type Event = Message<"progressor.v1.Event"> & {
   timestamp?: Timestamp | undefined;
 
   /**
-   * such as format_version
+   * for example format_version
    *
    * @generated from field: google.protobuf.Struct metadata = 4;
    */
@@ -205,7 +206,7 @@ export type Timer = Message<"progressor.v1.Timer"> & {
   remove: boolean;
 
   /**
-   * WAITING, or BLOCKED while a call is handled
+   * WAITING, or BLOCKED while a task of the process waits or runs
    *
    * @generated from field: progressor.v1.TaskStatus status = 4;
    */
@@ -220,7 +221,8 @@ export const TimerSchema: GenMessage<Timer> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 2);
 
 /**
- * A part of a history. Forward: event_id > offset, ascending; backward: event_id < offset, descending.
+ * A part of a history. Forward selects event_id > offset in ascending order. Backward selects
+ * event_id < offset in descending order.
  *
  * @generated from message progressor.v1.HistoryRange
  */
@@ -338,7 +340,7 @@ export type Task = Message<"progressor.v1.Task"> & {
   idempotencyKey: string;
 
   /**
-   * 1 for the first; 0: has not run
+   * counts from 1; 0 if the task has not run
    *
    * @generated from field: int32 attempt = 12;
    */
@@ -377,7 +379,7 @@ export type Task = Message<"progressor.v1.Task"> & {
   priority: number;
 
   /**
-   * The events that this task produced. Set in traces only.
+   * The events that this task produced. Set only in traces.
    *
    * @generated from field: repeated progressor.v1.Event events = 19;
    */
@@ -392,14 +394,15 @@ export const TaskSchema: GenMessage<Task> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 4);
 
 /**
- * A processor that could not do its work. The task is retried or ends in error, and the process with it.
- * The engine's own reasons: timeout, unavailable, bad_response, panic, zombie, lease_lost, cancel_grace_expired.
+ * Failure says that the processor could not do its work. The task is retried, or it fails and the
+ * process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
+ * panic, zombie, lease_lost, cancel_grace_expired.
  *
  * @generated from message progressor.v1.Failure
  */
 export type Failure = Message<"progressor.v1.Failure"> & {
   /**
-   * a short, stable name: matched against non_retryable_errors
+   * a short, stable name, compared with non_retryable_errors
    *
    * @generated from field: string reason = 1;
    */
@@ -416,21 +419,22 @@ export type Failure = Message<"progressor.v1.Failure"> & {
   nonRetryable: boolean;
 
   /**
-   * anything that the processor or worker wants to tell its caller
+   * any data for the caller
    *
    * @generated from field: google.protobuf.Value details = 4;
    */
   details?: Value | undefined;
 
   /**
-   * Of the failed attempts of a job alone. The engine fills them in, and leaves out what a processor or worker says there.
+   * The fields below are set by the engine, only for failed attempts of jobs. Values from a
+   * processor or worker are ignored.
    *
    * @generated from field: int32 attempt = 5;
    */
   attempt: number;
 
   /**
-   * that ran it; empty: no worker did
+   * the worker that ran the attempt; empty if none did
    *
    * @generated from field: string worker_id = 6;
    */
@@ -442,7 +446,7 @@ export type Failure = Message<"progressor.v1.Failure"> & {
   failedTime?: Timestamp | undefined;
 
   /**
-   * its worker was lost, and no retry was used up
+   * the worker was lost, and the attempt used up no retry
    *
    * @generated from field: bool takeover = 8;
    */
@@ -457,7 +461,8 @@ export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
   messageDesc(file_progressor_v1_process, 5);
 
 /**
- * A processor that did its work and says no. The process is unharmed and nothing is stored but the answer.
+ * Rejection says that the processor refuses the request. The process does not change; only the
+ * rejection is stored.
  *
  * @generated from message progressor.v1.Rejection
  */
@@ -495,7 +500,7 @@ export type StartRequest = Message<"progressor.v1.StartRequest"> & {
   namespace: string;
 
   /**
-   * "" lets the engine choose a UUIDv7
+   * If empty, the engine chooses a UUIDv7.
    *
    * @generated from field: string process_id = 2;
    */
@@ -512,22 +517,23 @@ export type StartRequest = Message<"progressor.v1.StartRequest"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * A repeated request with the same key gets the first one's answer; with the same key and another
-   * request (fingerprint), ALREADY_EXISTS. Scope: namespace and process_id (for "" the namespace).
+   * A repeated request with the same key gets the response of the first one. A different request
+   * (fingerprint) with the same key fails with ALREADY_EXISTS. A key is unique within the process,
+   * or within the namespace if process_id is empty.
    *
    * @generated from field: string idempotency_key = 5;
    */
   idempotencyKey: string;
 
   /**
-   * handed to the processor with this task and with the timers that it sets
+   * Passed to the processor with this task and with the timers that the task sets.
    *
    * @generated from field: bytes context = 6;
    */
   context: Uint8Array;
 
   /**
-   * what the processor is shown
+   * the events that the processor gets
    *
    * @generated from field: progressor.v1.HistoryRange range = 7;
    */
@@ -539,21 +545,21 @@ export type StartRequest = Message<"progressor.v1.StartRequest"> & {
   wait: Wait;
 
   /**
-   * of the wait; default: the namespace's step timeout
+   * Limit of the wait. Default: the step timeout of the namespace.
    *
    * @generated from field: google.protobuf.Duration timeout = 9;
    */
   timeout?: Duration | undefined;
 
   /**
-   * not before
+   * The INIT task does not run before this time.
    *
    * @generated from field: google.protobuf.Timestamp start_time = 10;
    */
   startTime?: Timestamp | undefined;
 
   /**
-   * smaller first, among the waiting processes of a namespace
+   * among the waiting processes of a namespace; smaller runs first
    *
    * @generated from field: int32 priority = 11;
    */
@@ -629,7 +635,7 @@ export type CallRequest = Message<"progressor.v1.CallRequest"> & {
   range?: HistoryRange | undefined;
 
   /**
-   * WAIT_ACCEPTED makes it a NOTIFY task
+   * With WAIT_ACCEPTED, the task is of type NOTIFY.
    *
    * @generated from field: progressor.v1.Wait wait = 7;
    */
@@ -641,7 +647,7 @@ export type CallRequest = Message<"progressor.v1.CallRequest"> & {
   timeout?: Duration | undefined;
 
   /**
-   * among processes; calls of one process keep their order
+   * among processes; calls to one process keep their order
    *
    * @generated from field: int32 priority = 9;
    */
@@ -692,8 +698,8 @@ export type RepairRequest = Message<"progressor.v1.RepairRequest"> & {
   processId: string;
 
   /**
-   * Without processor (the simple repair): the task that broke the process is run again if it was a
-   * timer, else the process just goes back to RUNNING.
+   * processor calls the processor with a REPAIR task. simple does not: if the task that failed was
+   * a timer, it runs again; the process returns to RUNNING.
    *
    * @generated from oneof progressor.v1.RepairRequest.how
    */
@@ -779,7 +785,7 @@ export const RepairRequest_SimpleRepairSchema: GenMessage<RepairRequest_SimpleRe
  */
 export type RepairResponse = Message<"progressor.v1.RepairResponse"> & {
   /**
-   * 0 where no task was needed
+   * 0 if no task was needed
    *
    * @generated from field: int64 task_id = 1;
    */
@@ -825,14 +831,15 @@ export type AwaitTaskRequest = Message<"progressor.v1.AwaitTaskRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * required
+   * Required.
    *
    * @generated from field: string process_id = 4;
    */
   processId: string;
 
   /**
-   * 0: answer at once. Past it the answer is the task as it is, no error.
+   * 0 returns at once. After the timeout, the response is the task in its present state, not an
+   * error.
    *
    * @generated from field: google.protobuf.Duration timeout = 5;
    */
@@ -883,7 +890,7 @@ export type GetProcessRequest = Message<"progressor.v1.GetProcessRequest"> & {
   range?: HistoryRange | undefined;
 
   /**
-   * Waits while the process is in INIT, at most this long.
+   * How long to wait while the process is in INIT.
    *
    * @generated from field: google.protobuf.Duration await_init = 4;
    */
@@ -924,7 +931,8 @@ export type ListProcessesRequest = Message<"progressor.v1.ListProcessesRequest">
   namespace: string;
 
   /**
-   * An AIP-160 filter over status, process_id, kind, created_time, status_changed_time, detail, corrupted_by and metadata.*, as in
+   * An AIP-160 filter on status, process_id, kind, created_time, status_changed_time, detail,
+   * corrupted_by and metadata.*, for example
    *   status = ERROR AND metadata.tenant = "acme" AND created_time > "2026-11-01T00:00:00Z"
    *
    * @generated from field: string filter = 2;
@@ -932,8 +940,8 @@ export type ListProcessesRequest = Message<"progressor.v1.ListProcessesRequest">
   filter: string;
 
   /**
-   * "created_time desc" (default), "created_time", "process_id", "process_id desc"; with a filter on one status that is neither
-   * INIT nor RUNNING also "status_changed_time desc".
+   * "created_time desc" (default), "created_time", "process_id" or "process_id desc". With a filter
+   * on one status other than INIT and RUNNING, also "status_changed_time desc".
    *
    * @generated from field: string order_by = 3;
    */
@@ -1018,7 +1026,7 @@ export const TraceProcessRequestSchema: GenMessage<TraceProcessRequest> = /*@__P
  */
 export type TraceProcessResponse = Message<"progressor.v1.TraceProcessResponse"> & {
   /**
-   * by task_id, each with its events
+   * ordered by task_id, each with its events
    *
    * @generated from field: repeated progressor.v1.Task tasks = 1;
    */
@@ -1030,7 +1038,8 @@ export type TraceProcessResponse = Message<"progressor.v1.TraceProcessResponse">
   nextPageToken: string;
 
   /**
-   * As in Process. Tasks that had ended by then, and events before first_event_id, are being removed.
+   * As in Process. Tasks that ended before this time, and events before first_event_id, are being
+   * removed.
    *
    * @generated from field: google.protobuf.Timestamp history_restarted_time = 3;
    */
@@ -1050,7 +1059,7 @@ export const TraceProcessResponseSchema: GenMessage<TraceProcessResponse> = /*@_
   messageDesc(file_progressor_v1_process, 20);
 
 /**
- * The stream ends after a terminal status or the removal.
+ * The stream ends when the process completes, is cancelled or is removed.
  *
  * @generated from message progressor.v1.WatchProcessRequest
  */
@@ -1124,7 +1133,7 @@ export type PutProcessRequest = Message<"progressor.v1.PutProcessRequest"> & {
   processId: string;
 
   /**
-   * RUNNING or ERROR
+   * RUNNING or ERROR.
    *
    * @generated from field: progressor.v1.ProcessStatus status = 3;
    */
@@ -1207,7 +1216,8 @@ export type CancelProcessRequest = Message<"progressor.v1.CancelProcessRequest">
   reason: string;
 
   /**
-   * default 30 s, from when the request is stored; 0: the processor is not asked
+   * Starts when the request is stored. Default: 30 s. 0 cancels at once, without calling the
+   * processor.
    *
    * @generated from field: google.protobuf.Duration grace = 4;
    */
@@ -1396,7 +1406,7 @@ export const RemoveProcessResponseSchema: GenMessage<RemoveProcessResponse> = /*
   messageDesc(file_progressor_v1_process, 34);
 
 /**
- * ErrorDetail rides on every error of a request that could be read.
+ * ErrorDetail is attached to every error, unless the request could not be parsed.
  *
  * @generated from message progressor.v1.ErrorDetail
  */
@@ -1437,7 +1447,7 @@ export type ErrorDetail = Message<"progressor.v1.ErrorDetail"> & {
   rejection?: Rejection | undefined;
 
   /**
-   * of REASON_INVALID and REASON_TOO_LARGE: its path
+   * the path of the field, with REASON_INVALID and REASON_TOO_LARGE
    *
    * @generated from field: string field = 8;
    */
@@ -1496,21 +1506,21 @@ export enum ErrorDetail_Reason {
   IDEMPOTENCY_MISMATCH = 5,
 
   /**
-   * FAILED_PRECONDITION: not in a status that allows this
+   * FAILED_PRECONDITION: the status does not allow this
    *
    * @generated from enum value: REASON_PROCESS_STATUS = 6;
    */
   PROCESS_STATUS = 6,
 
   /**
-   * ABORTED: the processor failed; failure says how
+   * ABORTED: the processor failed, see failure
    *
    * @generated from enum value: REASON_TASK_FAILED = 7;
    */
   TASK_FAILED = 7,
 
   /**
-   * FAILED_PRECONDITION: the processor said no; rejection says why
+   * FAILED_PRECONDITION: the processor refused, see rejection
    *
    * @generated from enum value: REASON_TASK_REJECTED = 8;
    */
@@ -1524,21 +1534,22 @@ export enum ErrorDetail_Reason {
   TASK_CANCELLED = 9,
 
   /**
-   * DEADLINE_EXCEEDED: task_id goes on; AwaitTask can wait for it
+   * DEADLINE_EXCEEDED: the task continues; use AwaitTask to wait for it
    *
    * @generated from enum value: REASON_WAIT_TIMEOUT = 10;
    */
   WAIT_TIMEOUT = 10,
 
   /**
-   * RESOURCE_EXHAUSTED: nothing was stored; try again after a while
+   * RESOURCE_EXHAUSTED: nothing was stored; try again later
    *
    * @generated from enum value: REASON_OVERLOADED = 11;
    */
   OVERLOADED = 11,
 
   /**
-   * INVALID_ARGUMENT: over the limit of a field. A message too large as a whole: RESOURCE_EXHAUSTED.
+   * INVALID_ARGUMENT: a field exceeds its limit. RESOURCE_EXHAUSTED: the whole message is too
+   * large.
    *
    * @generated from enum value: REASON_TOO_LARGE = 12;
    */
@@ -1559,7 +1570,7 @@ export enum ErrorDetail_Reason {
   STALE_ETAG = 14,
 
   /**
-   * ALREADY_EXISTS: a run of the same scope is not at its end; process_id says which
+   * ALREADY_EXISTS: an unfinished run has the same scope; process_id identifies it
    *
    * @generated from enum value: REASON_SAME_SCOPE = 15;
    */
@@ -1587,7 +1598,7 @@ export enum ErrorDetail_Reason {
   PAYLOAD_SCHEMA = 18,
 
   /**
-   * FAILED_PRECONDITION: at its end, or its template does not support it
+   * FAILED_PRECONDITION: the run has ended, or its template does not support cancelling
    *
    * @generated from enum value: REASON_NOT_CANCELLABLE = 19;
    */
@@ -1601,7 +1612,8 @@ export enum ErrorDetail_Reason {
   INVALID = 20,
 
   /**
-   * UNAVAILABLE: nothing is known to be stored; repeat with the same idempotency key
+   * UNAVAILABLE: the request may or may not have been stored; repeat it with the same idempotency
+   * key
    *
    * @generated from enum value: REASON_UNAVAILABLE = 21;
    */
@@ -1656,21 +1668,21 @@ export enum ProcessStatus {
   INIT = 1,
 
   /**
-   * takes calls, timers fire
+   * accepts calls, and its timers fire
    *
    * @generated from enum value: PROCESS_STATUS_RUNNING = 2;
    */
   RUNNING = 2,
 
   /**
-   * a task failed for good; waits for Repair
+   * a task failed permanently; waits for Repair
    *
    * @generated from enum value: PROCESS_STATUS_ERROR = 3;
    */
   ERROR = 3,
 
   /**
-   * held by an operator
+   * stopped by an operator
    *
    * @generated from enum value: PROCESS_STATUS_SUSPENDED = 4;
    */
@@ -1717,7 +1729,7 @@ export enum TaskType {
   CALL = 2,
 
   /**
-   * a call nobody waits for
+   * a call without a waiting caller
    *
    * @generated from enum value: TASK_TYPE_NOTIFY = 3;
    */
@@ -1736,7 +1748,7 @@ export enum TaskType {
   TIMEOUT = 5,
 
   /**
-   * a removal timer that fired; the processor is not asked
+   * a removal timer that fired; the processor is not called
    *
    * @generated from enum value: TASK_TYPE_REMOVE = 6;
    */
@@ -1774,7 +1786,7 @@ export enum TaskStatus {
   RUNNING = 2,
 
   /**
-   * a timer held back while a call is handled
+   * a timer that waits while a task of the process waits or runs
    *
    * @generated from enum value: TASK_STATUS_BLOCKED = 3;
    */
@@ -1816,14 +1828,15 @@ export enum Wait {
   UNSPECIFIED = 0,
 
   /**
-   * until the task has run; past the timeout DEADLINE_EXCEEDED, and the task goes on
+   * Until the task has run. After the timeout, the request fails with DEADLINE_EXCEEDED, and the
+   * task continues.
    *
    * @generated from enum value: WAIT_COMPLETED = 1;
    */
   COMPLETED = 1,
 
   /**
-   * until the task is durable
+   * until the task is stored
    *
    * @generated from enum value: WAIT_ACCEPTED = 2;
    */
@@ -1837,9 +1850,9 @@ export const WaitSchema: GenEnum<Wait> = /*@__PURE__*/
   enumDesc(file_progressor_v1_process, 3);
 
 /**
- * ProcessService is what clients call. A process is a durable state machine with an identity: it
- * handles one task at a time, in task_id order, and everything it decides is stored in one
- * transaction before anyone is told.
+ * ProcessService is the API for clients. A process is a durable state machine with an identity. It
+ * handles one task at a time, in task_id order. The result of a task is stored in one transaction
+ * before any response is sent.
  *
  * @generated from service progressor.v1.ProcessService
  */
@@ -1855,7 +1868,7 @@ export const ProcessService: GenService<{
     output: typeof StartResponseSchema;
   },
   /**
-   * Call runs a CALL task on a process and answers with the processor's response.
+   * Call runs a CALL task on a process and returns the processor's response.
    *
    * @generated from rpc progressor.v1.ProcessService.Call
    */
@@ -1875,7 +1888,8 @@ export const ProcessService: GenService<{
     output: typeof RepairResponseSchema;
   },
   /**
-   * AwaitTask waits for a task accepted earlier (by WAIT_ACCEPTED, or by a request that timed out).
+   * AwaitTask waits for a task that was accepted earlier, by a request with WAIT_ACCEPTED or by one
+   * that timed out.
    *
    * @generated from rpc progressor.v1.ProcessService.AwaitTask
    */
@@ -1901,7 +1915,7 @@ export const ProcessService: GenService<{
     output: typeof ListProcessesResponseSchema;
   },
   /**
-   * TraceProcess lists every task of a process, each with the events that it produced.
+   * TraceProcess lists all tasks of a process, each with the events that it produced.
    *
    * @generated from rpc progressor.v1.ProcessService.TraceProcess
    */
@@ -1911,7 +1925,7 @@ export const ProcessService: GenService<{
     output: typeof TraceProcessResponseSchema;
   },
   /**
-   * WatchProcess streams the events and status changes of one process, from an event id on.
+   * WatchProcess streams the events after an event ID, and the status changes, of one process.
    *
    * @generated from rpc progressor.v1.ProcessService.WatchProcess
    */
@@ -1921,7 +1935,7 @@ export const ProcessService: GenService<{
     output: typeof WatchProcessResponseSchema;
   },
   /**
-   * PutProcess imports a process with its history and an optional timer; no processor runs.
+   * PutProcess imports a process with its history and timers. It does not call the processor.
    *
    * @generated from rpc progressor.v1.ProcessService.PutProcess
    */
@@ -1931,7 +1945,8 @@ export const ProcessService: GenService<{
     output: typeof PutProcessResponseSchema;
   },
   /**
-   * CancelProcess asks the processor to wind down (a CANCEL task); past the grace period the engine does it.
+   * CancelProcess asks the processor to clean up (a CANCEL task). If that takes longer than the
+   * grace period, the engine cancels the process without it.
    *
    * @generated from rpc progressor.v1.ProcessService.CancelProcess
    */
@@ -1941,7 +1956,7 @@ export const ProcessService: GenService<{
     output: typeof CancelProcessResponseSchema;
   },
   /**
-   * SuspendProcess holds a process: nothing new runs until ResumeProcess.
+   * SuspendProcess stops a process: no task starts until ResumeProcess.
    *
    * @generated from rpc progressor.v1.ProcessService.SuspendProcess
    */
@@ -1951,7 +1966,7 @@ export const ProcessService: GenService<{
     output: typeof SuspendProcessResponseSchema;
   },
   /**
-   * ResumeProcess gives a suspended process its previous status back: what waited goes on.
+   * ResumeProcess returns a suspended process to its previous status. Its waiting tasks run.
    *
    * @generated from rpc progressor.v1.ProcessService.ResumeProcess
    */
@@ -1961,7 +1976,8 @@ export const ProcessService: GenService<{
     output: typeof ResumeProcessResponseSchema;
   },
   /**
-   * RestartHistory begins a new, empty history of a process, which keeps its state and everything else.
+   * RestartHistory begins a new, empty history of a process. It keeps its state and everything
+   * else.
    *
    * @generated from rpc progressor.v1.ProcessService.RestartHistory
    */

@@ -31,7 +31,7 @@ export type ProcessRequest = Message<"progressor.v1.ProcessRequest"> & {
   args: Uint8Array;
 
   /**
-   * with the history in the task's range
+   * with the history in the range of the task
    *
    * @generated from field: progressor.v1.Process process = 3;
    */
@@ -48,8 +48,8 @@ export type ProcessRequest = Message<"progressor.v1.ProcessRequest"> & {
   attempt: number;
 
   /**
-   * Grows with every attempt on this process: a fencing number that a processor can store beside its
-   * own writes to turn late attempts away.
+   * Increases with every attempt on this process. A processor can store it with its own writes to
+   * reject late attempts.
    *
    * @generated from field: int64 fencing_token = 6;
    */
@@ -88,7 +88,7 @@ export type ProcessRequest = Message<"progressor.v1.ProcessRequest"> & {
   scheduledTime?: Timestamp | undefined;
 
   /**
-   * where the process is a job; args then holds its args as JSON
+   * only for jobs; args then contains the args of the job as JSON
    *
    * @generated from field: string job_name = 13;
    */
@@ -100,7 +100,7 @@ export type ProcessRequest = Message<"progressor.v1.ProcessRequest"> & {
   jobArgs?: Value | undefined;
 
   /**
-   * of a NOTIFY that tells the end of a child
+   * only for a NOTIFY that reports the end of a child
    *
    * @generated from field: progressor.v1.ChildEnd child = 15;
    */
@@ -129,7 +129,7 @@ export type ProcessResponse = Message<"progressor.v1.ProcessResponse"> & {
     case: "result";
   } | {
     /**
-     * of CALL, REPAIR and INIT. After INIT's the process is gone: a new Start runs anew
+     * Allowed for CALL, REPAIR and INIT. A rejected INIT removes the process.
      *
      * @generated from field: progressor.v1.Rejection rejection = 2;
      */
@@ -166,14 +166,14 @@ export type ChildEnd = Message<"progressor.v1.ChildEnd"> & {
   processId: string;
 
   /**
-   * COMPLETED, CANCELLED, ERROR; UNSPECIFIED: removed
+   * COMPLETED, CANCELLED or ERROR; UNSPECIFIED if it was removed
    *
    * @generated from field: progressor.v1.ProcessStatus status = 3;
    */
   status: ProcessStatus;
 
   /**
-   * of its last task
+   * the response of its last task
    *
    * @generated from field: bytes response = 4;
    */
@@ -193,7 +193,7 @@ export const ChildEndSchema: GenMessage<ChildEnd> = /*@__PURE__*/
   messageDesc(file_progressor_v1_processor, 2);
 
 /**
- * All of a result is stored in one transaction, or none of it.
+ * A result is stored as a whole, in one transaction.
  *
  * @generated from message progressor.v1.Result
  */
@@ -211,7 +211,7 @@ export type Result = Message<"progressor.v1.Result"> & {
   auxState?: Uint8Array | undefined;
 
   /**
-   * absent: unchanged; present: replaces
+   * replaces all metadata; absent: unchanged
    *
    * @generated from field: google.protobuf.Struct metadata = 3;
    */
@@ -223,7 +223,7 @@ export type Result = Message<"progressor.v1.Result"> & {
   response: Uint8Array;
 
   /**
-   * What becomes of the timers and of the process. Absent: timers stay as they were.
+   * What to do with the timers or the process. If absent, the timers do not change.
    *
    * @generated from oneof progressor.v1.Result.action
    */
@@ -253,7 +253,7 @@ export type Result = Message<"progressor.v1.Result"> & {
     case: "remove";
   } | {
     /**
-     * terminal: status COMPLETED, timers dropped, waiting calls cancelled
+     * sets the status COMPLETED, drops timers, cancels waiting calls
      *
      * @generated from field: progressor.v1.Complete complete = 8;
      */
@@ -262,7 +262,7 @@ export type Result = Message<"progressor.v1.Result"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * each replaces the timer of its name, and leaves the others
+   * Each entry replaces the timer of the same name. Other timers do not change.
    *
    * @generated from field: repeated progressor.v1.SetTimer named_timers = 9;
    */
@@ -274,25 +274,27 @@ export type Result = Message<"progressor.v1.Result"> & {
   unsetNamedTimers: string[];
 
   /**
-   * Messages to other processes: stored in the same transaction (table messages), delivered exactly once, in order for
-   * one sender and one target, right after the commit; at most 100. A start of a process that exists does nothing; a
-   * message to a process in SUSPENDED or ERROR waits; to one that is missing or at its end it is dropped and counted.
+   * At most 100 messages to other processes. They are stored in the same transaction (table
+   * messages) and delivered right after the commit, exactly once, in order per sender and target. A
+   * start of a process that exists does nothing. A message to a process in SUSPENDED or ERROR
+   * waits. A message to a process that is missing or has ended is dropped and counted.
    *
    * @generated from field: repeated progressor.v1.Command commands = 11;
    */
   commands: Command[];
 
   /**
-   * Begins a new history: it consists of the events of this result and of later ones. The process keeps its state,
-   * metadata, timers and waiting tasks, and the numbers of events go on. Earlier events, and tasks that have ended, are
-   * removed soon after, so aux_state must hold all that is still needed of them.
+   * Begins a new history, which consists of the events of this result and of later ones. The
+   * process keeps its state, metadata, timers and waiting tasks. Event numbers continue. Earlier
+   * events, and tasks that have ended, are removed soon after, so aux_state must contain everything
+   * that is still needed from them.
    *
    * @generated from field: bool restart_history = 13;
    */
   restartHistory: boolean;
 
   /**
-   * of a job that was pushed: its result, as JobResult is of one that was pulled
+   * The result of a job that was pushed. Workers use JobResult instead.
    *
    * @generated from field: google.protobuf.Value job_result = 12;
    */
@@ -321,7 +323,7 @@ export type NewEvent = Message<"progressor.v1.NewEvent"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * absent: now
+   * Default: now.
    *
    * @generated from field: google.protobuf.Timestamp timestamp = 3;
    */
@@ -340,7 +342,7 @@ export const NewEventSchema: GenMessage<NewEvent> = /*@__PURE__*/
  */
 export type SetTimer = Message<"progressor.v1.SetTimer"> & {
   /**
-   * "" in Result.set_timer
+   * empty in Result.set_timer
    *
    * @generated from field: string name = 1;
    */
@@ -357,7 +359,7 @@ export type SetTimer = Message<"progressor.v1.SetTimer"> & {
     case: "at";
   } | {
     /**
-     * past, zero or negative: at once, as the next task
+     * A time in the past, zero or a negative duration fires at once, as the next task.
      *
      * @generated from field: google.protobuf.Duration after = 3;
      */
@@ -482,8 +484,8 @@ export type StartCommand = Message<"progressor.v1.StartCommand"> & {
   startTime?: Timestamp | undefined;
 
   /**
-   * The parent is told of the child's end, whatever it is, by a NOTIFY task with these args: once, of the first end. A repair
-   * after an ERROR, and the end after it, are not told.
+   * When the child ends in any way, the parent gets one NOTIFY task with these args. If the child
+   * is repaired after an ERROR and ends again, the parent is not notified again.
    *
    * @generated from field: optional bytes notify_parent_args = 6;
    */
@@ -552,16 +554,18 @@ export const CancelCommandSchema: GenMessage<CancelCommand> = /*@__PURE__*/
   messageDesc(file_progressor_v1_processor, 12);
 
 /**
- * ProcessorService is what users implement: their business logic. The engine calls it (push), or
- * hands the same request out as a lease (WorkerService, pull), or calls it in process (Go).
- * It may be called more than once for one task_id, never by two live attempts at a time.
+ * ProcessorService is implemented by users and contains their business logic. The engine calls it
+ * over the network (push) or in process (Go), or gives the same request to a worker as a lease
+ * (WorkerService, pull). It may be called more than once for a task_id, but not by two live
+ * attempts at the same time.
  *
  * @generated from service progressor.v1.ProcessorService
  */
 export const ProcessorService: GenService<{
   /**
-   * Process makes one attempt at a task. By ENCODING_PROTO it is called at this path, behind the configured URL; by ENCODING_JSON
-   * and ENCODING_MSGPACK it is a POST to that URL as it is.
+   * Process makes one attempt at a task. With ENCODING_PROTO, the path of this method is appended
+   * to the configured URL. With ENCODING_JSON and ENCODING_MSGPACK, the engine sends a POST to the
+   * configured URL itself.
    *
    * @generated from rpc progressor.v1.ProcessorService.Process
    */

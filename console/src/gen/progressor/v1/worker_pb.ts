@@ -33,7 +33,8 @@ export type PollRequest = Message<"progressor.v1.PollRequest"> & {
   workerId: string;
 
   /**
-   * Only jobs of these names; empty: whatever there is, also the tasks of processes that are no jobs, unless jobs_only.
+   * Only jobs with these names. If empty, all jobs, and unless jobs_only is set also tasks of other
+   * processes.
    *
    * @generated from field: repeated string job_names = 3;
    */
@@ -45,21 +46,21 @@ export type PollRequest = Message<"progressor.v1.PollRequest"> & {
   maxLeases: number;
 
   /**
-   * long poll, at most 60 s
+   * How long to wait for tasks, at most 60 s.
    *
    * @generated from field: google.protobuf.Duration wait = 5;
    */
   wait?: Duration | undefined;
 
   /**
-   * default and bounds: the namespace's
+   * Default and bounds: those of the namespace.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 6;
    */
   leaseDuration?: Duration | undefined;
 
   /**
-   * Only jobs, of any name where job_names is empty: no tasks of processes that are no jobs.
+   * Only jobs, no tasks of other processes. If job_names is empty, jobs of any name.
    *
    * @generated from field: bool jobs_only = 7;
    */
@@ -115,7 +116,7 @@ export type Lease = Message<"progressor.v1.Lease"> & {
   request?: ProcessRequest | undefined;
 
   /**
-   * where the process is a job
+   * only if the process is a job
    *
    * @generated from field: progressor.v1.Job job = 4;
    */
@@ -132,15 +133,16 @@ export type Lease = Message<"progressor.v1.Lease"> & {
   heartbeatInterval?: Duration | undefined;
 
   /**
-   * When it was handed out, by the clock that expires_time and request.deadline are of: what is left of them, a worker whose own clock is
-   * wrong reckons from here.
+   * When the lease was granted, by the clock of expires_time and request.deadline. A worker whose
+   * clock is wrong can subtract it to get the remaining time.
    *
    * @generated from field: google.protobuf.Timestamp leased_time = 7;
    */
   leasedTime?: Timestamp | undefined;
 
   /**
-   * Where a trace goes on: the attempt's span, as the headers of the same names say it (W3C Trace Context). Empty: it is not traced.
+   * The span of the attempt, in the format of the headers with the same names (W3C Trace Context).
+   * Empty if the attempt is not traced.
    *
    * @generated from field: string traceparent = 8;
    */
@@ -169,7 +171,7 @@ export type HeartbeatRequest = Message<"progressor.v1.HeartbeatRequest"> & {
   workerId: string;
 
   /**
-   * no two are of one lease
+   * At most one entry per lease.
    *
    * @generated from field: repeated progressor.v1.LeaseBeat beats = 2;
    */
@@ -200,7 +202,7 @@ export type LeaseBeat = Message<"progressor.v1.LeaseBeat"> & {
   progress?: Progress | undefined;
 
   /**
-   * from now on; absent: as before; bounds: the namespace's
+   * From now on. Bounds: those of the namespace. Absent: unchanged.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 3;
    */
@@ -219,7 +221,7 @@ export const LeaseBeatSchema: GenMessage<LeaseBeat> = /*@__PURE__*/
  */
 export type Progress = Message<"progressor.v1.Progress"> & {
   /**
-   * 0 to 100
+   * 0 to 100.
    *
    * @generated from field: double percent = 1;
    */
@@ -290,7 +292,7 @@ export type LeaseDirective = Message<"progressor.v1.LeaseDirective"> & {
   expiresTime?: Timestamp | undefined;
 
   /**
-   * changed options take hold with this beat
+   * from now on; options may have changed
    *
    * @generated from field: google.protobuf.Duration heartbeat_interval = 5;
    */
@@ -319,14 +321,14 @@ export enum LeaseDirective_Directive {
   CONTINUE = 1,
 
   /**
-   * stop at the next checkpoint and answer with Cancelled
+   * stop at the next checkpoint and complete with Cancelled
    *
    * @generated from enum value: DIRECTIVE_CANCEL = 2;
    */
   CANCEL = 2,
 
   /**
-   * expired or taken away: stop, nothing that you answer will count
+   * the lease expired or was taken away: stop, results are ignored
    *
    * @generated from enum value: DIRECTIVE_LOST = 3;
    */
@@ -359,7 +361,7 @@ export type CompleteRequest = Message<"progressor.v1.CompleteRequest"> & {
     case: "response";
   } | {
     /**
-     * a job's short form: it completes the process
+     * short form for jobs; it completes the process
      *
      * @generated from field: progressor.v1.JobResult job_result = 3;
      */
@@ -367,7 +369,7 @@ export type CompleteRequest = Message<"progressor.v1.CompleteRequest"> & {
     case: "jobResult";
   } | {
     /**
-     * the acknowledgement of DIRECTIVE_CANCEL
+     * acknowledges DIRECTIVE_CANCEL
      *
      * @generated from field: progressor.v1.Cancelled cancelled = 4;
      */
@@ -376,7 +378,8 @@ export type CompleteRequest = Message<"progressor.v1.CompleteRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Also lease the next tasks, in the same round trip. Its wait holds the answer back; where it fails there are none, and a Poll says why.
+   * Also leases the next tasks, in the same round trip. Its wait delays the response. If it fails,
+   * no leases are returned; a Poll returns the error.
    *
    * @generated from field: progressor.v1.PollRequest next = 5;
    */
@@ -446,14 +449,15 @@ export const CompleteResponseSchema: GenMessage<CompleteResponse> = /*@__PURE__*
  */
 export type CompleteBatchRequest = Message<"progressor.v1.CompleteBatchRequest"> & {
   /**
-   * Each is checked by itself, so that an invalid one does not lose the others. No two are of one lease.
+   * At most one entry per lease. Each is validated separately, so an invalid one does not affect
+   * the others.
    *
    * @generated from field: repeated progressor.v1.LeaseAnswer answers = 1;
    */
   answers: LeaseAnswer[];
 
   /**
-   * Also lease the next tasks, in the same round trip. Its wait holds the outcomes back.
+   * Also leases the next tasks, in the same round trip. Its wait delays the response.
    *
    * @generated from field: progressor.v1.PollRequest next = 2;
    */
@@ -514,14 +518,14 @@ export const LeaseAnswerSchema: GenMessage<LeaseAnswer> = /*@__PURE__*/
  */
 export type CompleteBatchResponse = Message<"progressor.v1.CompleteBatchResponse"> & {
   /**
-   * one an answer, in their order
+   * one for each answer, in the same order
    *
    * @generated from field: repeated progressor.v1.AnswerOutcome outcomes = 1;
    */
   outcomes: AnswerOutcome[];
 
   /**
-   * none where that failed: a Poll says why
+   * empty if the poll failed; a Poll returns the error
    *
    * @generated from field: repeated progressor.v1.Lease next = 2;
    */
@@ -540,7 +544,7 @@ export const CompleteBatchResponseSchema: GenMessage<CompleteBatchResponse> = /*
  */
 export type AnswerOutcome = Message<"progressor.v1.AnswerOutcome"> & {
   /**
-   * absent: stored
+   * absent if the answer was stored
    *
    * @generated from field: progressor.v1.AnswerError error = 1;
    */
@@ -564,7 +568,7 @@ export type AnswerError = Message<"progressor.v1.AnswerError"> & {
   message: string;
 
   /**
-   * with the reason that Complete would answer with
+   * as Complete would return it
    *
    * @generated from field: progressor.v1.ErrorDetail detail = 2;
    */
@@ -714,14 +718,14 @@ export type StopWorkerRequest = Message<"progressor.v1.StopWorkerRequest"> & {
   workerId: string;
 
   /**
-   * unspecified: STOP; CONTINUE takes it back
+   * Default: STOP. CONTINUE revokes an earlier request.
    *
    * @generated from field: progressor.v1.WorkerDirective directive = 3;
    */
   directive: WorkerDirective;
 
   /**
-   * of STOP; default 30 s
+   * Only for STOP: how long leases may still run. Default: 30 s.
    *
    * @generated from field: google.protobuf.Duration grace = 4;
    */
@@ -758,7 +762,7 @@ export const StopWorkerResponseSchema: GenMessage<StopWorkerResponse> = /*@__PUR
   messageDesc(file_progressor_v1_worker, 23);
 
 /**
- * A job is a process that runs once to its end: name, args, and how to run it.
+ * A job is a process that runs once, from its start to its end. It has a name, args and options.
  *
  * @generated from message progressor.v1.Job
  */
@@ -801,7 +805,7 @@ export type Job = Message<"progressor.v1.Job"> & {
   attempt: number;
 
   /**
-   * one an attempt, oldest first
+   * one for each failed attempt, oldest first
    *
    * @generated from field: repeated progressor.v1.Failure failures = 8;
    */
@@ -818,7 +822,7 @@ export type Job = Message<"progressor.v1.Job"> & {
   result?: Value | undefined;
 
   /**
-   * why a waiting job does not run: a constraint's name, a paused namespace, its time
+   * Why a waiting job does not run: the name of a constraint, a paused namespace, or its time.
    *
    * @generated from field: string blocked_on = 11;
    */
@@ -835,7 +839,7 @@ export type Job = Message<"progressor.v1.Job"> & {
   createdTime?: Timestamp | undefined;
 
   /**
-   * not before
+   * the job does not run before this time
    *
    * @generated from field: google.protobuf.Timestamp run_time = 14;
    */
@@ -857,14 +861,14 @@ export type Job = Message<"progressor.v1.Job"> & {
   cancelReason: string;
 
   /**
-   * one for each worker that took it
+   * one for each worker that took the job
    *
    * @generated from field: repeated progressor.v1.WorkerRun worker_runs = 18;
    */
   workerRuns: WorkerRun[];
 
   /**
-   * how long worker_id holds it
+   * when the lease of worker_id ends
    *
    * @generated from field: google.protobuf.Timestamp lease_expires_time = 19;
    */
@@ -876,7 +880,7 @@ export type Job = Message<"progressor.v1.Job"> & {
   cancelRequestedTime?: Timestamp | undefined;
 
   /**
-   * of the newest change of state or progress
+   * last change of the state or the progress
    *
    * @generated from field: google.protobuf.Timestamp updated_time = 21;
    */
@@ -895,15 +899,15 @@ export const JobSchema: GenMessage<Job> = /*@__PURE__*/
  */
 export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   /**
-   * smaller first; default 0
+   * smaller runs first; default: 0
    *
    * @generated from field: int32 priority = 1;
    */
   priority: number;
 
   /**
-   * Retries after the first attempt; 0: none. A timeout is a failed attempt, a Release is none, a lost lease see
-   * max_takeovers.
+   * Retries after the first attempt. A timeout is a failed attempt. A Release is not. For a lost
+   * lease, see max_takeovers.
    *
    * @generated from field: int32 max_retry = 2;
    */
@@ -917,21 +921,21 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   backoff?: Backoff | undefined;
 
   /**
-   * of one attempt; default 30 s
+   * Limit of one attempt. Default: 30 s.
    *
    * @generated from field: google.protobuf.Duration timeout = 4;
    */
   timeout?: Duration | undefined;
 
   /**
-   * false: the result is dropped when the job ends
+   * if false, the result is dropped when the job ends
    *
    * @generated from field: bool keep_result = 5;
    */
   keepResult: boolean;
 
   /**
-   * how long a kept result waits to be fetched; default 1 h
+   * How long a result is kept until it is fetched. Default: 1 h.
    *
    * @generated from field: google.protobuf.Duration result_ttl = 6;
    */
@@ -963,29 +967,30 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * default 30 s
+   * Default: 30 s.
    *
    * @generated from field: google.protobuf.Duration cancel_grace = 12;
    */
   cancelGrace?: Duration | undefined;
 
   /**
-   * silent for so long, a worker loses it; default: the poll's
+   * How long a worker may be silent before it loses the lease. Default: that of the poll.
    *
    * @generated from field: google.protobuf.Duration lease_duration = 13;
    */
   leaseDuration?: Duration | undefined;
 
   /**
-   * told to the worker in its lease; default: a third of the lease
+   * Sent to the worker with its lease. Default: a third of the lease.
    *
    * @generated from field: google.protobuf.Duration heartbeat_interval = 14;
    */
   heartbeatInterval?: Duration | undefined;
 
   /**
-   * How often a job whose worker was lost goes to another one without using up a retry; past it a lost lease is a
-   * failed attempt. Default 3, in a namespace with ZOMBIE_POLICY_ERROR 0.
+   * How many times the job goes to another worker after a lost lease without using up a retry.
+   * After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
+   * ZOMBIE_POLICY_ERROR.
    *
    * @generated from field: optional int32 max_takeovers = 15;
    */
@@ -1019,14 +1024,14 @@ export type Backoff = Message<"progressor.v1.Backoff"> & {
   max?: Duration | undefined;
 
   /**
-   * a part of the interval, 0 to 1
+   * A random part of the interval, 0 to 1.
    *
    * @generated from field: optional double jitter = 4;
    */
   jitter?: number | undefined;
 
   /**
-   * instead of the above: one interval a retry, the last repeats
+   * Replaces the fields above: one interval per retry. The last one is repeated.
    *
    * @generated from field: repeated google.protobuf.Duration steps = 5;
    */
@@ -1041,14 +1046,14 @@ export const BackoffSchema: GenMessage<Backoff> = /*@__PURE__*/
   messageDesc(file_progressor_v1_worker, 26);
 
 /**
- * At most one job with this key that is not at its end (and for ttl after it). A second Enqueue answers
- * with the first job and enqueued=false.
+ * Unique allows at most one unfinished job with this key. A second Enqueue returns the first job
+ * and enqueued = false, also for ttl after the end of the first job.
  *
  * @generated from message progressor.v1.Unique
  */
 export type Unique = Message<"progressor.v1.Unique"> & {
   /**
-   * empty: a hash of name and args
+   * default: a hash of name and args
    *
    * @generated from field: string key = 1;
    */
@@ -1060,7 +1065,7 @@ export type Unique = Message<"progressor.v1.Unique"> & {
   ttl?: Duration | undefined;
 
   /**
-   * until when the first job keeps a second one out; default ACTIVE
+   * Until when the first job prevents a second one. Default: ACTIVE.
    *
    * @generated from field: progressor.v1.UniqueScope scope = 3;
    */
@@ -1075,28 +1080,28 @@ export const UniqueSchema: GenMessage<Unique> = /*@__PURE__*/
   messageDesc(file_progressor_v1_worker, 27);
 
 /**
- * A job that several workers run side by side, each at most once (a broadcast, or a quorum). Each run is a member
- * process of the job ("~job/~/ID/N") with a lease of its own.
+ * WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
+ * or a quorum). Each run is a member process of the job ("~job/~/ID/N") with its own lease.
  *
  * @generated from message progressor.v1.WorkerGroup
  */
 export type WorkerGroup = Message<"progressor.v1.WorkerGroup"> & {
   /**
-   * that must succeed, and how many run side by side at the most; default 1
+   * How many workers must succeed, and how many run in parallel at most. Default: 1.
    *
    * @generated from field: int32 count = 1;
    */
   count: number;
 
   /**
-   * only these; empty: any
+   * Only these workers. Default: any.
    *
    * @generated from field: repeated string worker_ids = 2;
    */
   workerIds: string[];
 
   /**
-   * of workers, before the job fails
+   * the job fails if more workers fail
    *
    * @generated from field: int32 max_failures = 3;
    */
@@ -1120,7 +1125,7 @@ export type WorkerRun = Message<"progressor.v1.WorkerRun"> & {
   workerId: string;
 
   /**
-   * AVAILABLE, RUNNING, RETRYABLE, SUCCEEDED, FAILED (lease_lost: timed out), CANCELLED
+   * AVAILABLE, RUNNING, RETRYABLE, SUCCEEDED, FAILED (lease_lost if it timed out) or CANCELLED.
    *
    * @generated from field: progressor.v1.JobState state = 2;
    */
@@ -1147,7 +1152,7 @@ export type WorkerRun = Message<"progressor.v1.WorkerRun"> & {
   finishedTime?: Timestamp | undefined;
 
   /**
-   * on this worker
+   * attempts on this worker
    *
    * @generated from field: int32 attempts = 7;
    */
@@ -1162,7 +1167,7 @@ export const WorkerRunSchema: GenMessage<WorkerRun> = /*@__PURE__*/
   messageDesc(file_progressor_v1_worker, 29);
 
 /**
- * What a whole worker is told.
+ * WorkerDirective tells a worker what to do.
  *
  * @generated from enum progressor.v1.WorkerDirective
  */
@@ -1180,14 +1185,14 @@ export enum WorkerDirective {
   CONTINUE = 1,
 
   /**
-   * take nothing new, finish what you hold
+   * take no new leases, finish the ones you have
    *
    * @generated from enum value: WORKER_DIRECTIVE_QUIET = 2;
    */
   QUIET = 2,
 
   /**
-   * as QUIET; what has not ended within the grace is lost; then exit
+   * As QUIET, then exit. Leases that are not finished after the grace period are lost.
    *
    * @generated from enum value: WORKER_DIRECTIVE_STOP = 3;
    */
@@ -1210,7 +1215,7 @@ export enum JobState {
   UNSPECIFIED = 0,
 
   /**
-   * its time has not come
+   * waits for its run_time
    *
    * @generated from enum value: JOB_STATE_SCHEDULED = 1;
    */
@@ -1244,7 +1249,7 @@ export enum JobState {
   SUCCEEDED = 6,
 
   /**
-   * out of attempts; Retry brings it back
+   * no attempts left; RetryJob runs it again
    *
    * @generated from enum value: JOB_STATE_FAILED = 7;
    */
@@ -1274,14 +1279,14 @@ export enum UniqueScope {
   UNSPECIFIED = 0,
 
   /**
-   * until its end, and for ttl after it
+   * until it ends, and for ttl after that
    *
    * @generated from enum value: UNIQUE_SCOPE_ACTIVE = 1;
    */
   ACTIVE = 1,
 
   /**
-   * until it runs: one more can wait behind the running one
+   * until it runs; one more job can wait while it runs
    *
    * @generated from enum value: UNIQUE_SCOPE_WAITING = 2;
    */
@@ -1295,14 +1300,15 @@ export const UniqueScopeSchema: GenEnum<UniqueScope> = /*@__PURE__*/
   enumDesc(file_progressor_v1_worker, 2);
 
 /**
- * WorkerService is the pull transport: a worker behind a firewall, or in any language, takes tasks as
- * leases, keeps them alive and answers them. It serves the namespaces whose processor is `pull`.
+ * WorkerService is the pull transport. A worker, in any language and possibly behind a firewall,
+ * leases tasks, extends the leases and sends the results. It serves namespaces whose processor is
+ * `pull`.
  *
  * @generated from service progressor.v1.WorkerService
  */
 export const WorkerService: GenService<{
   /**
-   * Poll waits for tasks and leases them. At most one lease per process is alive at a time.
+   * Poll waits for tasks and leases them. A process has at most one live lease at a time.
    *
    * @generated from rpc progressor.v1.WorkerService.Poll
    */
@@ -1312,7 +1318,7 @@ export const WorkerService: GenService<{
     output: typeof PollResponseSchema;
   },
   /**
-   * Heartbeat extends leases and stores progress; its answer says what to do with each.
+   * Heartbeat extends leases and stores progress. The response says what to do with each lease.
    *
    * @generated from rpc progressor.v1.WorkerService.Heartbeat
    */
@@ -1322,7 +1328,8 @@ export const WorkerService: GenService<{
     output: typeof HeartbeatResponseSchema;
   },
   /**
-   * Complete answers a lease. A lease that was lost answers FAILED_PRECONDITION and changes nothing.
+   * Complete stores the result of a lease. If the lease was lost, it fails with FAILED_PRECONDITION
+   * and changes nothing.
    *
    * @generated from rpc progressor.v1.WorkerService.Complete
    */
@@ -1332,8 +1339,8 @@ export const WorkerService: GenService<{
     output: typeof CompleteResponseSchema;
   },
   /**
-   * CompleteBatch answers several leases in one round trip. Each answer has an outcome of its own: one that is invalid or lost leaves the
-   * others as they are.
+   * CompleteBatch stores the results of several leases in one round trip. Each has its own outcome:
+   * an invalid result or a lost lease does not affect the others.
    *
    * @generated from rpc progressor.v1.WorkerService.CompleteBatch
    */
@@ -1343,7 +1350,8 @@ export const WorkerService: GenService<{
     output: typeof CompleteBatchResponseSchema;
   },
   /**
-   * Release gives leases back unanswered (a worker that shuts down): another worker takes them at once.
+   * Release returns leases without a result, for example when a worker shuts down. Another worker
+   * can take the tasks at once.
    *
    * @generated from rpc progressor.v1.WorkerService.Release
    */
@@ -1361,7 +1369,7 @@ export const WorkerService: GenService<{
     output: typeof ListWorkersResponseSchema;
   },
   /**
-   * StopWorker stops a worker from afar: the answer to its next Poll or Heartbeat says so.
+   * StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.
    *
    * @generated from rpc progressor.v1.WorkerService.StopWorker
    */

@@ -47,9 +47,9 @@ func (s State) cron(e *Explanation) {
 		e.Detail = s.paused()
 		e.Next = "Nothing fires until it is resumed."
 		if c.Missed > 0 {
-			e.Next = "Nothing fires until it is resumed; then its misfire policy says what becomes of the fire times that wait."
+			e.Next = "Nothing fires until it is resumed. The fire times of the pause do not run, unless the resume makes them up."
 		}
-		e.Unblock = fmt.Sprintf("progressor cron resume %s; with --skip-missed nothing of what has come meanwhile runs. %s", at, trigger)
+		e.Unblock = fmt.Sprintf("progressor cron resume %s; with --catch-up its misfire policy decides the fire times of the pause. %s", at, trigger)
 	case c.Queued > 0:
 		e.WaitsFor = process.WaitsForProcess
 		e.Detail = fmt.Sprintf("%s of cron %s %s for a run to end: its max_concurrency is %d, and %s %s on.", count(c.Queued, false, "fire"), c.ID,

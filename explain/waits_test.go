@@ -93,7 +93,7 @@ func TestWaits(t *testing.T) {
 		{"an open circuit", state(waiting(timer(2, 130)), cronOf(explain.Cron{Next: at(130), Failures: 3, TrialFrom: at(140)})), process.WaitsForTime, at(140), []string{"Its circuit is open after 3 failed runs", "It is tried"}},
 		{"an open circuit before its trial", state(waiting(timer(2, 130)), cronOf(explain.Cron{Next: at(130), Failures: 3, TrialFrom: at(120)})), process.WaitsForTime, at(130), []string{"the next fire is a trial", "It fires"}},
 		{"a paused cron", state(cronOf(explain.Cron{Paused: true, PausedBy: "kim", Note: "the bank is closed.", Since: at(40), Missed: 1000, More: true, Next: at(130)})), process.WaitsForOperator, time.Time{},
-			[]string{"Cron nightly is paused since 2026-11-20T12:00:40.000Z (1m) by kim: the bank is closed. At least 1000 fire times wait.", "its misfire policy says", "progressor cron resume shop nightly;"}},
+			[]string{"Cron nightly is paused since 2026-11-20T12:00:40.000Z (1m) by kim: the bank is closed. At least 1000 fire times wait.", "do not run, unless the resume makes them up", "progressor cron resume shop nightly;"}},
 		{"a cron paused by an older version", state(cronOf(explain.Cron{Paused: true})), process.WaitsForOperator, time.Time{}, []string{"Cron nightly is paused.\nNothing fires until it is resumed."}},
 		{"a cron that is over", state(cronOf(explain.Cron{})), "", time.Time{}, []string{"has no fire time to come: its schedule has come to its end.", "progressor cron update shop nightly --help"}},
 		{"a cron whose fires are used up", state(cronOf(explain.Cron{Spent: true})), "", time.Time{}, []string{"its max_fires are used up"}},

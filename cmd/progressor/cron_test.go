@@ -267,6 +267,7 @@ func TestCronGetListFires(t *testing.T) {
 
 func TestCronResumeSaysWhatWaits(t *testing.T) {
 	resumed := func(f *fakeEngine) bool { _, ok := f.last.(*progressorv1.ResumeCronRequest); return ok }
+	catchUp := []string{"--catch-up"}
 	skip := &progressorv1.CronPolicy{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP}
 	limited := &progressorv1.CronPolicy{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED, CatchupLimit: 2}
 	for _, tt := range []struct {
@@ -279,16 +280,16 @@ func TestCronResumeSaysWhatWaits(t *testing.T) {
 		resumed      bool
 	}{
 		{"nothing waits", "", 0, true, nil, nil, "", true},
-		{"a script", "", 3, false, nil, nil, "3 fire times wait: all of them are decided, in turn (misfire policy FIRE_NOW)\n", true},
-		{"one", "", 1, false, nil, nil, "1 fire time waits: ", true},
-		{"many", "", 1000, false, nil, nil, "at least 1,000 fire times wait: ", true},
-		{"yes", "y\n", 3, true, nil, nil, "resume? [y/N]", true},
-		{"no", "n\n", 3, true, nil, nil, "not resumed", false},
-		{"silence", "", 3, true, nil, nil, "not resumed", false},
-		{"not asked", "", 3, true, nil, []string{"--yes"}, "3 fire times wait", true},
-		{"skipped", "", 3, true, nil, []string{"--skip-missed"}, "none of them runs", true},
-		{"the newest", "", 3, false, skip, nil, "only the newest is decided, and only if it is not later than 5s", true},
-		{"some", "", 3, false, limited, nil, "the newest 2 are decided", true},
+		{"by default", "", 3, true, nil, nil, "3 fire times wait: none of them runs (--catch-up makes them up)\n", true},
+		{"a script", "", 3, false, nil, catchUp, "3 fire times wait: all of them are decided, in turn (misfire policy FIRE_NOW)\n", true},
+		{"one", "", 1, false, nil, catchUp, "1 fire time waits: ", true},
+		{"many", "", 1000, false, nil, catchUp, "at least 1,000 fire times wait: ", true},
+		{"yes", "y\n", 3, true, nil, catchUp, "resume? [y/N]", true},
+		{"no", "n\n", 3, true, nil, catchUp, "not resumed", false},
+		{"silence", "", 3, true, nil, catchUp, "not resumed", false},
+		{"not asked", "", 3, true, nil, []string{"--catch-up", "--yes"}, "3 fire times wait", true},
+		{"the newest", "", 3, false, skip, catchUp, "only the newest is decided, and only if it is not later than 5s", true},
+		{"some", "", 3, false, limited, catchUp, "the newest 2 are decided", true},
 	} {
 		f := &fakeEngine{cron: nightly()}
 		f.cron.Paused, f.cron.Policy, f.cron.WaitingFires = true, tt.policy, tt.waiting

@@ -38,17 +38,17 @@ func (c *cronPauseCmd) Run(a *app) error {
 type cronResumeCmd struct {
 	cronArgs
 	clientFlags
-	Note       string `placeholder:"TEXT" help:"Why."`
-	SkipMissed bool   `help:"Nothing of what came due during the pause runs, whatever the misfire policy: it is MISSED."`
-	Yes        bool   `short:"y" help:"Do not ask, on a terminal either, when fire times wait."`
+	Note    string `placeholder:"TEXT" help:"Why."`
+	CatchUp bool   `help:"Make up the pause: the misfire policy decides its fire times. By default none of them runs: they are MISSED."`
+	Yes     bool   `short:"y" help:"With --catch-up: do not ask before fire times are made up, on a terminal either."`
 }
 
 func (cronResumeCmd) Help() string {
-	return `Resume lets a paused cron fire again. What came due during the pause goes through the misfire policy, or with --skip-missed none
-of it runs. How many fire times wait is said before, on standard error, and on a terminal it asks whether to go on.
+	return `Resume lets a paused cron fire again. The fire times of the pause do not run, unless --catch-up has the misfire policy decide them.
+How many there are is said before, on standard error. With --catch-up it asks on a terminal whether to go on.
 
     progressor cron resume demo nightly
-    progressor cron resume demo nightly --skip-missed`
+    progressor cron resume demo nightly --catch-up`
 }
 
 func (c *cronResumeCmd) Run(a *app) error {
@@ -58,7 +58,7 @@ func (c *cronResumeCmd) Run(a *app) error {
 	ctx, cancel := a.request()
 	defer cancel()
 	resp, err := c.client().Cron.ResumeCron(ctx, &progressorv1.ResumeCronRequest{
-		Namespace: c.NS, CronId: c.ID, Note: c.Note, SkipMissed: c.SkipMissed,
+		Namespace: c.NS, CronId: c.ID, Note: c.Note, CatchUp: c.CatchUp,
 	})
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *cronResumeCmd) Run(a *app) error {
 // maxWaiting is where the engine stops counting.
 const maxWaiting = 1000
 
-// tell says how many fire times wait and what becomes of them, and where somebody can answer asks whether to go on.
+// tell says how many fire times wait and what becomes of them. On a terminal it asks before it makes them up.
 func (c *cronResumeCmd) tell(a *app) error {
 	ctx, cancel := a.request()
 	defer cancel()
@@ -84,14 +84,14 @@ func (c *cronResumeCmd) tell(a *app) error {
 	if waiting == 0 {
 		return nil
 	}
-	fmt.Fprintf(a.Stderr, "%s: %s\n", showWaiting(waiting), becomes(resp.GetCron().GetPolicy(), c.SkipMissed))
-	if c.Yes || c.SkipMissed || !a.Asks {
+	fmt.Fprintf(a.Stderr, "%s: %s\n", showWaiting(waiting), becomes(resp.GetCron().GetPolicy(), c.CatchUp))
+	if c.Yes || !c.CatchUp || !a.Asks {
 		return nil
 	}
 	fmt.Fprint(a.Stderr, "resume? [y/N] ")
 	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return &codedError{code: exitInterrupted, err: errors.New("not resumed"), next: "with --skip-missed none of what waits runs"}
+		return &codedError{code: exitInterrupted, err: errors.New("not resumed"), next: "without --catch-up none of what waits runs"}
 	}
 	return nil
 }
@@ -109,10 +109,10 @@ func showWaiting(n int64) string {
 }
 
 // becomes says what a resume does with what waits.
-func becomes(p *progressorv1.CronPolicy, skipMissed bool) string {
+func becomes(p *progressorv1.CronPolicy, catchUp bool) string {
 	switch {
-	case skipMissed:
-		return "none of them runs (--skip-missed)"
+	case !catchUp:
+		return "none of them runs (--catch-up makes them up)"
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP:
 		threshold := p.GetMisfireThreshold().AsDuration()
 		if threshold == 0 {

@@ -103,7 +103,7 @@ func TestCronOfAFileRuns(t *testing.T) {
 			t.Fatal("nothing waits")
 		}
 	}
-	if r := p.run(t, "cron", "resume", "play", "tea"); r.code != exitOK || !strings.Contains(r.stderr, " fire times wait: the newest 1 are decided") {
+	if r := p.run(t, "cron", "resume", "play", "tea", "--catch-up"); r.code != exitOK || !strings.Contains(r.stderr, " fire times wait: the newest 1 are decided") {
 		t.Errorf("%d %s", r.code, r.stderr)
 	}
 	p.awaitFires(t, "tea", func(fires []*progressorv1.Fire) bool {

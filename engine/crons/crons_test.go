@@ -137,12 +137,12 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	eventually(t, "it goes on", func() bool { return len(n.fires(t, "c")) > len(fires) })
 }
 
-// A paused cron fires nothing but what a person triggers. Resumed, it decides what it missed, or calls it missed.
+// A paused cron fires nothing but what a person triggers. Resumed, it makes up the pause only if it is asked to.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
-	for _, skip := range []bool{false, true} {
-		id := fmt.Sprintf("skip-%t", skip)
+	for _, catchUp := range []bool{false, true} {
+		id := fmt.Sprintf("catch-up-%t", catchUp)
 		c := starts(id, "* * * * * *", "complete")
 		c.Policy.MaxConcurrency, c.Paused, c.PauseNote = 100, true, "not yet"
 		if made := n.create(t, c); !made.GetPaused() || made.GetPauseNote() != "not yet" || len(made.GetNextFireTimes()) != 10 {
@@ -157,7 +157,7 @@ func TestPauseAndResume(t *testing.T) {
 		if held, err := n.Get(t.Context(), "ns", id); err != nil || held.GetWaitingFires() < 2 || held.GetWaitingFires() > 60 {
 			t.Errorf("%d fire times wait, want 2 or a few more: %v", held.GetWaitingFires(), err)
 		}
-		r, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: id, SkipMissed: skip}, kim)
+		r, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: id, CatchUp: catchUp}, kim)
 		if err != nil || r.GetPaused() || r.GetPauseNote() != "" || r.GetWaitingFires() != 0 {
 			t.Fatalf("%v, %v", r, err)
 		}
@@ -175,8 +175,8 @@ func TestPauseAndResume(t *testing.T) {
 				fired++
 			}
 		}
-		if skip && (missed < 2 || fired > 1) || !skip && (missed > 0 || fired < 2) {
-			t.Errorf("skip_missed %t: %d missed, %d fired", skip, missed, fired)
+		if !catchUp && (missed < 2 || fired > 1) || catchUp && (missed > 0 || fired < 2) {
+			t.Errorf("catch_up %t: %d missed, %d fired", catchUp, missed, fired)
 		}
 	}
 }

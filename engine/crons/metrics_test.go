@@ -127,7 +127,7 @@ func TestMetrics(t *testing.T) {
 	held.Paused, held.Spec.EndTime = true, stamp(time.Now().Add(2500*time.Millisecond))
 	n.create(t, held)
 	eventually(t, "all fire times have passed", func() bool { return time.Now().After(held.GetSpec().GetEndTime().AsTime()) })
-	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "held", SkipMissed: true}, kim); err != nil {
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "held"}, kim); err != nil {
 		t.Fatal(err)
 	}
 	missed := float64(n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'held' AND decision = 'MISSED'"))

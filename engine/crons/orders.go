@@ -37,10 +37,10 @@ func (c *Crons) Pause(ctx context.Context, r *progressorv1.PauseCronRequest, by 
 	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &order{Method: methodPause, Note: r.GetNote()}, nil, by)
 }
 
-// Resume ends a pause. What came due meanwhile goes through the misfire policy, or is MISSED. It also brings back a cron whose process
-// broke, by a fault of the engine that has lasted for a day: from there on it is as if nobody had looked.
+// Resume ends a pause. The fire times of the pause are MISSED, or with catch_up decided by the misfire policy. It also brings back a
+// cron whose process broke, by a fault of the engine that has lasted for a day: what came due meanwhile is decided by the misfire policy.
 func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor) (*progressorv1.Cron, error) {
-	o := &order{Method: methodResume, Note: r.GetNote(), SkipMissed: r.GetSkipMissed()}
+	o := &order{Method: methodResume, Note: r.GetNote(), SkipMissed: !r.GetCatchUp()}
 	key := keyOf(r.GetNamespace(), r.GetCronId())
 	p, err := c.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 	if err == nil && p.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {

@@ -31,6 +31,11 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Decisions|Late|Jitter",
 	},
 	{
+		name: "cron-pause-made-up", breaks: "the fire times of a pause run only if the resume asks for it",
+		file: "engine/crons/orders.go", old: "SkipMissed: !r.GetCatchUp()", planted: "SkipMissed: r.GetCatchUp()",
+		packages: "./engine/crons", run: "PauseAndResume",
+	},
+	{
 		name: "cron-window-ignored", breaks: "what was due longer ago than the catch-up window is missed",
 		file: cronTick, old: "if d.Policy.CatchUpWindow > 0 {", planted: "if d.Policy.CatchUpWindow > 0 && false {",
 		packages: "./cron", run: "Late|Decisions",

@@ -26,7 +26,7 @@ export const overlapNames: [OverlapAction, string][] = [
 function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () => void }) {
   const key = { namespace: c.namespace, cronId: c.cronId };
   const [note, setNote] = useState("");
-  const [skip, setSkip] = useState(false);
+  const [catchUp, setCatchUp] = useState(false);
   const [overlap, setOverlap] = useState(OverlapAction.UNSPECIFIED);
   const [from, setFrom] = useState("");
   const [to, setTo] = useState("");
@@ -67,11 +67,11 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       );
     case "resume":
       return (
-        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. The policy for those that were missed decides about them: ${wordsOf(misfires, c.policy?.misfirePolicy)}.` : "It fires again at its next time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, skipMissed: skip })} done="It goes on." onClose={onClose}>
+        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. None of them runs, unless you make them up: then the policy for those that were missed decides about them (${wordsOf(misfires, c.policy?.misfirePolicy)}).` : "It fires again at its next time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, catchUp })} done="It goes on." onClose={onClose}>
           {noteField}
           {c.waitingFires > 0n && (
             <label className="check">
-              <input type="checkbox" checked={skip} onChange={(e) => setSkip(e.target.checked)} /> Start none of those that wait: they are recorded as missed
+              <input type="checkbox" checked={catchUp} onChange={(e) => setCatchUp(e.target.checked)} /> Make up the fire times of the pause
             </label>
           )}
         </Confirm>

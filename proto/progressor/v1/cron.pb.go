@@ -2151,8 +2151,9 @@ type ResumeCronRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
 	Note      string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
-	// Fires that became due during the pause are MISSED ("paused"), whatever the misfire policy says.
-	SkipMissed    bool `protobuf:"varint,4,opt,name=skip_missed,json=skipMissed,proto3" json:"skip_missed,omitempty"`
+	// If true, the fire times of the pause are made up: the misfire policy decides each of them. By default none of them
+	// runs, and all are MISSED ("paused").
+	CatchUp       bool `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2208,9 +2209,9 @@ func (x *ResumeCronRequest) GetNote() string {
 	return ""
 }
 
-func (x *ResumeCronRequest) GetSkipMissed() bool {
+func (x *ResumeCronRequest) GetCatchUp() bool {
 	if x != nil {
-		return x.SkipMissed
+		return x.CatchUp
 	}
 	return false
 }
@@ -2982,14 +2983,13 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12\x1c\n" +
 	"\x04note\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04note\"<\n" +
 	"\x11PauseCronResponse\x12'\n" +
-	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\xb3\x01\n" +
+	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\xc0\x01\n" +
 	"\x11ResumeCronRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12\x1c\n" +
-	"\x04note\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04note\x12\x1f\n" +
-	"\vskip_missed\x18\x04 \x01(\bR\n" +
-	"skipMissed\"=\n" +
+	"\x04note\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04note\x12\x19\n" +
+	"\bcatch_up\x18\x05 \x01(\bR\acatchUpJ\x04\b\x04\x10\x05R\vskip_missed\"=\n" +
 	"\x12ResumeCronResponse\x12'\n" +
 	"\x04cron\x18\x01 \x01(\v2\x13.progressor.v1.CronR\x04cron\"\xc4\x01\n" +
 	"\x12TriggerCronRequest\x12:\n" +

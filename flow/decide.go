@@ -36,10 +36,14 @@ const (
 	DeedChange  Deed = "change" // the status of the run
 	DeedRefused Deed = "broken" // a step could not begin: Err says why; End follows
 	DeedReset   Deed = "reset"  // a step that has ended is PENDING again
+	DeedDrop    Deed = "drop"   // what is stored of the items of a step is of an earlier round, and goes
 )
 
 // ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
 const ReasonStopped = "the run stopped"
+
+// ReasonItemsFailed is the reason of an item that ends because too many items of its step have failed.
+const ReasonItemsFailed = "too many items of its step failed"
 
 // Effect is something that follows from a decision.
 type Effect struct {
@@ -131,7 +135,7 @@ func (d *Decision) attempt() {
 	s := d.State
 	s.Round++
 	s.Attempt++
-	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Dues = NoCause, false, nil, time.Time{}, time.Time{}, nil
+	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Dues, s.Asked = NoCause, false, nil, time.Time{}, time.Time{}, nil, nil
 	d.mode(ModeRunning)
 	for step := range d.letters {
 		d.check = append(d.check, step)
@@ -217,7 +221,7 @@ func (d *Decision) ended(o Outcome) {
 	if each.Failed > d.Plan.Steps[o.Step].MaxFailures && !each.Stopped {
 		each.Stopped = true
 		s.Lost = s.Lost || o.Lost
-		d.askItems(o.Step)
+		d.stopItems(o.Step)
 	}
 	d.items(o.Step)
 }
@@ -336,30 +340,12 @@ func (d *Decision) reset() {
 	s.Undone, s.Left = nil, nil
 }
 
-// redo notes which items of a step are to be done again.
-func (d *Decision) redo(step int, each *Each) {
-	done, err := d.doneItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
-	bits := make([]byte, (each.Count+7)/8)
-	for n := range bits {
-		bits[n] = 0xff
-	}
-	for _, index := range done {
-		bits[index/8] &^= 1 << (index % 8)
-	}
-	*each = Each{Count: each.Count, Succeeded: len(done), Redo: bits}
-}
-
 // stop lets nothing new begin, but what cleans up, and asks what is open to end.
 func (d *Decision) stop(cause Cause) {
 	s := d.State
 	if s.Mode == ModeWaiting || s.Mode == ModeResting || s.Cause == NoCause || cause != ByFailure {
 		s.Cause = cause
 	}
-	again := s.Mode == ModeStopping
 	d.mode(ModeStopping)
 	s.More, s.Rest = false, time.Time{}
 	final := d.final()
@@ -375,7 +361,8 @@ func (d *Decision) stop(cause Cause) {
 				d.check = append(d.check, step)
 			}
 		case Open:
-			if p.Cancelable && !again {
+			if p.Cancelable && !slices.Contains(s.Asked, step) {
+				s.Asked = append(s.Asked, step)
 				d.ask(step)
 			}
 		}
@@ -407,56 +394,6 @@ func (d *Decision) ask(step int) {
 	d.effect(Effect{Deed: DeedAsk, Step: step, Index: NoIndex})
 }
 
-func (d *Decision) askItems(step int) {
-	items, err := d.openItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
-	for _, index := range items {
-		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
-	}
-}
-
-// dropItems asks the items of a step that are open to end, and waits for none of them: the end of their step is theirs.
-func (d *Decision) dropItems(step int, reason string) {
-	items, err := d.openItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
-	for _, index := range items {
-		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
-		d.effect(Effect{Deed: DeedEnd, Step: step, Index: index, Letter: Cancelled, Reason: reason})
-	}
-}
-
-// openItems lists the items of a step that are open, as this decision has left them so far: the reader knows those of the ones before.
-func (d *Decision) openItems(step int) ([]int, error) {
-	items, err := d.Reader.OpenItems(step)
-	for _, e := range d.Effects {
-		switch {
-		case e.Step != step || e.Index == NoIndex:
-		case e.Deed == DeedBegin:
-			items = append(items, e.Index)
-		case e.Deed == DeedEnd:
-			items = slices.DeleteFunc(items, func(index int) bool { return index == e.Index })
-		}
-	}
-	return items, err
-}
-
-// doneItems lists the items of a step that succeeded, likewise.
-func (d *Decision) doneItems(step int) ([]int, error) {
-	items, err := d.Reader.DoneItems(step)
-	for _, e := range d.Effects {
-		if e.Deed == DeedEnd && e.Step == step && e.Index != NoIndex && e.Letter.good() {
-			items = append(items, e.Index)
-		}
-	}
-	return items, err
-}
-
 // endWaits ends the waits that are open, of some kinds.
 func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 	for step := range d.letters {
@@ -469,13 +406,6 @@ func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 			d.end(step, Cancelled, reason, false)
 			continue
 		}
-		items, err := d.openItems(step)
-		if err != nil {
-			d.err = err
-			return
-		}
-		for _, index := range items {
-			d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Cancelled, Reason: reason})
-		}
+		d.endItems(step, reason)
 	}
 }

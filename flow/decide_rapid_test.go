@@ -23,6 +23,8 @@ type world struct {
 	open      map[[2]int]bool // begun, and not at its end
 	asked     map[[2]int]bool
 	succeeded map[[2]int]bool     // and not undone
+	stored    map[[2]int]bool     // what is stored as succeeded or skipped, of whatever attempt
+	redone    map[[2]int]bool     // items that have succeeded or were skipped since their step was undone
 	ends      map[int]flow.Letter // of the steps that have ended
 	stale     map[int]bool        // steps that were undone, and not done again
 	order     []int               // steps in the order of their success
@@ -38,7 +40,7 @@ func (w *world) Condition(int) (bool, error)    { return rapid.Bool().Draw(w.t, 
 func (w *world) Items(step int) (int, error)    { return w.items[step], nil }
 func (w *world) Undo(int) error                 { return w.maybe("undo cannot begin") }
 func (w *world) OpenItems(s int) ([]int, error) { return w.itemsOf(w.open, s), nil }
-func (w *world) DoneItems(s int) ([]int, error) { return w.itemsOf(w.succeeded, s), nil }
+func (w *world) DoneItems(s int) ([]int, error) { return w.itemsOf(w.stored, s), nil }
 
 func (w *world) Begin(step, _ int) (time.Time, error) {
 	if err := w.maybe("cannot begin"); err != nil {
@@ -116,6 +118,7 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 		}
 		w.ends, w.stale = map[int]flow.Letter{}, map[int]bool{}
 		w.open, w.asked, w.succeeded, w.undoing = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]bool{}, -1
+		w.stored, w.redone = map[[2]int]bool{}, map[[2]int]bool{}
 		w.state = flow.NewState(w.plan)
 		w.decide(func(d *flow.Decision) error { return d.Start() })
 		for range 5000 {
@@ -145,6 +148,9 @@ func (w *world) again() bool {
 			if k[0] == step {
 				delete(w.succeeded, k)
 			}
+		}
+		for _, index := range w.itemsOf(w.redone, step) {
+			delete(w.redone, [2]int{step, index})
 		}
 	}
 	w.order, w.undone, w.left, w.cancelled = w.left, nil, nil, false
@@ -282,6 +288,7 @@ func (w *world) take(e flow.Effect) {
 			w.begins(e.Step)
 		}
 		w.open[k] = true
+		delete(w.stored, k)
 		if e.Index != flow.NoIndex {
 			if limit := w.plan.Steps[e.Step].MaxRunning; limit > 0 && len(w.itemsOf(w.open, e.Step)) > limit {
 				w.t.Fatalf("more than %d items of %d are open", limit, e.Step)
@@ -290,6 +297,9 @@ func (w *world) take(e flow.Effect) {
 	case flow.DeedEnd:
 		delete(w.open, k)
 		delete(w.asked, k)
+		if delete(w.stored, k); e.Letter != flow.Failed && e.Letter != flow.Cancelled {
+			w.stored[k], w.redone[k] = true, true
+		}
 		if e.Index == flow.NoIndex {
 			w.ends[e.Step] = e.Letter
 			delete(w.stale, e.Step)
@@ -299,6 +309,10 @@ func (w *world) take(e flow.Effect) {
 			if e.Index == flow.NoIndex && w.plan.Steps[e.Step].Undoable {
 				w.order = append(w.order, e.Step)
 			}
+		}
+	case flow.DeedDrop:
+		for _, index := range w.itemsOf(w.stored, e.Step) {
+			delete(w.stored, [2]int{e.Step, index})
 		}
 	case flow.DeedAsk:
 		w.asked[k] = true
@@ -360,6 +374,10 @@ func (w *world) atEnd() {
 		for step := range w.plan.Steps {
 			if l := w.state.Letter(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending || l == flow.Open {
 				w.t.Fatalf("the run succeeded, and step %d is %c", step, l)
+			}
+			each := w.state.Each[step]
+			if each != nil && w.state.Letter(step) == flow.Succeeded && len(w.itemsOf(w.redone, step)) < each.Count-each.Failed {
+				w.t.Fatalf("step %d succeeded, %d of its %d items failed, and these were done: %v", step, each.Failed, each.Count, w.itemsOf(w.redone, step))
 			}
 		}
 		return

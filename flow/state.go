@@ -107,6 +107,7 @@ type State struct {
 	Undoing *int  `json:"undoing,omitempty"`
 	// Broken is the step that failed the run.
 	Broken   *int      `json:"broken,omitempty"`
+	Asked    []int     `json:"asked,omitempty"` // steps that this attempt has asked to end; one that cleans up may begin later
 	Dues     []Due     `json:"dues,omitempty"`
 	RunTime  time.Time `json:"run_time,omitzero"` // of one that waits for its time
 	Deadline time.Time `json:"deadline,omitzero"` // of the run

@@ -209,6 +209,9 @@ func (d *Decision) begin(step int) {
 			s.Each = map[int]*Each{}
 		}
 		s.Each[step] = &Each{Count: n}
+		if s.Round > 1 {
+			d.effect(Effect{Deed: DeedDrop, Step: step, Index: NoIndex})
+		}
 	}
 	d.items(step)
 }
@@ -224,41 +227,6 @@ func (d *Decision) start(step, index int) {
 	}
 	if !due.IsZero() {
 		d.State.Dues = append(d.State.Dues, Due{Step: step, Index: index, At: due})
-	}
-}
-
-// items begins items, as many as may, and ends the step with the last one.
-func (d *Decision) items(step int) {
-	p, each := &d.Plan.Steps[step], d.State.Each[step]
-	for !each.Stopped && d.err == nil {
-		for each.Next < each.Count && each.Redo != nil && each.Redo[each.Next/8]&(1<<(each.Next%8)) == 0 {
-			each.Next++
-		}
-		if each.Next >= each.Count || p.MaxRunning > 0 && each.Open >= p.MaxRunning {
-			break
-		}
-		if d.starts >= startsAtOnce {
-			d.State.More = true
-			return
-		}
-		index := each.Next
-		each.Next++
-		each.Open++
-		d.start(step, index)
-		if d.Letter(step) != Open {
-			return // it was the last one, and could not begin
-		}
-	}
-	if each.Open > 0 || d.err != nil || d.Letter(step) != Open {
-		return
-	}
-	switch {
-	case each.Failed > p.MaxFailures:
-		d.end(step, Failed, "", d.State.Lost)
-	case each.Stopped:
-		d.end(step, Cancelled, ReasonStopped, false)
-	default:
-		d.end(step, Succeeded, "", false)
 	}
 }
 
@@ -339,6 +307,6 @@ func (d *Decision) undone(step int, l Letter) {
 
 func (d *Decision) finish(status Cause) {
 	s := d.State
-	s.Status, s.Dues, s.Grace, s.Deadline, s.Rest, s.More = status, nil, time.Time{}, time.Time{}, time.Time{}, false
+	s.Status, s.Dues, s.Grace, s.Deadline, s.Rest, s.More, s.Asked = status, nil, time.Time{}, time.Time{}, time.Time{}, false, nil
 	d.mode(ModeEnded)
 }

@@ -40,6 +40,17 @@ UPDATE flow_runs r SET
        result = NULLIF(i.result, '')::jsonb, failure = NULLIF(i.failure, '')::jsonb
   FROM i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.run_id = i.run_id;
 
+-- DropItems removes the rows of the items of steps that begin again with new items: they are of an earlier round. It precedes WriteSteps and
+-- finds its tasks as InsertRuns does.
+-- name: DropItems :exec
+DELETE FROM flow_steps f
+ USING (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
+               unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@run_ids::text[]) AS run_id, unnest(@step_ids::text[]) AS step_id) AS x
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+ WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index >= 0;
+
 -- WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does, each attempt once: of a
 -- run it has several steps. A result holds one row of a step or an item. begins: it has begun, once more; ends: it has ended.
 -- What is undone keeps how it ended; one that succeeds in the turn in which that begins has not been stored as ended yet.

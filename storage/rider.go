@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"reflect"
+	"slices"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -15,6 +16,12 @@ type Rider interface {
 	// Write sends the one statement that writes all riders of this type of a flush. It has to find each by its task and fencing token in
 	// what this transaction has written (see SendMessages), so that those of a fenced attempt write nothing.
 	Write(ctx context.Context, db DB, all []Ride) error
+}
+
+// EarlyRider is a rider whose statement comes before those of other riders of the flush: it removes what they would find.
+type EarlyRider interface {
+	Rider
+	Early()
 }
 
 // Ride is a rider with the attempt whose result it goes with.
@@ -65,7 +72,11 @@ func (r *rides) add(c *Completion, riders []Rider) {
 			r.byType = map[reflect.Type][]Ride{}
 		}
 		if _, known := r.byType[t]; !known {
-			r.types = append(r.types, t)
+			if _, early := rider.(EarlyRider); early {
+				r.types = slices.Insert(r.types, 0, t)
+			} else {
+				r.types = append(r.types, t)
+			}
 		}
 		r.byType[t] = append(r.byType[t], Ride{Rider: rider, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
 	}

@@ -121,6 +121,8 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.DeedReset:
 		row := t.row(p)
 		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
+	case flow.DeedDrop:
+		t.attempt.Ride(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID})
 	case flow.DeedChange:
 	}
 	return nil
@@ -179,59 +181,6 @@ func (t *task) ask(p place) {
 		t.tell(id, &order{Method: methodCancel, Reason: reason})
 	case flow.ActionWait, flow.ActionDelay:
 	}
-}
-
-// why says why the run stops, for its steps that end with that: which step failed it, who asked it to end.
-func (t *task) why() (string, error) {
-	switch t.state.Run.Cause {
-	case flow.ByCancel:
-		if t.state.Cancel == "" {
-			return "the run was cancelled", nil
-		}
-		return "the run was cancelled: " + t.state.Cancel, nil
-	case flow.ByTime:
-		return t.passedTimeout(), nil
-	}
-	if t.state.Run.Broken == nil {
-		return "the run failed", nil
-	}
-	failure, err := t.broke(*t.state.Run.Broken)
-	if err != nil {
-		return "", err
-	}
-	why := "step " + t.template.Steps[*t.state.Run.Broken].ID + " failed"
-	if text := []rune(orElse(failure.GetMessage(), failure.GetReason())); len(text) > maxWhy {
-		why += ": " + string(text[:maxWhy]) + "…"
-	} else if len(text) > 0 {
-		why += ": " + string(text)
-	}
-	return why, nil
-}
-
-// maxWhy is how much of a failure the steps repeat that end with it: it may be long, and they may be many.
-const maxWhy = 200
-
-// asks says why what does a step is asked to end.
-func (t *task) asks() string {
-	s := t.state.Run
-	switch {
-	case s.Cause == flow.ByCancel:
-		return "its run is to end: " + orElse(t.state.Cancel, "it was cancelled")
-	case s.Cause == flow.ByTime:
-		return "its run is to end: it passed its timeout"
-	case s.Cause == flow.ByFailure && s.Broken != nil:
-		return "its run is to end: step " + t.template.Steps[*s.Broken].ID + " failed"
-	case s.Cause == flow.ByFailure:
-		return "its run is to end: a step failed"
-	}
-	return "its run goes on without it"
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // done makes the result of the task.

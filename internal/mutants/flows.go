@@ -2,6 +2,7 @@ package main
 
 const (
 	flowDecide = "flow/decide.go"
+	flowItems  = "flow/items.go"
 	flowTurn   = "flow/turn.go"
 	flowOrders = "engine/flows/orders.go"
 	endSteps   = "storage/internal/dbsqlc/end_steps.sql.go"
@@ -17,7 +18,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-one-item-more", breaks: "max_running items run at a time",
-		file: flowTurn, old: "p.MaxRunning > 0 && each.Open >= p.MaxRunning", planted: "p.MaxRunning > 0 && each.Open > p.MaxRunning",
+		file: flowItems, old: "p.MaxRunning > 0 && each.Open >= p.MaxRunning", planted: "p.MaxRunning > 0 && each.Open > p.MaxRunning",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
@@ -54,6 +55,21 @@ var flowMutants = []mutant{
 		name: "flow-undone-before-its-end", breaks: "what succeeds in the turn in which it begins to be undone has succeeded, with its result",
 		file: "storage/internal/dbsqlc/flow_runs.sql.go", old: "status = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN", planted: "status = CASE WHEN excluded.compensation_status IS NULL THEN",
 		packages: "./engine/flows", run: "UndoneAsItSucceeds",
+	},
+	{
+		name: "flow-counts-compensated-items", breaks: "items that were compensated are done again",
+		file: flowTurn, old: "		if s.Round > 1 {", planted: "		if s.Round > 99 {",
+		packages: "./engine/flows", run: "SecondRetry",
+	},
+	{
+		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
+		file: flowItems, old: "d.Plan.Steps[step].Waits == NoWait {\n		d.askItems", planted: "d.Plan.Steps[step].Waits != NoWait {\n		d.askItems",
+		packages: "./flow", run: "ItemsThatWaitFail",
+	},
+	{
+		name: "flow-cleans-up-on", breaks: "a cancel reaches a step that began while its run was stopping",
+		file: flowDecide, old: "!slices.Contains(s.Asked, step)", planted: "len(s.Asked) == 0 && s.Mode != ModeStopping",
+		packages: "./flow", run: "CleanUpIsStopped",
 	},
 	{
 		name: "step-end-beside-a-task", breaks: "the end of a step waits while its run is at work",

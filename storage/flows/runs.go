@@ -185,6 +185,26 @@ func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Ride)
 	return dbsqlc.New().WriteSteps(ctx, db, a)
 }
 
+// DropItems removes what is stored of the items of a step, which is of an earlier round: a rider.
+type DropItems struct{ RunID, StepID string }
+
+// Bytes implements storage.Rider.
+func (*DropItems) Bytes() int { return 200 }
+
+// Early implements storage.EarlyRider: the same result may begin items.
+func (*DropItems) Early() {}
+
+// Write implements storage.Rider.
+func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+	var a dbsqlc.DropItemsParams
+	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
+	for _, ride := range all {
+		d := ride.Rider.(*DropItems)
+		a.RunIds, a.StepIds = append(a.RunIds, d.RunID), append(a.StepIds, d.StepID)
+	}
+	return dbsqlc.New().DropItems(ctx, db, a)
+}
+
 // Report is what was told of a wait that is open: a rider.
 type Report struct {
 	RunID    string

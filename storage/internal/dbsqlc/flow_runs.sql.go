@@ -50,6 +50,39 @@ func (q *Queries) CountItems(ctx context.Context, db DBTX, arg CountItemsParams)
 	return items, nil
 }
 
+const dropItems = `-- name: DropItems :exec
+DELETE FROM flow_steps f
+ USING (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id, unnest($3::bigint[]) AS task_id,
+               unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id, unnest($6::text[]) AS step_id) AS x
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
+      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+ WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index >= 0
+`
+
+type DropItemsParams struct {
+	Namespaces    []string
+	ProcessIds    []string
+	TaskIds       []int64
+	FencingTokens []int64
+	RunIds        []string
+	StepIds       []string
+}
+
+// DropItems removes the rows of the items of steps that begin again with new items: they are of an earlier round. It precedes WriteSteps and
+// finds its tasks as InsertRuns does.
+func (q *Queries) DropItems(ctx context.Context, db DBTX, arg DropItemsParams) error {
+	_, err := db.Exec(ctx, dropItems,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.TaskIds,
+		arg.FencingTokens,
+		arg.RunIds,
+		arg.StepIds,
+	)
+	return err
+}
+
 const getRun = `-- name: GetRun :one
 SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
        r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,

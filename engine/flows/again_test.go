@@ -1,0 +1,99 @@
+package flows_test
+
+import (
+	"context"
+	"testing"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func (n *node) retry(t testing.TB, r *progressorv1.RetryRunRequest) {
+	t.Helper()
+	r.Namespace = "pull"
+	if _, err := n.Retry(context.Background(), r, kim); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask reads a text from the database.
+func (n *node) ask(t testing.TB, query string, args ...any) (text string) {
+	t.Helper()
+	if err := n.db.QueryRow(context.Background(), query, args...).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// do leases the job of an item, checks its args, and answers it.
+func (n *node) do(t testing.TB, name, args, reason string) {
+	t.Helper()
+	l := n.lease(t, name)
+	same(t, l.GetJob().GetArgs().GetStringValue(), args)
+	n.answer(t, l, `"did `+args+`"`, reason)
+}
+
+// TestSecondRetry takes up a run twice whose items were compensated: the second time, the items count that succeeded since.
+func TestSecondRetry(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "twice", "steps": [
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload", "max_running": 1}, "compensation": {"name": "undo"}},
+		{"step_id": "last", "job": {}}]}`)
+	n.run(t, "pull", "twice", "r", `["a", "b", "c", "d"]`)
+	for _, item := range []string{"a", "b", "c", "d"} {
+		n.do(t, "each", item, "")
+	}
+	n.answer(t, n.lease(t, "last"), "", "broken")
+	n.answer(t, n.lease(t, "undo"), "", "")
+	same(t, told(n.ended(t, "pull", "r")), "FAILED: each SUCCEEDED undo SUCCEEDED last FAILED")
+
+	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
+	n.do(t, "each", "a", "")
+	n.do(t, "each", "b", "")
+	l := n.lease(t, "each")
+	items := n.ask(t, "SELECT string_agg(index || ' ' || status, ', ' ORDER BY index) FROM step_list WHERE run_id = 'r' AND index >= 0")
+	same(t, items, "0 SUCCEEDED, 1 SUCCEEDED, 2 RUNNING")
+	n.answer(t, l, "", "bad")
+	same(t, told(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 last CANCELLED")
+
+	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
+	n.do(t, "each", "c", "")
+	n.do(t, "each", "d", "")
+	n.answer(t, n.lease(t, "last"), "", "")
+	same(t, told(n.ended(t, "pull", "r")), "SUCCEEDED: each SUCCEEDED 3 last SUCCEEDED 2")
+}
+
+// TestWaitsOfItemsFail lets too many answers of a for_each be failures: the waits that are open end, and the run with them.
+func TestWaitsOfItemsFail(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "asks", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}, "for_each": {"items": "payload"}}]}`)
+	n.run(t, "pull", "asks", "r", `["a", "b", "c"]`)
+	index := int32(1)
+	if _, err := n.Complete(context.Background(), &progressorv1.CompleteStepRequest{
+		Namespace: "pull", RunId: "r", StepId: "ask", Index: &index, Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: "no"}},
+	}, kim); err != nil {
+		t.Fatal(err)
+	}
+	same(t, told(n.ended(t, "pull", "r")), "FAILED: ask FAILED")
+	waits, _, err := n.ListOpenWaits(context.Background(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull"})
+	if err != nil || len(waits) != 0 {
+		t.Fatalf("waits of a run that has ended are open: %v, %v", waits, err)
+	}
+	reasons := n.ask(t, "SELECT string_agg(DISTINCT reason, ', ') FROM flow_steps WHERE run_id = 'r' AND status = 'cancelled'")
+	same(t, reasons, "too many items of its step failed")
+}
+
+// TestCleanUpIsCancelled cancels a run while a step that cleans up runs.
+func TestCleanUpIsCancelled(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "clean", "timeout": "3600s", "steps": [{"step_id": "a", "job": {}}, {"step_id": "clean", "join_rule": "JOIN_RULE_ALL_ENDED", "job": {}}]}`)
+	n.run(t, "pull", "clean", "r", "")
+	n.answer(t, n.lease(t, "a"), "", "broken")
+	clean := n.lease(t, "clean")
+	n.cancel(t, "pull", "r")
+	n.acknowledge(t, clean)
+	same(t, told(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
+}

@@ -1,0 +1,166 @@
+package flow_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/flow"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// play drives a run by hand. It keeps what the rows of steps and items would say.
+type play struct {
+	t     *testing.T
+	plan  *flow.Plan
+	state *flow.State
+	now   time.Time
+	items []string        // of every step with for_each
+	due   time.Duration   // of every wait; 0: none
+	rows  map[string]byte // letters by step, or step.index
+	said  []string        // the effects of the last decision, in short
+}
+
+func newPlay(t *testing.T, steps ...flow.PlanStep) *play {
+	t.Helper()
+	for i := range steps {
+		for _, dep := range steps[i].Deps {
+			steps[dep].Dependants = append(steps[dep].Dependants, i)
+		}
+		if steps[i].Join == progressorv1.JoinRule_JOIN_RULE_UNSPECIFIED {
+			steps[i].Join = progressorv1.JoinRule_JOIN_RULE_NONE_FAILED
+		}
+		steps[i].Cancelable = true
+	}
+	p := &flow.Plan{Steps: steps, MaxAttempts: 1, Backoff: func(int32) time.Duration { return time.Minute }, Grace: time.Minute}
+	return &play{t: t, plan: p, state: flow.NewState(p), now: time.Unix(1e9, 0), rows: map[string]byte{}}
+}
+
+func (p *play) name(step, index int) string {
+	if index == flow.NoIndex {
+		return fmt.Sprint(step)
+	}
+	return fmt.Sprintf("%d.%d", step, index)
+}
+
+func (p *play) Condition(int) (bool, error) { return true, nil }
+func (p *play) Items(int) (int, error)      { return len(p.items), nil }
+func (p *play) Undo(int) error              { return nil }
+
+func (p *play) Begin(step, _ int) (due time.Time, err error) {
+	if p.plan.Steps[step].Waits != flow.NoWait && p.due > 0 {
+		due = p.now.Add(p.due)
+	}
+	return due, nil
+}
+
+func (p *play) OpenItems(step int) ([]int, error) { return p.itemsIn(step, "o"), nil }
+func (p *play) DoneItems(step int) ([]int, error) { return p.itemsIn(step, "shk"), nil }
+
+func (p *play) itemsIn(step int, letters string) (list []int) {
+	for index := range p.items {
+		if l, ok := p.rows[p.name(step, index)]; ok && strings.IndexByte(letters, l) >= 0 {
+			list = append(list, index)
+		}
+	}
+	return list
+}
+
+// decide makes a decision, and notes its effects.
+func (p *play) decide(event func(*flow.Decision) error) {
+	p.t.Helper()
+	d := flow.Decide(p.plan, p.state, p, p.now)
+	if err := event(d); err != nil {
+		p.t.Fatal(err)
+	}
+	p.said = nil
+	for _, e := range d.Effects {
+		name := p.name(e.Step, e.Index)
+		switch e.Deed {
+		case flow.DeedBegin:
+			p.rows[name] = byte(flow.Open)
+		case flow.DeedEnd:
+			p.rows[name] = byte(e.Letter)
+		case flow.DeedDrop:
+			for index := range 100 {
+				delete(p.rows, p.name(e.Step, index))
+			}
+		case flow.DeedReset:
+			p.rows[name] = byte(flow.Pending)
+		case flow.DeedChange:
+			continue
+		}
+		p.said = append(p.said, string(e.Deed)+" "+name)
+	}
+}
+
+func (p *play) start() { p.decide(func(d *flow.Decision) error { return d.Start() }) }
+
+func (p *play) end(step, index int, l flow.Letter) {
+	p.t.Helper()
+	p.decide(func(d *flow.Decision) error {
+		known, err := d.Ended(flow.Outcome{Step: step, Index: index, Round: p.state.Round, Letter: l})
+		if !known {
+			p.t.Fatalf("the end of %s is not known", p.name(step, index))
+		}
+		return err
+	})
+}
+
+func (p *play) did(effect string) bool { return slices.Contains(p.said, effect) }
+
+func (p *play) want(steps string, mode flow.Mode) {
+	p.t.Helper()
+	if p.state.Steps != steps || p.state.Mode != mode {
+		p.t.Fatalf("the run is %s with steps %s, want %s with %s", p.state.Mode, p.state.Steps, mode, steps)
+	}
+}
+
+// Too many items of a step of waits fail: the others end, and with them the step and the run.
+func TestItemsThatWaitFail(t *testing.T) {
+	for _, waits := range []flow.Waiting{flow.Outside, flow.Person, flow.Delay} {
+		p := newPlay(t, flow.PlanStep{Each: true, Waits: waits})
+		p.items, p.due = []string{"a", "b", "c"}, time.Hour
+		p.start()
+		p.end(0, 0, flow.Succeeded)
+		p.end(0, 1, flow.Failed)
+		p.want("f", flow.ModeEnded)
+		if got := p.rows["0.2"]; got != byte(flow.Cancelled) {
+			t.Fatalf("the wait that was open is %c", got)
+		}
+	}
+}
+
+// A step that cleans up begins while the run stops. A timeout, and then a cancel, reach it as any other step.
+func TestCleanUpIsStopped(t *testing.T) {
+	graph := func() *play {
+		p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
+		p.plan.Timeout = time.Hour
+		p.start()
+		p.end(0, flow.NoIndex, flow.Failed)
+		p.want("fo", flow.ModeStopping)
+		return p
+	}
+	cancel := func(d *flow.Decision) error { return d.Cancel() }
+
+	p := graph()
+	p.decide(cancel)
+	if !p.did("ask 1") {
+		t.Errorf("a cancel does not reach the step that cleans up: %v", p.said)
+	}
+	p.end(1, flow.NoIndex, flow.Cancelled)
+	p.want("fc", flow.ModeEnded)
+
+	p = graph()
+	p.now = p.now.Add(time.Hour)
+	p.decide(func(d *flow.Decision) error { return d.Tick() })
+	if !p.did("ask 1") {
+		t.Errorf("the timeout does not reach the step that cleans up: %v", p.said)
+	}
+	p.decide(cancel)
+	if p.did("ask 1") {
+		t.Error("a step is asked to end a second time")
+	}
+}

@@ -59,12 +59,17 @@ je AS (
 -- Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
 -- SaveResult.)
 be AS (
-  UPDATE schedule s SET waits_for = 'process'
+  UPDATE schedule s SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
     FROM i WHERE i.asks AND i.n = 1 AND i.status = 'RUNNING' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
      AND s.waits_for::text = 'place'),
+lowered AS (
+  UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
+    FROM i WHERE i.asks AND i.n = 1 AND NOT i.job AND i.status = 'INIT' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
+     AND s.waits_for::text = 'place' AND s.priority > 0),
 ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, args, context)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM i WHERE asks AND n = 1 AND NOT job),
 -- A group has its members end first.
 gr AS (
@@ -109,7 +114,7 @@ e AS (
     SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,
            timer_name, idempotency_key, args, context, NULL::jsonb AS failure FROM dr
     UNION ALL
-    SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, NULL, retry_interval,
+    SELECT namespace, process_id, task_id, task_type, attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, NULL, retry_interval,
            timer_name, idempotency_key, args, context, failure FROM ds) x),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,

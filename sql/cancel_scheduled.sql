@@ -27,6 +27,6 @@ backlog AS (
 k AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token,
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token,
          (SELECT i.task_id FROM i WHERE i.namespace = d.namespace AND i.process_id = d.process_id), scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, failure FROM d)
 SELECT namespace, process_id, task_id FROM d;

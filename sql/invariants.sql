@@ -10,7 +10,7 @@ placed AS MATERIALIZED (
   SELECT namespace, process_id, task_id, 'answers' FROM answers),
 -- Waiting rows that go by themselves once their process is free.
 queue AS MATERIALIZED (
-  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places
+  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places, min(coalesce(own_priority, priority)) AS priority
     FROM schedule WHERE waits_for IN ('process', 'place') GROUP BY namespace, process_id),
 numbered AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id FROM events GROUP BY namespace, process_id),
@@ -44,6 +44,12 @@ SELECT 'numbers_are_new', r.namespace, r.process_id,
 UNION ALL
 -- one_next_task: at most one row of a process waits for a place.
 SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
+UNION ALL
+-- priority_is_smallest: the row of an idle process that waits for a place has the smallest priority of the waiting tasks.
+SELECT 'priority_is_smallest', s.namespace, s.process_id, format('task %s waits for a place with priority %s, a task of its process has %s', s.task_id, s.priority, q.priority)
+  FROM schedule s JOIN queue q ON q.namespace = s.namespace AND q.process_id = s.process_id
+ WHERE s.waits_for = 'place' AND (s.priority > q.priority OR s.own_priority < s.priority)
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
 UNION ALL
 -- somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
 -- that waits for its next attempt holds up what waits behind it.
@@ -294,6 +300,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'numbers_are_new', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'one_next_task', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
+  UNION ALL SELECT 'priority_is_smallest', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
   UNION ALL SELECT 'somebody_wakes', (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
   UNION ALL SELECT 'in_order', (SELECT count(*) FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id
                                   AND s.waits_for IN ('process', 'place') AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR')

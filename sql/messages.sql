@@ -216,6 +216,11 @@ sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context, child)
   SELECT namespace, process_id, task_id, 'NOTIFY', CASE WHEN free THEN 'place' ELSE 'process' END::waits_for, statement_timestamp(), args, context, child
     FROM a WHERE delivered),
+-- A process waits for a place with the smallest priority of its waiting tasks.
+lowered AS (
+  UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
+    FROM (SELECT DISTINCT a.namespace, a.process_id FROM a WHERE a.delivered AND NOT a.free) x
+   WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.waits_for::text = 'place' AND s.priority > 0),
 -- The end of a member is noted with its place, and has its group looked at.
 jp AS (
   UPDATE job_places l SET state = CASE a.child->>'status' WHEN 'PROCESS_STATUS_COMPLETED' THEN 'succeeded' WHEN 'PROCESS_STATUS_ERROR' THEN 'failed' ELSE 'cancelled' END,
@@ -298,11 +303,16 @@ cn AS (
    GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 be AS (
-  UPDATE schedule s SET waits_for = 'process'
+  UPDATE schedule s SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
     FROM a WHERE a.asks AND a.status = 'RUNNING' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.waits_for::text = 'place'),
+lowered AS (
+  UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
+    FROM a WHERE a.asks AND NOT a.is_job AND a.status = 'INIT' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id
+     AND s.waits_for::text = 'place' AND s.priority > 0),
 ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, args, context)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM a WHERE asks AND NOT is_job),
 -- A group has its members end first.
 gr AS (
@@ -327,7 +337,7 @@ je AS (
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
          retry_interval, timer_name, idempotency_key, args, context, failure FROM ds),
 fr AS (
   DELETE FROM constraint_holds h USING a WHERE a.ends AND h.namespace = ANY (ARRAY[a.namespace]) AND h.process_id = a.process_id),

@@ -11,7 +11,7 @@ d AS (
      AND s.timer_name IS NOT NULL AND (i.drop_all OR s.timer_name = i.timer_name) RETURNING s.*)
 INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
                    retry_interval, timer_name, idempotency_key, args, context)
-SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
        retry_interval, timer_name, idempotency_key, args, context FROM d;
 
 -- name: SetTimers :exec

@@ -12,7 +12,7 @@ WITH ready AS MATERIALIZED (
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
   CROSS JOIN LATERAL (
     SELECT a.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
@@ -22,7 +22,7 @@ WITH ready AS MATERIALIZED (
        ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
     UNION ALL
     SELECT b.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
              s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
         FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
@@ -44,7 +44,7 @@ WITH ready AS MATERIALIZED (
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, @node_id::bigint,
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority), fencing_token, @node_id::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
@@ -63,7 +63,7 @@ je AS (
     FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
 del AS (
   DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, coalesce(r.own_priority, r.priority)::int AS priority, r.fencing_token::bigint AS fencing_token,
        r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
        coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
@@ -105,7 +105,9 @@ WITH due AS MATERIALIZED (
 -- Of two timers of one process that are due the one that came first goes.
 one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode FROM due ORDER BY namespace, process_id, task_id),
 m AS (
-  UPDATE schedule s SET waits_for = 'place'
+  UPDATE schedule s SET waits_for = 'place',
+         priority = CASE WHEN s.job_name IS NULL THEN least(queue_priority(s.namespace, s.process_id), s.priority) ELSE s.priority END,
+         own_priority = CASE WHEN s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END
     FROM one WHERE s.namespace = ANY (ARRAY[one.namespace]) AND s.process_id = one.process_id AND s.task_id = one.task_id
   RETURNING s.namespace, s.process_id, s.job_name, one.mode, CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
 jc AS (

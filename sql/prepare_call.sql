@@ -5,7 +5,7 @@
 WITH i AS MATERIALIZED (
   SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         nextval('task_ids') AS task_id, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
+         nextval('task_ids') AS task_id, r.task_id IS NOT NULL AS runs, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
          coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job', false) AS acceptable
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_types::text[]),
                     unnest(@args::bytea[]), unnest(@contexts::bytea[]), unnest(@idempotency_keys::text[]),
@@ -20,11 +20,14 @@ WITH i AS MATERIALIZED (
         SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
            AND s.waits_for IN ('process', 'place') LIMIT t.max_waiting) x) w),
 -- n counts the accepted items of one process in this statement: only the first can find it free.
+-- queue_priority is the smallest priority of those that wait.
 a AS MATERIALIZED (
-  SELECT n.*, n.acceptable AND n.waiting + n.n - 1 - CASE WHEN n.free THEN 1 ELSE 0 END < n.max_waiting AS accepted,
-         n.free AND n.n = 1 AND n.capture AS captured, nextval('fencing_tokens') AS fencing_token
-    FROM (SELECT i.*, i.status = 'RUNNING' AND NOT i.busy AND i.waiting = 0 AS free,
-                 row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) AS n FROM i) n),
+  SELECT m.*, nextval('fencing_tokens') AS fencing_token,
+         min(CASE WHEN m.accepted AND NOT m.captured THEN m.priority END) OVER (PARTITION BY m.namespace, m.process_id, m.acceptable) AS queue_priority
+    FROM (SELECT n.*, n.acceptable AND n.waiting + n.n - 1 - CASE WHEN n.free THEN 1 ELSE 0 END < n.max_waiting AS accepted,
+                 n.free AND n.n = 1 AND n.capture AS captured
+            FROM (SELECT i.*, i.status = 'RUNNING' AND NOT i.busy AND i.waiting = 0 AS free,
+                         row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) AS n FROM i) n) m),
 run AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline,
                        scheduled_time, running_time, history_range, idempotency_key, args, context)
@@ -33,10 +36,16 @@ run AS (
          NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
     FROM a WHERE accepted AND captured),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, history_range, idempotency_key, args, context)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, history_range, idempotency_key, args, context)
   SELECT namespace, process_id, task_id, task_type::task_type, CASE WHEN free AND n = 1 THEN 'place' ELSE 'process' END::waits_for,
-         priority, statement_timestamp(), NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
+         CASE WHEN free AND n = 1 THEN queue_priority ELSE priority END, CASE WHEN free AND n = 1 AND queue_priority < priority THEN priority END,
+         statement_timestamp(), NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
     FROM a WHERE accepted AND NOT captured),
+-- A process waits for a place with the smallest priority of its waiting tasks.
+lowered AS (
+  UPDATE schedule s SET priority = x.queue_priority, own_priority = coalesce(s.own_priority, s.priority)
+    FROM (SELECT DISTINCT a.namespace, a.process_id, a.queue_priority FROM a WHERE a.accepted AND NOT a.free AND NOT a.runs AND a.waiting > 0) x
+   WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.waits_for::text = 'place' AND s.priority > x.queue_priority),
 req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp()

@@ -6,7 +6,7 @@ WITH found AS MATERIALIZED (
               + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]))
          AS n(namespace, lim, step_timeout_us)
   CROSS JOIN LATERAL (
-    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name,
            s.history_range, s.idempotency_key, s.args, s.context, s.child, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
            p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
       FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id

@@ -29,7 +29,7 @@ d AS (
 cancelled_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token,
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token,
          (SELECT k.cancelled_by FROM k WHERE k.namespace = d.namespace AND k.process_id = d.process_id), scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, failure FROM d),
 released_messages AS (
   UPDATE messages o SET held = false

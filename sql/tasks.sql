@@ -16,7 +16,7 @@ SELECT s.namespace, s.process_id, s.task_id, s.task_type,
                  AND (EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
                       OR EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))
             THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
-       s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
+       s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
        s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
   FROM schedule s WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.task_id = @task_id
 UNION ALL
@@ -46,7 +46,7 @@ SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x
           CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time' AND (r.task_id IS NOT NULL OR EXISTS (
               SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))
               THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
-          s.attempt, s.priority, s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
+          s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
      FROM schedule s LEFT JOIN running r ON r.namespace = s.namespace AND r.process_id = s.process_id
     WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.task_id > @after_task_id
     ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int)) u

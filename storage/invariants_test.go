@@ -28,6 +28,8 @@ var planted = []struct{ invariant, process, sql string }{
 	{"running_fits_status", "repairs", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
 	{"numbers_are_new", "calls", `UPDATE running SET fencing_token = 1000000 WHERE process_id = $1`},
 	{"one_next_task", "placed", `UPDATE schedule SET waits_for = 'place' WHERE process_id = $1 AND waits_for = 'process'`},
+	{"priority_is_smallest", "placed", `UPDATE schedule SET priority = -1 WHERE process_id = $1 AND waits_for = 'process'`},
+	{"priority_is_smallest", "placed", `UPDATE schedule SET own_priority = priority - 1 WHERE process_id = $1 AND waits_for = 'place'`},
 	{"somebody_wakes", "calls", `DELETE FROM running WHERE process_id = $1`},
 	{"somebody_wakes", "placed", `UPDATE schedule SET waits_for = 'process' WHERE process_id = $1`},
 	{"in_order", "calls", `UPDATE running SET task_id = nextval('task_ids') WHERE process_id = $1`},

@@ -75,7 +75,7 @@ func TestMigrateDownWithData(t *testing.T) {
 		t.Fatal(err)
 	}
 	const kept = `SELECT concat_ws(' | ', (SELECT string_agg((to_jsonb(p) - 'first_event_id' - 'history_restarted_time')::text, ', ' ORDER BY process_id) FROM processes p),
-		(SELECT string_agg((to_jsonb(s) - 'job_name' - 'line' - 'taker')::text, ', ' ORDER BY task_id) FROM schedule s), (SELECT string_agg((to_jsonb(t) - 'worker_id')::text, ', ' ORDER BY task_id) FROM tasks t),
+		(SELECT string_agg((to_jsonb(s) - 'job_name' - 'line' - 'taker' - 'own_priority')::text, ', ' ORDER BY task_id) FROM schedule s), (SELECT string_agg((to_jsonb(t) - 'worker_id')::text, ', ' ORDER BY task_id) FROM tasks t),
 		(SELECT string_agg(to_jsonb(c)::text, ', ' ORDER BY lane, status) FROM status_counts c))`
 	before := ask[string](b, kept)
 	b.Close()

@@ -13,6 +13,16 @@ const (
 
 var mutants = []mutant{
 	{
+		name: "urgent-call-waits", breaks: "a process waits for a slot with the smallest priority of its waiting tasks",
+		file: prepareCall, old: "AND s.priority > x.queue_priority", planted: "AND s.priority > x.queue_priority AND x.queue_priority IS NULL",
+		packages: "./storage", run: "UrgentCall|PriorityAfterResume",
+	},
+	{
+		name: "urgent-task-waits-after-result", breaks: "a process that a result leaves waiting has the smallest priority of its waiting tasks",
+		file: saveResult, old: "THEN queue_priority(f.namespace, f.process_id) ELSE", planted: "THEN coalesce(s.own_priority, s.priority) ELSE",
+		packages: "./storage", run: "PriorityAfterAResult",
+	},
+	{
 		name: "queue-moved-at-once", breaks: "a change of status moves a bounded number of waiting tasks",
 		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w", planted: "ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int * 1000) w",
 		packages: "./storage", run: "LargeQueueIsSuspended",

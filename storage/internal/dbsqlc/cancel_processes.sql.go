@@ -81,12 +81,17 @@ je AS (
          CASE WHEN i.asks THEN 'cancel_requested' ELSE 'cancelled' END, coalesce(i.running_attempt, 0), NULLIF(i.actor, ''), NULLIF(i.reason, '')
     FROM i WHERE i.job AND i.n = 1 AND (i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)),
 be AS (
-  UPDATE schedule s SET waits_for = 'process'
+  UPDATE schedule s SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
     FROM i WHERE i.asks AND i.n = 1 AND i.status = 'RUNNING' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
      AND s.waits_for::text = 'place'),
+lowered AS (
+  UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
+    FROM i WHERE i.asks AND i.n = 1 AND NOT i.job AND i.status = 'INIT' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
+     AND s.waits_for::text = 'place' AND s.priority > 0),
 ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, args, context)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM i WHERE asks AND n = 1 AND NOT job),
 gr AS (
   UPDATE schedule s SET waits_for = 'place' FROM i WHERE i.asks AND i.n = 1 AND i.grouped AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.taker = '~'),
@@ -103,7 +108,7 @@ deleted_first AS (
          ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) w) AS last_task_id
       FROM i WHERE i.ends) first
    WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 deleted_cancel AS (
   DELETE FROM schedule s USING (
     SELECT i.namespace, i.process_id, (
@@ -114,9 +119,9 @@ deleted_cancel AS (
      AND s.task_id > (SELECT coalesce(max(w.task_id), 0) FROM (
         SELECT w.task_id FROM schedule w WHERE w.namespace = task.namespace AND w.process_id = task.process_id
          ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) w)
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 ds AS (
-  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, ctid FROM deleted_first UNION ALL SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, ctid FROM deleted_cancel),
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, ctid FROM deleted_first UNION ALL SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, ctid FROM deleted_cancel),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id)
   SELECT ds.namespace, ds.process_id FROM ds GROUP BY ds.namespace, ds.process_id HAVING count(*) >= $10::int
@@ -127,7 +132,7 @@ e AS (
     SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,
            timer_name, idempotency_key, args, context, NULL::jsonb AS failure FROM dr
     UNION ALL
-    SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, NULL, retry_interval,
+    SELECT namespace, process_id, task_id, task_type, attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, NULL, retry_interval,
            timer_name, idempotency_key, args, context, failure FROM ds) x),
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,

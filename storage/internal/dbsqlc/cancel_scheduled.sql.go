@@ -23,7 +23,7 @@ d AS (
          ORDER BY w.namespace, w.process_id, w.task_id LIMIT $5::int) w) AS last_task_id
       FROM i) first
    WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, cancelled_by, after_task_id)
   SELECT d.namespace, d.process_id, (SELECT i.task_id FROM i WHERE i.namespace = d.namespace AND i.process_id = d.process_id), max(d.task_id)
@@ -33,7 +33,7 @@ backlog AS (
 k AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token,
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token,
          (SELECT i.task_id FROM i WHERE i.namespace = d.namespace AND i.process_id = d.process_id), scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, failure FROM d)
 SELECT namespace, process_id, task_id FROM d
 `

@@ -59,7 +59,7 @@ WITH i AS MATERIALIZED (
          CASE x.outcome WHEN 'succeeded' THEN 'COMPLETED' WHEN 'failed' THEN 'ERROR' ELSE 'CANCELLED' END::process_status AS new_status
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
                     unnest($6::bool[]), unnest($7::bigint[]), unnest($8::int[])) AS x(namespace, process_id, outcome, failure, detail, kept, ttl_us, mode)
-   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_type = 'INIT' LIMIT 1) s
+   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_type = 'INIT' LIMIT 1) s
    CROSS JOIN LATERAL (SELECT p.cancel_deadline, p.cancel_reason FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p
    CROSS JOIN LATERAL (
      SELECT min(l.running_time) AS running_time, json_object_agg(l.worker_id, convert_from(l.result, 'UTF8')::json ORDER BY l.finished_time) FILTER (WHERE l.result IS NOT NULL) AS results,
@@ -289,7 +289,7 @@ func (q *Queries) ReadPlaces(ctx context.Context, db DBTX, arg ReadPlacesParams)
 const restGroups = `-- name: RestGroups :exec
 WITH x AS MATERIALIZED (
   SELECT x.namespace, x.process_id, x.mode, s.task_id, s.attempt, s.job_name FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[])) AS x(namespace, process_id, mode)
-   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.taker = '~' LIMIT 1) s),
+   CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.taker = '~' LIMIT 1) s),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
   SELECT x.namespace, x.process_id, 'started', 'available', 'running', 1 FROM x WHERE x.attempt = 0 AND x.mode = 2),

@@ -22,6 +22,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'numbers_are_new', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'one_next_task', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
+  UNION ALL SELECT 'priority_is_smallest', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
   UNION ALL SELECT 'somebody_wakes', (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
   UNION ALL SELECT 'in_order', (SELECT count(*) FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id
                                   AND s.waits_for IN ('process', 'place') AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
@@ -221,7 +222,7 @@ placed AS MATERIALIZED (
   SELECT namespace, process_id, task_id, 'schedule' FROM schedule UNION ALL
   SELECT namespace, process_id, task_id, 'answers' FROM answers),
 queue AS MATERIALIZED (
-  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places
+  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places, min(coalesce(own_priority, priority)) AS priority
     FROM schedule WHERE waits_for IN ('process', 'place') GROUP BY namespace, process_id),
 numbered AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id FROM events GROUP BY namespace, process_id),
@@ -249,6 +250,11 @@ SELECT 'numbers_are_new', r.namespace, r.process_id,
  WHERE r.task_id > s.task_id OR r.fencing_token > s.fencing_token
 UNION ALL
 SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
+UNION ALL
+SELECT 'priority_is_smallest', s.namespace, s.process_id, format('task %s waits for a place with priority %s, a task of its process has %s', s.task_id, s.priority, q.priority)
+  FROM schedule s JOIN queue q ON q.namespace = s.namespace AND q.process_id = s.process_id
+ WHERE s.waits_for = 'place' AND (s.priority > q.priority OR s.own_priority < s.priority)
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
 UNION ALL
 SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
   FROM queue q JOIN processes p ON p.namespace = q.namespace AND p.process_id = q.process_id
@@ -465,6 +471,7 @@ type FindViolationsRow struct {
 // running_fits_status: INIT runs an INIT task, ERROR a repair, RUNNING anything else, an end nothing.
 // numbers_are_new: no task and no attempt has a number that its sequence will issue again.
 // one_next_task: at most one row of a process waits for a place.
+// priority_is_smallest: the row of an idle process that waits for a place has the smallest priority of the waiting tasks.
 // somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
 // that waits for its next attempt holds up what waits behind it.
 // in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.

@@ -60,11 +60,16 @@ cn AS (
    GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 be AS (
-  UPDATE schedule s SET waits_for = 'process'
+  UPDATE schedule s SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
     FROM a WHERE a.asks AND a.status = 'RUNNING' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.waits_for::text = 'place'),
+lowered AS (
+  UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
+    FROM a WHERE a.asks AND NOT a.is_job AND a.status = 'INIT' AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id
+     AND s.waits_for::text = 'place' AND s.priority > 0),
 ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, args, context)
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM a WHERE asks AND NOT is_job),
 gr AS (
   UPDATE schedule s SET waits_for = 'place' FROM a WHERE a.asks AND a.is_job AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.taker = '~'),
@@ -73,7 +78,7 @@ mb AS (
   SELECT l.namespace, l.process_id, 'cancel', l.namespace, l.job_id, 0, statement_timestamp(), a.reason
     FROM a JOIN job_places l ON l.namespace = ANY (ARRAY[a.namespace]) AND l.job_id = a.process_id WHERE a.ends AND l.state IS NULL),
 ds AS (
-  DELETE FROM schedule s USING a WHERE a.ends AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+  DELETE FROM schedule s USING a WHERE a.ends AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM a m
@@ -88,7 +93,7 @@ je AS (
 tk AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
          retry_interval, timer_name, idempotency_key, args, context, failure FROM ds),
 fr AS (
   DELETE FROM constraint_holds h USING a WHERE a.ends AND h.namespace = ANY (ARRAY[a.namespace]) AND h.process_id = a.process_id),
@@ -205,6 +210,10 @@ sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context, child)
   SELECT namespace, process_id, task_id, 'NOTIFY', CASE WHEN free THEN 'place' ELSE 'process' END::waits_for, statement_timestamp(), args, context, child
     FROM a WHERE delivered),
+lowered AS (
+  UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
+    FROM (SELECT DISTINCT a.namespace, a.process_id FROM a WHERE a.delivered AND NOT a.free) x
+   WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.waits_for::text = 'place' AND s.priority > 0),
 jp AS (
   UPDATE job_places l SET state = CASE a.child->>'status' WHEN 'PROCESS_STATUS_COMPLETED' THEN 'succeeded' WHEN 'PROCESS_STATUS_ERROR' THEN 'failed' ELSE 'cancelled' END,
          finished_time = statement_timestamp(), result = j.result, failure = j.failures->-1->'failure', attempts = coalesce(k.attempt, 0)
@@ -256,6 +265,7 @@ type DeliverNotifiesRow struct {
 // sent after the process was there, so it is neither lost nor done without the lock.
 // outcome: delivered, noted (the end of a member, with its group), held, full, not_found, ended. more: there may be more of them, or of another kind behind them.
 // task_ids are drawn in the order of the messages.
+// A process waits for a place with the smallest priority of its waiting tasks.
 // The end of a member is noted with its place, and has its group looked at.
 func (q *Queries) DeliverNotifies(ctx context.Context, db DBTX, arg DeliverNotifiesParams) ([]DeliverNotifiesRow, error) {
 	rows, err := db.Query(ctx, deliverNotifies,

@@ -18,7 +18,7 @@ const prepareCall = `-- name: PrepareCall :many
 WITH i AS MATERIALIZED (
   SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.capture, t.step_timeout_us, t.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
          q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         nextval('task_ids') AS task_id, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
+         nextval('task_ids') AS task_id, r.task_id IS NOT NULL AS runs, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
          coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job', false) AS acceptable
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
                     unnest($5::bytea[]), unnest($6::bytea[]), unnest($7::text[]),
@@ -33,10 +33,12 @@ WITH i AS MATERIALIZED (
         SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
            AND s.waits_for IN ('process', 'place') LIMIT t.max_waiting) x) w),
 a AS MATERIALIZED (
-  SELECT n.ord, n.namespace, n.process_id, n.task_type, n.args, n.context, n.idempotency_key, n.request_id, n.fingerprint, n.history_range, n.priority, n.capture, n.step_timeout_us, n.max_waiting, n.status, n.previous_status, n.status_changed_time, n.aux_state, n.metadata, n.last_event_id, n.first_event_id, n.kind, n.created_time, n.twin_process_id, n.twin_task_id, n.twin_fingerprint, n.task_id, n.busy, n.waiting, n.acceptable, n.free, n.n, n.acceptable AND n.waiting + n.n - 1 - CASE WHEN n.free THEN 1 ELSE 0 END < n.max_waiting AS accepted,
-         n.free AND n.n = 1 AND n.capture AS captured, nextval('fencing_tokens') AS fencing_token
-    FROM (SELECT i.ord, i.namespace, i.process_id, i.task_type, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.priority, i.capture, i.step_timeout_us, i.max_waiting, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.first_event_id, i.kind, i.created_time, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.busy, i.waiting, i.acceptable, i.status = 'RUNNING' AND NOT i.busy AND i.waiting = 0 AS free,
-                 row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) AS n FROM i) n),
+  SELECT m.ord, m.namespace, m.process_id, m.task_type, m.args, m.context, m.idempotency_key, m.request_id, m.fingerprint, m.history_range, m.priority, m.capture, m.step_timeout_us, m.max_waiting, m.status, m.previous_status, m.status_changed_time, m.aux_state, m.metadata, m.last_event_id, m.first_event_id, m.kind, m.created_time, m.twin_process_id, m.twin_task_id, m.twin_fingerprint, m.task_id, m.runs, m.busy, m.waiting, m.acceptable, m.free, m.n, m.accepted, m.captured, nextval('fencing_tokens') AS fencing_token,
+         min(CASE WHEN m.accepted AND NOT m.captured THEN m.priority END) OVER (PARTITION BY m.namespace, m.process_id, m.acceptable) AS queue_priority
+    FROM (SELECT n.ord, n.namespace, n.process_id, n.task_type, n.args, n.context, n.idempotency_key, n.request_id, n.fingerprint, n.history_range, n.priority, n.capture, n.step_timeout_us, n.max_waiting, n.status, n.previous_status, n.status_changed_time, n.aux_state, n.metadata, n.last_event_id, n.first_event_id, n.kind, n.created_time, n.twin_process_id, n.twin_task_id, n.twin_fingerprint, n.task_id, n.runs, n.busy, n.waiting, n.acceptable, n.free, n.n, n.acceptable AND n.waiting + n.n - 1 - CASE WHEN n.free THEN 1 ELSE 0 END < n.max_waiting AS accepted,
+                 n.free AND n.n = 1 AND n.capture AS captured
+            FROM (SELECT i.ord, i.namespace, i.process_id, i.task_type, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.priority, i.capture, i.step_timeout_us, i.max_waiting, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.first_event_id, i.kind, i.created_time, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.runs, i.busy, i.waiting, i.acceptable, i.status = 'RUNNING' AND NOT i.busy AND i.waiting = 0 AS free,
+                         row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) AS n FROM i) n) m),
 run AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline,
                        scheduled_time, running_time, history_range, idempotency_key, args, context)
@@ -45,10 +47,15 @@ run AS (
          NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
     FROM a WHERE accepted AND captured),
 sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, history_range, idempotency_key, args, context)
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, history_range, idempotency_key, args, context)
   SELECT namespace, process_id, task_id, task_type::task_type, CASE WHEN free AND n = 1 THEN 'place' ELSE 'process' END::waits_for,
-         priority, statement_timestamp(), NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
+         CASE WHEN free AND n = 1 THEN queue_priority ELSE priority END, CASE WHEN free AND n = 1 AND queue_priority < priority THEN priority END,
+         statement_timestamp(), NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
     FROM a WHERE accepted AND NOT captured),
+lowered AS (
+  UPDATE schedule s SET priority = x.queue_priority, own_priority = coalesce(s.own_priority, s.priority)
+    FROM (SELECT DISTINCT a.namespace, a.process_id, a.queue_priority FROM a WHERE a.accepted AND NOT a.free AND NOT a.runs AND a.waiting > 0) x
+   WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.waits_for::text = 'place' AND s.priority > x.queue_priority),
 req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp()
@@ -107,6 +114,8 @@ type PrepareCallRow struct {
 // one at once, if its item has a place; all others wait in schedule, in task_id order. One that is being cancelled is busy.
 // outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, job (which takes none), status, overloaded.
 // n counts the accepted items of one process in this statement: only the first can find it free.
+// queue_priority is the smallest priority of those that wait.
+// A process waits for a place with the smallest priority of its waiting tasks.
 func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParams) ([]PrepareCallRow, error) {
 	rows, err := db.Query(ctx, prepareCall,
 		arg.Ords,

@@ -84,7 +84,7 @@ q AS (
          ORDER BY w.namespace, w.process_id, w.task_id LIMIT $3::int) w) AS last_task_id
       FROM k) first
    WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 fs AS (
   DELETE FROM flow_steps f USING (
     SELECT x.namespace, x.run_id, x.step_id, x.index FROM k CROSS JOIN LATERAL (

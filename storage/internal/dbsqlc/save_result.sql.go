@@ -45,7 +45,7 @@ g AS (
          coalesce(c.args, d.args) AS next_args, coalesce(c.context, d.context) AS wait_context, coalesce(c.child, d.child) AS next_child
     FROM i
     LEFT JOIN LATERAL (
-      SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
+      SELECT s.ctid, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for IN ('process', 'place')
          AND i.new_status <> 'SUSPENDED' AND i.outcome NOT IN ('fail', 'complete', 'cancel')
          AND i.new_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
@@ -53,7 +53,7 @@ g AS (
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
     LEFT JOIN LATERAL (
-      SELECT s.ctid, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
+      SELECT s.ctid, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
         FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for::text = 'time'
          AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()
          AND (NOT i.cancelling OR s.task_type = 'CANCEL')
@@ -114,17 +114,19 @@ pr AS (
 sd AS (
   DELETE FROM schedule s WHERE s.ctid = ANY (ARRAY(SELECT f.wait_ctid FROM f WHERE f.promoted AND f.wait_task_id IS NOT NULL))),
 mk AS (
-  UPDATE schedule s SET waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'place' ELSE 'process' END::waits_for
+  UPDATE schedule s SET waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'place' ELSE 'process' END::waits_for,
+         priority = CASE WHEN s.task_id = f.call_task_id THEN queue_priority(f.namespace, f.process_id) ELSE coalesce(s.own_priority, s.priority) END,
+         own_priority = CASE WHEN s.task_id = f.call_task_id THEN coalesce(s.own_priority, s.priority) END
     FROM f WHERE s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id AND f.call_task_id IS NOT NULL AND NOT f.promoted
-     AND s.waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'process' ELSE 'place' END::waits_for
+     AND (s.task_id = f.call_task_id OR s.waits_for = 'place')
      AND NOT (s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR (f.timer_action = 'set' AND s.timer_name = '')))),
 td AS (
   DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id
-     AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+     AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 tc AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
                      retry_interval, timer_name, idempotency_key, args, context)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
          retry_interval, timer_name, idempotency_key, args, context FROM td),
 ts AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)

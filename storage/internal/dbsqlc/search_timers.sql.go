@@ -62,7 +62,7 @@ WITH found AS MATERIALIZED (
          AS n(namespace, lim, step_timeout_us, own, mode)
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
   CROSS JOIN LATERAL (
-    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.scheduled_time, s.retry_interval, s.timer_name,
+    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name,
            s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
            p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
       FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id

@@ -109,11 +109,11 @@ held_tasks AS (
 d AS (
   DELETE FROM schedule s
    WHERE s.ctid = ANY (ARRAY(SELECT w.task_ctid FROM w WHERE w.status <> 'SUSPENDED'))
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 cancelled_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
                      finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token,
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token,
          (SELECT k.cancelled_by FROM k WHERE k.namespace = d.namespace AND k.process_id = d.process_id), scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, failure FROM d),
 released_messages AS (
   UPDATE messages o SET held = false

@@ -55,7 +55,12 @@ backlog AS (
   DELETE FROM queue_backlogs b USING i WHERE i.resumes AND b.namespace = ANY (ARRAY[i.namespace]) AND b.process_id = i.process_id),
 wk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
-                                         WHEN s.line IS NOT NULL THEN 'constraint' WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for
+                                         WHEN s.line IS NOT NULL THEN 'constraint' WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for,
+         priority = CASE WHEN s.task_id = i.next_task_id AND s.job_name IS NULL THEN (
+             SELECT min(coalesce(q.own_priority, q.priority)) FROM schedule q
+              WHERE q.namespace = i.namespace AND q.process_id = i.process_id AND q.timer_name IS NULL AND q.scheduled_time <= statement_timestamp())
+           ELSE coalesce(s.own_priority, s.priority) END,
+         own_priority = CASE WHEN s.task_id = i.next_task_id AND s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END
     FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND i.resumes
      AND (s.waits_for = 'operator' OR s.task_id = i.next_task_id))
 SELECT i.ord::int AS ord, coalesce(CASE WHEN i.resumes THEN i.previous_status ELSE i.status END, 'INIT')::process_status AS status,

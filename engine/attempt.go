@@ -54,7 +54,7 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, aske
 	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
-	d.completion.GoesOn = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.places.contended())
+	d.completion.GoesOn = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.slots.contended())
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled()
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
 	sendAlong(span, d.completion.Messages)
@@ -313,9 +313,9 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		if !ok || e.attempts.known(attemptOf(c)) || !e.crew.join() {
 			continue
 		}
-		ns.places.force()
+		ns.slots.force()
 		ns.metrics.adopted.Inc()
 		e.log.InfoContext(e.traces.of(c), "task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		e.runners.Go(func() { e.run(ns, c, nil, ns.places.release) })
+		e.runners.Go(func() { e.run(ns, c, nil, ns.slots.release) })
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // Places tells how many places of a namespace are taken, and how many requests wait for one.
 func (e *Engine) Places(namespace string) (taken, waiting int) {
-	return e.registry.all()[namespace].places.inUse()
+	return e.registry.all()[namespace].slots.inUse()
 }
 
 // Attempts tells how many tasks the node runs.

@@ -61,7 +61,7 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 // explainKind adds to what was read of a process what this node knows: of its namespace, of the workers that take its tasks, and by its kind.
 func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1.Process, state *explain.State) error {
 	n := &state.Namespace
-	n.Paused, n.MaxRunning, n.MaxAttempts, n.Away = ns.paused, ns.places.size(), ns.retry.MaxAttempts, ns.away.Load()
+	n.Paused, n.MaxRunning, n.MaxAttempts, n.Away = ns.paused, ns.slots.size(), ns.retry.MaxAttempts, ns.away.Load()
 	if r := state.Running; r != nil && r.NodeID == e.store.NodeID() {
 		r.Vain, r.Cause = e.attempts.vainOf(storage.TaskRef{Key: process.Key{Namespace: ns.name, ProcessID: p.GetProcessId()}, TaskID: r.ID})
 	}

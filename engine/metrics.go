@@ -96,7 +96,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
-		&placesCollector{engine: e}, &depthsCollector{engine: e},
+		&slotsCollector{engine: e}, &depthsCollector{engine: e},
 	)
 	return m
 }
@@ -199,25 +199,25 @@ func (n *namespaceMetrics) completed(c *storage.Completion, saved storage.Saved,
 	n.completion[kind].Observe(since(began))
 }
 
-// placesCollector shows the places of each namespace.
-type placesCollector struct{ engine *Engine }
+// slotsCollector shows the places of each namespace.
+type slotsCollector struct{ engine *Engine }
 
 var (
-	placesTaken   = prometheus.NewDesc("progressor_places_taken", "Places of a namespace that are taken on this node.", []string{"namespace"}, nil)
-	placesWaiting = prometheus.NewDesc("progressor_places_awaited", "Fresh requests that wait in memory for a place of a namespace.", []string{"namespace"}, nil)
+	slotsTaken   = prometheus.NewDesc("progressor_places_taken", "Places of a namespace that are taken on this node.", []string{"namespace"}, nil)
+	slotsWaiting = prometheus.NewDesc("progressor_places_awaited", "Fresh requests that wait in memory for a place of a namespace.", []string{"namespace"}, nil)
 )
 
 // Describe implements prometheus.Collector.
-func (c *placesCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- placesTaken
-	ch <- placesWaiting
+func (c *slotsCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- slotsTaken
+	ch <- slotsWaiting
 }
 
 // Collect implements prometheus.Collector.
-func (c *placesCollector) Collect(ch chan<- prometheus.Metric) {
+func (c *slotsCollector) Collect(ch chan<- prometheus.Metric) {
 	for name, ns := range c.engine.registry.all() {
-		taken, waiting := ns.places.inUse()
-		ch <- prometheus.MustNewConstMetric(placesTaken, prometheus.GaugeValue, float64(taken), name)
-		ch <- prometheus.MustNewConstMetric(placesWaiting, prometheus.GaugeValue, float64(waiting), name)
+		taken, waiting := ns.slots.inUse()
+		ch <- prometheus.MustNewConstMetric(slotsTaken, prometheus.GaugeValue, float64(taken), name)
+		ch <- prometheus.MustNewConstMetric(slotsWaiting, prometheus.GaugeValue, float64(waiting), name)
 	}
 }

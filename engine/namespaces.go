@@ -23,7 +23,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// namespace is the configuration of a namespace as one read of it found it. A change makes a new one; the places stay.
+// namespace is the configuration of a namespace as one read of it found it. A change makes a new one; the slots stay.
 type namespace struct {
 	name        string
 	paused      bool
@@ -38,7 +38,7 @@ type namespace struct {
 	maxWaiting  int32
 	events      storage.EventMode // of its jobs and runs
 	retention   time.Duration     // of processes at their end; 0: for ever
-	places      *places
+	slots       *slots
 	requests    *share // in this node now, without polls
 	polls       *share // of workers, likewise
 	cronPlaces  *cronPlaces
@@ -181,10 +181,10 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		}
 	}
 	if old != nil {
-		ns.places, ns.cronPlaces, ns.requests, ns.polls = old.places, old.cronPlaces, old.requests, old.polls
-		ns.places.resize(maxRunning)
+		ns.slots, ns.cronPlaces, ns.requests, ns.polls = old.slots, old.cronPlaces, old.requests, old.polls
+		ns.slots.resize(maxRunning)
 	} else {
-		ns.places = &places{max: maxRunning, wakeCalls: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) }}
+		ns.slots = &slots{max: maxRunning, wakeCalls: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) }}
 		holder := fmt.Sprintf("namespace %q", row.Namespace)
 		ns.requests, ns.polls = &share{holder: holder}, &share{holder: "workers that poll " + holder}
 		ns.cronPlaces = &cronPlaces{wake: func() { e.timers.alarm(row.Namespace, 0) }}

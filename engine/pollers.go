@@ -82,7 +82,7 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 	e := p.engine
 	var names []string
 	for _, name := range p.names {
-		if ns, ok := e.registry.all()[name]; ok && ns.servable() && ns.places.free() {
+		if ns, ok := e.registry.all()[name]; ok && ns.servable() && ns.slots.free() {
 			names = append(names, ns.name)
 		}
 	}
@@ -106,7 +106,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		e.scanFailed(ctx, "calls", err)
 		return 0, false, err
 	}
-	rooms := e.rooms(&p.bound, p.names, func(ns *namespace, n int) int { return ns.places.takeUpTo(n) })
+	rooms := e.rooms(&p.bound, p.names, func(ns *namespace, n int) int { return ns.slots.takeUpTo(n) })
 	if len(rooms.rooms) == 0 {
 		return 0, false, nil
 	}
@@ -116,10 +116,10 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		e.scanFailed(ctx, "calls", err)
 		e.doubtClaims()
 	}
-	left, cut := rooms.start(claims, placeOf)
+	left, cut := rooms.start(claims, slotRelease)
 	more = cut || len(rooms.postponed) > 0
 	for n, ns := range rooms.namespaces {
-		if ns.places.callsScanned(left[n], left[n] == 0 || cut) {
+		if ns.slots.callsScanned(left[n], left[n] == 0 || cut) {
 			more = true
 		}
 	}
@@ -141,7 +141,7 @@ func (p *callPoller) look(ctx context.Context) error {
 	}
 	for name, ns := range all {
 		if _, found := slices.BinarySearch(p.names, name); !found {
-			ns.places.noneStored()
+			ns.slots.noneStored()
 		}
 	}
 	return nil

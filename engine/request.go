@@ -108,14 +108,14 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	if canRun && (ns.servable() || r.own) && e.inTouch() {
 		if r.accepted || e.attempts.runs(r.call.Key) {
 			// It need not run now, or will have to wait for its process anyway: without a place it is stored and waits.
-			r.call.Capture = ns.places.tryTake()
-		} else if r.call.Capture = ns.places.take(ctx); !r.call.Capture {
+			r.call.Capture = ns.slots.tryTake()
+		} else if r.call.Capture = ns.slots.take(ctx); !r.call.Capture {
 			e.metrics.refused.WithLabelValues("place").Inc()
-			return storage.Prepared{}, &process.OverloadError{Bound: fmt.Sprintf("max_running tasks of the namespace run on the node, and none ended within %s", placeWait)}
+			return storage.Prepared{}, &process.OverloadError{Bound: fmt.Sprintf("max_running tasks of the namespace run on the node, and none ended within %s", slotWait)}
 		}
 	}
-	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minPatience && !ns.places.contended() {
-		r.call.Patient = func() bool { return ctx.Err() == nil && !e.draining.Load() && !ns.places.contended() }
+	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minPatience && !ns.slots.contended() {
+		r.call.Patient = func() bool { return ctx.Err() == nil && !e.draining.Load() && !ns.slots.contended() }
 		r.call.Here = func() bool { return e.attempts.runs(r.call.Key) }
 	}
 	began := time.Now()
@@ -123,7 +123,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	ns.metrics.prepared(taskType, began)
 	captured = err == nil && p.Outcome == storage.Captured
 	if r.call.Capture && !captured {
-		ns.places.release()
+		ns.slots.release()
 	}
 	if err == nil && p.Outcome == storage.Overloaded {
 		e.metrics.refused.WithLabelValues("waiting").Inc()
@@ -144,7 +144,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 			wt = e.waiters.register(ref, false)
 		}
 		asked := e.traces.asked(ctx, key.ProcessID, r.call.Context)
-		e.runners.Go(func() { e.run(r.ns, p.Claim, asked, r.ns.places.release) })
+		e.runners.Go(func() { e.run(r.ns, p.Claim, asked, r.ns.slots.release) })
 		if r.accepted {
 			return ans, nil
 		}

@@ -47,8 +47,8 @@ func TestRoomsAreBounded(t *testing.T) {
 	var names []string
 	for n := range 1000 {
 		name := fmt.Sprintf("n%03d", n)
-		p, _, _ := newPlaces(300)
-		all[name] = &namespace{name: name, places: p, lease: 1}
+		p, _, _ := newSlots(300)
+		all[name] = &namespace{name: name, slots: p, lease: 1}
 		names = append(names, name)
 	}
 	e.registry.byName.Store(&all)
@@ -56,7 +56,7 @@ func TestRoomsAreBounded(t *testing.T) {
 	seen := map[string]int{}
 	for range 2 {
 		taken := 0
-		r := e.rooms(&bound, names, func(ns *namespace, n int) int { return ns.places.takeUpTo(n) })
+		r := e.rooms(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeUpTo(n) })
 		for _, room := range r.rooms {
 			taken += room.Places
 			seen[room.Namespace]++

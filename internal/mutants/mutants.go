@@ -255,7 +255,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "one-process-for-ever", breaks: "one process takes at most so many turns while others wait",
-		file: "engine/attempt.go", old: "(step < maxSteps || !ns.places.contended())", planted: "(step < 1<<30 || !ns.places.contended())",
+		file: "engine/attempt.go", old: "(step < maxSteps || !ns.slots.contended())", planted: "(step < 1<<30 || !ns.places.contended())",
 		packages: "./engine", run: "Turn|Room",
 	},
 	{

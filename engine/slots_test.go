@@ -10,13 +10,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// newPlaces counts the wake-ups of the two pollers.
-func newPlaces(n int) (p *places, calls, timers *int) {
+// newSlots counts the wake-ups of the two pollers.
+func newSlots(n int) (p *slots, calls, timers *int) {
 	calls, timers = new(int), new(int)
-	return &places{max: n, wakeCalls: func() { *calls++ }, wakeTimers: func() { *timers++ }}, calls, timers
+	return &slots{max: n, wakeCalls: func() { *calls++ }, wakeTimers: func() { *timers++ }}, calls, timers
 }
 
-func inUse(t *testing.T, p *places, taken, waiting int) {
+func inUse(t *testing.T, p *slots, taken, waiting int) {
 	t.Helper()
 	if gotTaken, gotWaiting := p.inUse(); gotTaken != taken || gotWaiting != waiting {
 		t.Errorf("%d places taken, %d wait; want %d and %d", gotTaken, gotWaiting, taken, waiting)
@@ -24,33 +24,33 @@ func inUse(t *testing.T, p *places, taken, waiting int) {
 }
 
 // A scan that lasts holds places that are not taken: who waits for one gets it when the scan has found nothing, and is not refused before.
-func TestPlacesDuringAScan(t *testing.T) {
+func TestSlotsDuringAScan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := newPlaces(1)
+		p, _, _ := newSlots(1)
 		p.takeUpTo(1)
 		go func() {
-			time.Sleep(5 * placeWait)
+			time.Sleep(5 * slotWait)
 			p.callsScanned(1, false)
 		}()
 		began := time.Now()
-		if !p.take(t.Context()) || time.Since(began) != 5*placeWait {
+		if !p.take(t.Context()) || time.Since(began) != 5*slotWait {
 			t.Errorf("refused after %s", time.Since(began))
 		}
 		p.release()
 		p.takeUpTo(1)
 		began = time.Now()
-		if p.take(t.Context()) || time.Since(began) != maxLooks*placeWait {
+		if p.take(t.Context()) || time.Since(began) != maxLooks*slotWait {
 			t.Errorf("a scan that does not come back: %s", time.Since(began))
 		}
 	})
 }
 
 // Fresh requests get places in the order in which they came.
-func TestPlacesInOrder(t *testing.T) {
+func TestSlotsInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := newPlaces(3)
+		p, _, _ := newSlots(3)
 		for range 3 {
 			if !p.tryTake() {
 				t.Fatal("a free place was refused")
@@ -84,10 +84,10 @@ func TestPlacesInOrder(t *testing.T) {
 }
 
 // Nobody waits longer than 100 ms, nor more of them than there are places.
-func TestPlacesRefuse(t *testing.T) {
+func TestSlotsRefuse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := newPlaces(1)
+		p, _, _ := newSlots(1)
 		p.tryTake()
 		waited := make(chan time.Duration)
 		go func() {
@@ -102,8 +102,8 @@ func TestPlacesRefuse(t *testing.T) {
 		if p.take(context.Background()) || time.Since(began) != 0 {
 			t.Errorf("one more than there are places waits, for %s", time.Since(began))
 		}
-		if d := <-waited; d != placeWait {
-			t.Errorf("refused after %s, not %s", d, placeWait)
+		if d := <-waited; d != slotWait {
+			t.Errorf("refused after %s, not %s", d, slotWait)
 		}
 		inUse(t, p, 1, 0)
 
@@ -120,10 +120,10 @@ func TestPlacesRefuse(t *testing.T) {
 }
 
 // Where a request has waited in vain, no more wait than are served in time; the others are refused at once.
-func TestPlacesRefuseAtOnce(t *testing.T) {
+func TestSlotsRefuseAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := newPlaces(20)
+		p, _, _ := newSlots(20)
 		for range 20 {
 			p.tryTake()
 		}
@@ -145,35 +145,35 @@ func TestPlacesRefuseAtOnce(t *testing.T) {
 			p.release()
 		}
 		synctest.Wait()
-		time.Sleep(placeWait) // eight wait in vain
+		time.Sleep(slotWait) // eight wait in vain
 		if n := come(20); n != 6 {
 			t.Errorf("%d wait, where 12 were served in 100 ms", n)
 		}
-		time.Sleep(2 * placeWait)
+		time.Sleep(2 * slotWait)
 		if n := come(20); n != 1 {
 			t.Errorf("%d wait, where none was served", n)
 		}
-		time.Sleep(placeWait + vainFor + 1)
+		time.Sleep(slotWait + failFastFor + 1)
 		if n := come(20); n != 20 {
 			t.Errorf("%d of 20 wait long after the last one who did in vain", n)
 		}
-		time.Sleep(placeWait)
+		time.Sleep(slotWait)
 	})
 }
 
 // A stall is forgotten at once: where places come free again, as many may wait as are served in time, though nobody waited till then.
-func TestPlacesWaitAfterAStall(t *testing.T) {
+func TestSlotsWaitAfterAStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := newPlaces(20)
+		p, _, _ := newSlots(20)
 		for range 20 {
 			p.tryTake()
 		}
 		go p.take(context.Background())
-		time.Sleep(2 * placeWait) // in vain
+		time.Sleep(2 * slotWait) // in vain
 		for range 50 {
 			p.release()
-			time.Sleep(placeWait / 50)
+			time.Sleep(slotWait / 50)
 			p.tryTake()
 		}
 		for range 20 {
@@ -183,15 +183,15 @@ func TestPlacesWaitAfterAStall(t *testing.T) {
 		if _, n := p.inUse(); n != 20 {
 			t.Errorf("%d of 20 wait, where 50 places came free in 100 ms", n)
 		}
-		time.Sleep(placeWait)
+		time.Sleep(slotWait)
 	})
 }
 
 // A stored task goes before every fresh request.
-func TestPlacesOwed(t *testing.T) {
+func TestSlotsOwed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, calls, timers := newPlaces(1)
+		p, calls, timers := newSlots(1)
 		p.tryTake()
 		if p.takeUpTo(256) != 0 {
 			t.Fatal("a place was taken that is not free")
@@ -231,9 +231,9 @@ func TestPlacesOwed(t *testing.T) {
 	})
 }
 
-func TestPlacesOfTimers(t *testing.T) {
+func TestSlotsOfTimers(t *testing.T) {
 	t.Parallel()
-	p, calls, timers := newPlaces(8)
+	p, calls, timers := newSlots(8)
 	if got := p.takeForTimers(256); got != 4 {
 		t.Errorf("timers take %d of 8 places", got)
 	}
@@ -275,10 +275,10 @@ func TestPlacesOfTimers(t *testing.T) {
 	}
 }
 
-func TestPlacesResize(t *testing.T) {
+func TestSlotsResize(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, _, _ := newPlaces(1)
+		p, _, _ := newSlots(1)
 		p.tryTake()
 		served := make(chan bool, 1)
 		go func() { served <- p.take(t.Context()) }()
@@ -303,10 +303,10 @@ func TestPlacesResize(t *testing.T) {
 }
 
 // Whatever happens in whatever order, no place is lost and none is given twice.
-func TestPlacesNeverLeak(t *testing.T) {
+func TestSlotsNeverLeak(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p, _, _ := newPlaces(rapid.IntRange(1, 5).Draw(t, "places"))
+		p, _, _ := newSlots(rapid.IntRange(1, 5).Draw(t, "places"))
 		held, forced := 0, 0
 		t.Repeat(map[string]func(*rapid.T){
 			"try": func(*rapid.T) {
@@ -361,9 +361,9 @@ func TestPlacesNeverLeak(t *testing.T) {
 }
 
 // Many at once: every place that was given comes back.
-func TestPlacesConcurrently(t *testing.T) {
+func TestSlotsConcurrently(t *testing.T) {
 	t.Parallel()
-	p := &places{max: 4, wakeCalls: func() {}, wakeTimers: func() {}}
+	p := &slots{max: 4, wakeCalls: func() {}, wakeTimers: func() {}}
 	var mu sync.Mutex
 	running, most := 0, 0
 	work := func(n int) {

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// placeWait is how long a fresh request waits in memory for a place before it is refused.
-const placeWait = 100 * time.Millisecond
+// slotWait is how long a fresh request waits in memory for a place before it is refused.
+const slotWait = 100 * time.Millisecond
 
-// maxLooks is how many times placeWait a request waits while a scan holds free places for what it may find: these are not taken yet, and on a
-// slow database a scan may last longer than placeWait.
+// maxLooks is how many times slotWait a request waits while a scan holds free places for what it may find: these are not taken yet, and on a
+// slow database a scan may last longer than slotWait.
 const maxLooks = 10
 
-// vainFor is how long it is remembered that a request has waited in vain. Overload lasts: a second of it forgotten lets a thousand more
+// failFastFor is how long it is remembered that a request has waited in vain. Overload lasts: a second of it forgotten lets a thousand more
 // wait for nothing.
-const vainFor = 10 * time.Second
+const failFastFor = 10 * time.Second
 
 // places bounds how many tasks of a namespace run on this node at a time. Fresh requests wait first in, first out; a task that is
 // stored and waits for a place goes before all of them: while the pollers are owed a place, none is given to a fresh request.
-type places struct {
-	mu      sync.Mutex
-	max     int
-	taken   int
-	owed    bool // a place is the call poller's before any fresh request's: stored tasks wait, or may wait
-	missed  bool // the timer poller found less room than it could use
-	looks   int  // scans that hold places now
-	waiting []chan struct{}
+type slots struct {
+	mu       sync.Mutex
+	max      int
+	taken    int
+	reserved bool // a place is the call poller's before any fresh request's: stored tasks wait, or may wait
+	missed   bool // the timer poller found less room than it could use
+	looks    int  // scans that hold places now
+	waiting  []chan struct{}
 
-	vain           time.Time // when a request has last waited in vain
+	lastRejected   time.Time // when a request has last waited in vain
 	window         time.Time // when the count of served began
 	served, before int       // places that came free for fresh requests, in this window and in the one before
 
@@ -37,18 +37,18 @@ type places struct {
 }
 
 // tryTake takes a place if one is free for a fresh request.
-func (p *places) tryTake() bool {
+func (p *slots) tryTake() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.owed || p.taken >= p.max || len(p.waiting) > 0 {
+	if p.reserved || p.taken >= p.max || len(p.waiting) > 0 {
 		return false
 	}
 	p.taken++
 	return true
 }
 
-// take waits for a place, not longer than placeWait where all are taken; at most as many wait as there are places.
-func (p *places) take(ctx context.Context) bool {
+// take waits for a place, not longer than slotWait where all are taken; at most as many wait as there are places.
+func (p *slots) take(ctx context.Context) bool {
 	if p.tryTake() {
 		return true
 	}
@@ -61,7 +61,7 @@ func (p *places) take(ctx context.Context) bool {
 	p.waiting = append(p.waiting, turn)
 	p.hand()
 	p.mu.Unlock()
-	timer := time.NewTimer(placeWait)
+	timer := time.NewTimer(slotWait)
 	defer timer.Stop()
 	for waits := 1; ; waits++ {
 		select {
@@ -74,12 +74,12 @@ func (p *places) take(ctx context.Context) bool {
 		if over {
 			return given
 		}
-		timer.Reset(placeWait)
+		timer.Reset(slotWait)
 	}
 }
 
 // giveUp ends the wait of a request, unless a scan holds places. given: one was handed over at the same moment.
-func (p *places) giveUp(turn chan struct{}, gone, last bool) (given, over bool) {
+func (p *slots) giveUp(turn chan struct{}, gone, last bool) (given, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := slices.Index(p.waiting, turn)
@@ -91,15 +91,15 @@ func (p *places) giveUp(turn chan struct{}, gone, last bool) (given, over bool) 
 	}
 	p.waiting = slices.Delete(p.waiting, n, n+1)
 	if !gone {
-		p.vain = time.Now()
+		p.lastRejected = time.Now()
 	}
 	return false, true
 }
 
 // room is how many may wait at a time. Where a request has waited in vain, these are as many as get a place in half of that time: who
 // comes behind them would be refused too, and is told so at once. The caller holds the lock.
-func (p *places) room(now time.Time) int {
-	if now.Sub(p.vain) > vainFor {
+func (p *slots) room(now time.Time) int {
+	if now.Sub(p.lastRejected) > failFastFor {
 		return p.max
 	}
 	p.count(now, 0)
@@ -108,10 +108,10 @@ func (p *places) room(now time.Time) int {
 
 // count notes that n places came free for fresh requests, whether one waited or not: after a stall nobody waits, and there is still room
 // for those who come while all places are taken.
-func (p *places) count(now time.Time, n int) {
-	if since := now.Sub(p.window); since >= placeWait {
+func (p *slots) count(now time.Time, n int) {
+	if since := now.Sub(p.window); since >= slotWait {
 		p.before = p.served
-		if since >= 2*placeWait {
+		if since >= 2*slotWait {
 			p.before = 0
 		}
 		p.served, p.window = 0, now
@@ -120,8 +120,8 @@ func (p *places) count(now time.Time, n int) {
 }
 
 // hand gives free places to those who wait, if they may have them. The caller holds the lock.
-func (p *places) hand() {
-	for p.taken < p.max && len(p.waiting) > 0 && !p.owed {
+func (p *slots) hand() {
+	for p.taken < p.max && len(p.waiting) > 0 && !p.reserved {
 		p.taken++
 		p.count(time.Now(), 1)
 		close(p.waiting[0])
@@ -130,15 +130,15 @@ func (p *places) hand() {
 }
 
 // release gives a place back.
-func (p *places) release() {
+func (p *slots) release() {
 	p.mu.Lock()
 	p.taken--
-	if !p.owed && len(p.waiting) == 0 {
+	if !p.reserved && len(p.waiting) == 0 {
 		p.count(time.Now(), 1)
 	}
 	p.hand()
 	free := p.taken < p.max
-	calls, timers := free && p.owed, free && p.missed
+	calls, timers := free && p.reserved, free && p.missed
 	p.mu.Unlock()
 	if calls {
 		p.wakeCalls()
@@ -150,18 +150,18 @@ func (p *places) release() {
 
 // takeUpTo takes as many places as are free, at most n, for tasks that are stored. Where none is free the next one is owed to them:
 // nobody knows whether there are any before a place lets somebody look.
-func (p *places) takeUpTo(n int) int {
+func (p *slots) takeUpTo(n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	got := max(min(n, p.max-p.taken), 0)
 	p.taken += got
-	p.owed = p.owed || got == 0
+	p.reserved = p.reserved || got == 0
 	p.look(got)
 	return got
 }
 
 // takeForTimers leaves the other half of what is free to calls, so that a flood of timers does not shut them out.
-func (p *places) takeForTimers(n int) int {
+func (p *slots) takeForTimers(n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := p.max - p.taken
@@ -173,7 +173,7 @@ func (p *places) takeForTimers(n int) int {
 }
 
 // look notes that a scan begins which holds places, if it has got any.
-func (p *places) look(got int) {
+func (p *slots) look(got int) {
 	if got > 0 {
 		p.looks++
 	}
@@ -182,11 +182,11 @@ func (p *places) look(got int) {
 // callsScanned returns the places that a scan for calls took for more tasks than it found. owed: there may be more tasks than it
 // had places for; then the next free place is theirs. It tells whether one is free at this very moment: nobody's release will say
 // so any more.
-func (p *places) callsScanned(left int, owed bool) (free bool) {
+func (p *slots) callsScanned(left int, owed bool) (free bool) {
 	p.mu.Lock()
 	p.taken -= left
 	p.looks--
-	p.owed = owed
+	p.reserved = owed
 	p.hand()
 	free = p.taken < p.max
 	timers := free && p.missed
@@ -198,21 +198,21 @@ func (p *places) callsScanned(left int, owed bool) (free bool) {
 }
 
 // noneStored notes that no stored task waits for a place.
-func (p *places) noneStored() {
+func (p *slots) noneStored() {
 	p.mu.Lock()
-	p.owed = false
+	p.reserved = false
 	p.hand()
 	p.mu.Unlock()
 }
 
 // timersScanned returns the places that a scan for timers took for more than it found. missed: it could have used more.
-func (p *places) timersScanned(left int, missed bool) {
+func (p *slots) timersScanned(left int, missed bool) {
 	p.mu.Lock()
 	p.taken -= left
 	p.looks--
 	p.missed = missed
 	p.hand()
-	calls := p.owed && p.taken < p.max
+	calls := p.reserved && p.taken < p.max
 	p.mu.Unlock()
 	if calls {
 		p.wakeCalls()
@@ -220,13 +220,13 @@ func (p *places) timersScanned(left int, missed bool) {
 }
 
 // contended tells whether anybody waits for a place.
-func (p *places) contended() bool {
+func (p *slots) contended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.owed || len(p.waiting) > 0 || p.missed
+	return p.reserved || len(p.waiting) > 0 || p.missed
 }
 
-func (p *places) resize(n int) {
+func (p *slots) resize(n int) {
 	p.mu.Lock()
 	p.max = n
 	p.hand()
@@ -234,28 +234,28 @@ func (p *places) resize(n int) {
 }
 
 // inUse tells how many places are taken and how many requests wait for one.
-func (p *places) inUse() (taken, waiting int) {
+func (p *slots) inUse() (taken, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken, len(p.waiting)
 }
 
 // force takes a place beyond the bound: for a task that runs already, by the database's word.
-func (p *places) force() {
+func (p *slots) force() {
 	p.mu.Lock()
 	p.taken++
 	p.mu.Unlock()
 }
 
 // free tells whether a place is free.
-func (p *places) free() bool {
+func (p *slots) free() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken < p.max
 }
 
 // size is how many places there are.
-func (p *places) size() int {
+func (p *slots) size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.max

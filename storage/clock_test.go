@@ -45,3 +45,24 @@ func TestRepairTimes(t *testing.T) {
 		equal(t, what, ask[int](b, sql), 2)
 	}
 }
+
+// Times of a task that another transaction is about to store or to promote stay as they are: what has found the row of the task
+// under the lock of its process finds it again.
+func TestRepairTimesLeavesLockedProcesses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start("runs")
+	retry := end(b.start("retried"), storage.Retry)
+	retry.RetryAfter = time.Minute
+	b.save(retry)
+	b.exec("UPDATE running SET running_time = running_time + interval '1 hour', deadline = deadline + interval '1 hour'")
+	b.exec("UPDATE schedule SET scheduled_time = scheduled_time + interval '1 hour' WHERE waits_for = 'time'")
+	repaired := func() int64 {
+		n, err := b.RepairTimes(t.Context(), true)
+		return must(t, n, err)
+	}
+	release := b.foreign("SELECT FROM processes FOR UPDATE")
+	equal(t, "while the processes are locked", repaired(), 0)
+	release()
+	equal(t, "afterwards", repaired(), 2)
+}

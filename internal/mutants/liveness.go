@@ -33,6 +33,13 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "TestFence",
 	},
 	{
+		name: "times-repaired-without-the-lock", breaks: "times of a task are repaired under the lock of its process",
+		file:     "storage/internal/dbsqlc/clock.sql.go",
+		old:      "x.running_time > statement_timestamp() + interval '1 second'\n     LIMIT $1::int FOR NO KEY UPDATE OF p SKIP LOCKED",
+		planted:  "x.running_time > statement_timestamp() + interval '1 second'\n     LIMIT $1::int FOR NO KEY UPDATE OF x SKIP LOCKED",
+		packages: "./storage", run: "TestRepairTimesLeavesLockedProcesses",
+	},
+	{
 		name: "gap-unheard", breaks: "a node that was frozen cancels what it runs with its next heartbeat",
 		file: "engine/heartbeat.go", old: "	if gap {\n		e.fence()\n", planted: "	if gap {\n",
 		packages: "./engine", run: "TestGap",

@@ -12,9 +12,10 @@ import (
 const restartAttempts = `-- name: RestartAttempts :execrows
 UPDATE running r SET deadline = statement_timestamp() + (r.deadline - r.running_time), running_time = statement_timestamp()
   FROM (
-    SELECT x.namespace, x.process_id FROM running x
+    SELECT x.namespace, x.process_id
+      FROM running x JOIN processes p ON p.namespace = x.namespace AND p.process_id = x.process_id
      WHERE x.running_time > statement_timestamp() + interval '1 second'
-     LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) d
+     LIMIT $1::int FOR NO KEY UPDATE OF p SKIP LOCKED) d
  WHERE r.namespace = d.namespace AND r.process_id = d.process_id
 `
 
@@ -30,10 +31,11 @@ func (q *Queries) RestartAttempts(ctx context.Context, db DBTX, lim int32) (int6
 const restartBackoffs = `-- name: RestartBackoffs :execrows
 UPDATE schedule s SET scheduled_time = statement_timestamp() + s.retry_interval
   FROM (
-    SELECT x.namespace, x.process_id, x.task_id FROM schedule x
+    SELECT x.namespace, x.process_id, x.task_id
+      FROM schedule x JOIN processes p ON p.namespace = x.namespace AND p.process_id = x.process_id
      WHERE x.waits_for = 'time'
        AND x.scheduled_time > statement_timestamp() + x.retry_interval + interval '1 second'
-     LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) d
+     LIMIT $1::int FOR NO KEY UPDATE OF p SKIP LOCKED) d
  WHERE s.namespace = d.namespace AND s.process_id = d.process_id AND s.task_id = d.task_id
 `
 
@@ -81,7 +83,8 @@ UPDATE processes p SET cancel_deadline = statement_timestamp() + (p.cancel_deadl
 
 // The statements of this file repair times that are in the future because the clock of the database was set back. A row that was
 // written more than a second from now was written before that. What counts from then on counts from now instead. Rows that
-// another transaction holds are left to the next call.
+// another transaction holds are left to the next call. Tasks are changed under the lock of their process: SaveResult finds a task
+// under that lock, and then deletes it where it lay.
 // RestartGraces counts the grace of cancels from now.
 func (q *Queries) RestartGraces(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, restartGraces, lim)

@@ -172,10 +172,11 @@ SELECT 'applied_once', namespace, process_id, format('token %s ended tasks %s', 
   FROM tasks WHERE status <> 'CANCELLED' AND fencing_token IS NOT NULL GROUP BY namespace, process_id, fencing_token HAVING count(*) > 1
 UNION ALL
 -- task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer. A
--- CANCEL task that has not run ends in ERROR too, once its grace is over.
+-- CANCEL task that has not run ends in ERROR too, once its grace is over. running_time may be after finished_time: the clock may
+-- have been set back between the two.
 SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s', task_id, status, attempt)
   FROM tasks
- WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1 OR running_time > finished_time)
+ WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1)
         AND NOT (task_type = 'CANCEL' AND status = 'ERROR' AND failure ->> 'reason' = 'cancel_grace_expired'))
     OR (status = 'FINISHED' AND failure IS NOT NULL) OR (status <> 'FINISHED' AND rejection IS NOT NULL)
     OR (status = 'CANCELLED' AND response IS NOT NULL) OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)

@@ -358,7 +358,7 @@ SELECT 'applied_once', namespace, process_id, format('token %s ended tasks %s', 
 UNION ALL
 SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s', task_id, status, attempt)
   FROM tasks
- WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1 OR running_time > finished_time)
+ WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1)
         AND NOT (task_type = 'CANCEL' AND status = 'ERROR' AND failure ->> 'reason' = 'cancel_grace_expired'))
     OR (status = 'FINISHED' AND failure IS NOT NULL) OR (status <> 'FINISHED' AND rejection IS NOT NULL)
     OR (status = 'CANCELLED' AND response IS NOT NULL) OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
@@ -493,7 +493,8 @@ type FindViolationsRow struct {
 // token_grows: the attempt that runs came after every attempt of its process that has ended, and the tokens of two never agree.
 // applied_once: one attempt ended one task.
 // task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer. A
-// CANCEL task that has not run ends in ERROR too, once its grace is over.
+// CANCEL task that has not run ends in ERROR too, once its grace is over. running_time may be after finished_time: the clock may
+// have been set back between the two.
 // retry_is_sound: a task that waits for another attempt tells which was the last.
 // one_timer_a_name: a process has at most one pending timer of each name.
 // request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.

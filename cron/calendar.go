@@ -23,7 +23,12 @@ func (c *calendar) shifts(m *month, s *segment) bool {
 	if !ok || c.expression.realTime || c.daylight.Gap != GapShift {
 		return false
 	}
-	_, found := c.pattern.next(m, from, to)
+	if _, found := c.pattern.next(m, from, to); !found {
+		return false
+	}
+	// What is excluded is the time at which it fires, too.
+	free := pattern{fields: everySecond, not: c.pattern.not}
+	_, found := free.next(&month{}, to, to+1)
 	return found
 }
 

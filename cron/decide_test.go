@@ -60,8 +60,7 @@ func TestLateExamples(t *testing.T) {
 		{"FIRE_NOW, five places", Policy{MaxConcurrency: 5},
 			[]string{"01 fired running 1", "02 fired running 1", "03 fired running 1", "04 fired running 1", "05 fired running 1"}},
 		{"FIRE_NOW, one place, SKIP, ALLOW", Policy{MaxConcurrency: 1, Concurrency: ConcurrencySkip, Overlap: OverlapActionAllow},
-			[]string{"01 fired running 1", "02 skipped_concurrency skipped", "03 skipped_concurrency skipped", "04 skipped_concurrency skipped",
-				"05 skipped_concurrency skipped"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 missed skipped", "05 fired running 1"}},
 		{"CATCH_UP_LIMITED 2", Policy{MaxConcurrency: 5, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
 			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 fired running 1"}},
 		{"SKIP", Policy{MaxConcurrency: 5, Misfire: MisfireSkip},
@@ -71,11 +70,11 @@ func TestLateExamples(t *testing.T) {
 		{"CANCEL_PREV: each takes the place of the one before", Policy{Overlap: OverlapActionCancelPrev, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
 			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 fired running 1", "cancel 04"}},
 		{"QUEUE with two places to wait", Policy{Concurrency: ConcurrencyQueue, QueueLimit: 2},
-			[]string{"01 fired running 1", "02 queued scheduled", "03 queued scheduled", "04 dropped skipped", "05 dropped skipped"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 queued scheduled", "05 queued scheduled"}},
 		{"BUFFER_ONE", Policy{Overlap: OverlapActionBufferOne},
-			[]string{"01 fired running 1", "02 queued scheduled", "03 skipped_overlap skipped", "04 skipped_overlap skipped", "05 skipped_overlap skipped"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 queued scheduled"}},
 		{"PARALLEL to max_overlap", Policy{Overlap: OverlapActionParallel, MaxOverlap: 3},
-			[]string{"01 fired running 1", "02 fired running 1", "03 fired running 1", "04 skipped_overlap skipped", "05 skipped_overlap skipped"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1", "05 fired running 1"}},
 	} {
 		cron, state := everySecondAt(t, test.policy)
 		step := cron.Tick(state, second(5))
@@ -279,13 +278,14 @@ func TestBackfillBeforeCreation(t *testing.T) {
 func TestMaxFires(t *testing.T) {
 	s := compile(t, Spec{Expressions: []string{"* * * * * *"}, MaxFires: 3, End: second(60)})
 	cron := Cron{Schedule: s, Policy: Policy{}}
-	state := expect(t, "skipped ones do not count", cron.Tick(NewState(second(0)), second(2)), "01 fired running 1", "02 skipped_concurrency skipped")
+	state := expect(t, "skipped ones do not count", cron.Tick(NewState(second(0)), second(2)), "01 missed skipped", "02 fired running 1")
 	if list := cron.Upcoming(state, 10); len(list) != 2 || !list[0].Equal(second(3)) {
 		t.Errorf("upcoming: %v, want the two that are left", list)
 	}
 	cron.Policy.MaxConcurrency = 10
 	step := cron.Tick(state, second(10))
-	expect(t, "the rest", step, "03 fired running 1", "04 fired running 1")
+	expect(t, "the rest", step, "03 missed skipped", "04 missed skipped", "05 missed skipped", "06 missed skipped", "07 missed skipped",
+		"08 missed skipped", "09 fired running 1", "10 fired running 1")
 	if !step.Over || !step.Next.IsZero() || len(cron.Upcoming(step.State, 10)) != 0 {
 		t.Errorf("after three runs: over %t, next %s", step.Over, step.Next)
 	}

@@ -199,7 +199,10 @@ func (m *model) tick(times []time.Time, now time.Time) {
 			due = append(due, at)
 		}
 	}
-	over := m.over()
+	over, starting := m.over(), len(due)
+	if m.policy.Misfire <= MisfireFireNow {
+		starting = m.starting(due, now)
+	}
 	for i, at := range due {
 		if over {
 			return
@@ -208,6 +211,7 @@ func (m *model) tick(times []time.Time, now time.Time) {
 		p := m.policy
 		if !at.After(m.skipUntil) ||
 			p.CatchUpWindow > 0 && late > p.CatchUpWindow ||
+			newer >= starting ||
 			p.Misfire == MisfireSkip && (newer > 0 || late > p.MisfireThreshold) ||
 			p.Misfire == MisfireCatchUpLimited && newer >= int(p.CatchUpLimit) {
 			m.rows = append(m.rows, &modelRow{Fire: Fire{Time: at, Decision: Missed, Count: 1}, status: Skipped})
@@ -216,6 +220,42 @@ func (m *model) tick(times []time.Time, now time.Time) {
 		m.fire(at, m.policy.Overlap, false, now)
 		over = m.over()
 	}
+}
+
+// starting is how many of the newest fire times are decided with FIRE_NOW: as many as would start or wait if all were decided in their
+// order, and those that a failure skips before them. If none would start, all are decided.
+func (m *model) starting(due []time.Time, now time.Time) int {
+	tried := *m
+	tried.rows, tried.started = nil, nil
+	copies := map[*modelRow]*modelRow{}
+	for _, row := range m.rows {
+		c := *row
+		copies[row] = &c
+		tried.rows = append(tried.rows, &c)
+	}
+	for _, row := range m.started {
+		tried.started = append(tried.started, copies[row])
+	}
+	starts, spent := 0, 0
+	for _, at := range due {
+		if tried.over() {
+			break
+		}
+		if !at.After(m.skipUntil) || m.policy.CatchUpWindow > 0 && now.Sub(at) > m.policy.CatchUpWindow {
+			continue
+		}
+		tried.fire(at, m.policy.Overlap, false, now)
+		switch row := tried.rows[len(tried.rows)-1]; {
+		case row.Decision == Fired || row.Decision == Queued:
+			starts++
+		case row.Decision == SkippedFailure && m.policy.Failure == FailureSkip:
+			spent++
+		}
+	}
+	if starts == 0 {
+		return len(due)
+	}
+	return starts + spent
 }
 
 func (m *model) end(at time.Time, status Status, now time.Time) {

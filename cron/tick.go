@@ -3,6 +3,7 @@ package cron
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"time"
 )
@@ -95,6 +96,8 @@ func (d *decider) keepFrom(newest time.Time) time.Time {
 		keep = later(keep, cutoff)
 	}
 	switch d.Policy.Misfire {
+	case MisfireFireNow:
+		keep = later(keep, d.newestThatStart(newest))
 	case MisfireSkip:
 		keep = later(keep, newest)
 		if d.late(newest) > d.Policy.MisfireThreshold {
@@ -110,6 +113,82 @@ func (d *decider) keepFrom(newest time.Time) time.Time {
 		}
 	}
 	return keep
+}
+
+// newestThatStart is where the newest fire times begin that can start now: those before them would only take their places. It is zero
+// if none can start, or all.
+func (d *decider) newestThatStart(newest time.Time) time.Time {
+	left := d.room()
+	if left <= 0 || left == math.MaxInt {
+		return time.Time{}
+	}
+	for fire := range d.pendingBack(newest.Add(1)) {
+		if left--; left == 0 {
+			return fire
+		}
+	}
+	return time.Time{}
+}
+
+// room is how many fire times in a row can start or wait for a place now, with the one that a failure skips before them. MaxInt: all.
+func (d *decider) room() int {
+	room, fires := d.places()
+	failure := d.failure(false)
+	switch {
+	case room == 0:
+		return 0
+	case d.overlapsBuffered(): // it waits, whatever failed
+	case failure.decision != 0 && !failure.spend:
+		return 0
+	case failure.trial && fires:
+		room = 1
+	}
+	if limit := d.Schedule.spec.MaxFires; limit > 0 {
+		room = int(min(int64(room), limit-d.s.Runs))
+	}
+	if failure.spend && room != math.MaxInt {
+		room++
+	}
+	return room
+}
+
+func (d *decider) overlapsBuffered() bool {
+	return d.Policy.Overlap == OverlapActionBufferOne && d.overlaps()
+}
+
+// places is how many fire times in a row overlap and concurrency let start or wait. fires: the first of them starts.
+func (d *decider) places() (n int, fires bool) {
+	running, limit := len(d.s.Running), int(d.Policy.MaxConcurrency)
+	overlap := d.Policy.Overlap
+	if overlap == OverlapActionCancelPrev && d.overlaps() {
+		running--
+	}
+	fires = running < limit
+	queue := 0
+	if d.Policy.Concurrency == ConcurrencyQueue {
+		queue = max(int(d.Policy.QueueLimit)-len(d.s.Queue), 0)
+	}
+	buffer := 0
+	if overlap == OverlapActionBufferOne && len(d.s.Queue) == 0 {
+		buffer = 1
+	}
+	switch {
+	case overlap == OverlapActionParallel && len(d.s.Running) >= int(min(d.Policy.MaxOverlap, MaxRuns)):
+		return 0, false
+	case overlap == OverlapActionParallel && (fires || d.overlaps()):
+		return int(min(d.Policy.MaxOverlap, MaxRuns)) - len(d.s.Running), true
+	case overlap == OverlapActionCancelPrev && fires:
+		return math.MaxInt, true
+	case overlap == OverlapActionSkip && d.overlaps():
+		return 0, false
+	case overlap == OverlapActionSkip && fires:
+		return 1, true
+	case d.overlapsBuffered():
+		return buffer, false
+	case overlap == OverlapActionBufferOne && fires:
+		return 1 + buffer, true
+	}
+	return max(limit-running, 0) + queue, fires
 }
 
 func later(a, b time.Time) time.Time {
@@ -193,6 +272,8 @@ func (d *decider) missedBy(fire, newest time.Time) string {
 		return "paused"
 	case d.Policy.CatchUpWindow > 0 && d.late(fire) > d.Policy.CatchUpWindow:
 		return fmt.Sprintf("due longer ago than the catch-up window of %s", d.Policy.CatchUpWindow)
+	case d.Policy.Misfire == MisfireFireNow:
+		return "newer fire times that are due take its place"
 	case d.Policy.Misfire == MisfireCatchUpLimited:
 		return fmt.Sprintf("only the newest %d of what is due are caught up", d.Policy.CatchUpLimit)
 	case fire.Equal(newest):

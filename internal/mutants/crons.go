@@ -36,6 +36,16 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "PauseAndResume",
 	},
 	{
+		name: "cron-oldest-first", breaks: "of several fire times that are due the newest run",
+		file: cronTick, old: "keep = later(keep, d.newestThatStart(newest))", planted: "keep = later(keep, time.Time{})",
+		packages: "./cron", run: "Late|History",
+	},
+	{
+		name: "cron-shifted-not-excluded", breaks: "exclusions hold for times that daylight saving has shifted",
+		file: "cron/calendar.go", old: "_, found := free.next(&month{}, to, to+1)", planted: "_, found := free.next(&month{}, to, to+1000000)",
+		packages: "./cron", run: "Exclusions",
+	},
+	{
 		name: "cron-window-ignored", breaks: "what was due longer ago than the catch-up window is missed",
 		file: cronTick, old: "if d.Policy.CatchUpWindow > 0 {", planted: "if d.Policy.CatchUpWindow > 0 && false {",
 		packages: "./cron", run: "Late|Decisions",

@@ -207,7 +207,7 @@ type MisfirePolicy int32
 
 const (
 	MisfirePolicy_MISFIRE_POLICY_UNSPECIFIED      MisfirePolicy = 0 // FIRE_NOW
-	MisfirePolicy_MISFIRE_POLICY_FIRE_NOW         MisfirePolicy = 1 // all, each subject to the policies above
+	MisfirePolicy_MISFIRE_POLICY_FIRE_NOW         MisfirePolicy = 1 // the newest that can start or queue now; older ones are MISSED
 	MisfirePolicy_MISFIRE_POLICY_SKIP             MisfirePolicy = 2 // only the newest, and only within misfire_threshold
 	MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED MisfirePolicy = 3 // the newest catchup_limit
 )

@@ -1380,7 +1380,7 @@ export enum MisfirePolicy {
   UNSPECIFIED = 0,
 
   /**
-   * all, each subject to the policies above
+   * the newest that can start or queue now; older ones are MISSED
    *
    * @generated from enum value: MISFIRE_POLICY_FIRE_NOW = 1;
    */

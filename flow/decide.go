@@ -11,16 +11,22 @@ import (
 type Reader interface {
 	// Condition tells whether a step with a condition is to run.
 	Condition(step int) (bool, error)
-	// Items counts the items of a step that is done for each.
-	Items(step int) (int, error)
+	// Items lists the items of a step that is done for each by the hashes of their values.
+	Items(step int) ([]int64, error)
 	// Begin prepares a step, or an item of it, and says until when a wait or a delay waits; zero: for ever.
 	Begin(step, index int) (due time.Time, err error)
 	// OpenItems lists the items of a step that have begun in this round and are not at their end.
 	OpenItems(step int) ([]int, error)
 	// DoneItems lists the items of a step that succeeded.
-	DoneItems(step int) ([]int, error)
+	DoneItems(step int) ([]DoneItem, error)
 	// Undo prepares the compensation of a step.
 	Undo(step int) error
+}
+
+// DoneItem is an item that succeeded.
+type DoneItem struct {
+	Index int
+	Hash  *int64 // of its value; nil if it was stored by a version without hashes
 }
 
 // Deed is what an effect does.
@@ -36,7 +42,7 @@ const (
 	DeedChange  Deed = "change" // the status of the run
 	DeedRefused Deed = "broken" // a step could not begin: Err says why; End follows
 	DeedReset   Deed = "reset"  // a step that has ended is PENDING again
-	DeedDrop    Deed = "drop"   // what is stored of the items of a step is of an earlier round, and goes
+	DeedDrop    Deed = "drop"   // the stored items of a step are of an earlier round: but for Kept, they go
 )
 
 // ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
@@ -53,8 +59,9 @@ type Effect struct {
 	Letter Letter // of End; of Undone: Succeeded, Failed or Cancelled
 	Reason string
 	Err    error
-	Due    time.Time // of Begin
-	Was    Mode      // of Change
+	Due    time.Time   // of Begin
+	Was    Mode        // of Change
+	Kept   map[int]int // of Drop: the new indexes of the items that stay done, by their old ones
 }
 
 // Outcome is how something ended that does a step.

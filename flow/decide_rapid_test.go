@@ -36,11 +36,16 @@ type world struct {
 
 var errBroken = errors.New("broken")
 
-func (w *world) Condition(int) (bool, error)    { return rapid.Bool().Draw(w.t, "condition"), nil }
-func (w *world) Items(step int) (int, error)    { return w.items[step], nil }
-func (w *world) Undo(int) error                 { return w.maybe("undo cannot begin") }
-func (w *world) OpenItems(s int) ([]int, error) { return w.itemsOf(w.open, s), nil }
-func (w *world) DoneItems(s int) ([]int, error) { return w.itemsOf(w.stored, s), nil }
+func (w *world) Condition(int) (bool, error)     { return rapid.Bool().Draw(w.t, "condition"), nil }
+func (w *world) Items(step int) ([]int64, error) { return make([]int64, w.items[step]), nil }
+func (w *world) Undo(int) error                  { return w.maybe("undo cannot begin") }
+func (w *world) OpenItems(s int) ([]int, error)  { return w.itemsOf(w.open, s), nil }
+func (w *world) DoneItems(s int) (done []flow.DoneItem, _ error) {
+	for _, index := range w.itemsOf(w.stored, s) {
+		done = append(done, flow.DoneItem{Index: index, Hash: new(int64)})
+	}
+	return done, nil
+}
 
 func (w *world) Begin(step, _ int) (time.Time, error) {
 	if err := w.maybe("cannot begin"); err != nil {
@@ -311,6 +316,9 @@ func (w *world) take(e flow.Effect) {
 			}
 		}
 	case flow.DeedDrop:
+		if len(e.Kept) > 0 {
+			w.t.Fatalf("the list of %d is the same, and its items move: %v", e.Step, e.Kept)
+		}
 		for _, index := range w.itemsOf(w.stored, e.Step) {
 			delete(w.stored, [2]int{e.Step, index})
 		}

@@ -2,10 +2,13 @@ package flow_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/flow"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -21,6 +24,8 @@ type play struct {
 	due   time.Duration   // of every wait; 0: none
 	rows  map[string]byte // letters by step, or step.index
 	said  []string        // the effects of the last decision, in short
+
+	values map[string]string // of items by their names
 }
 
 func newPlay(t *testing.T, steps ...flow.PlanStep) *play {
@@ -35,7 +40,7 @@ func newPlay(t *testing.T, steps ...flow.PlanStep) *play {
 		steps[i].Cancelable = true
 	}
 	p := &flow.Plan{Steps: steps, MaxAttempts: 1, Backoff: func(int32) time.Duration { return time.Minute }, Grace: time.Minute}
-	return &play{t: t, plan: p, state: flow.NewState(p), now: time.Unix(1e9, 0), rows: map[string]byte{}}
+	return &play{t: t, plan: p, state: flow.NewState(p), now: time.Unix(1e9, 0), rows: map[string]byte{}, values: map[string]string{}}
 }
 
 func (p *play) name(step, index int) string {
@@ -46,8 +51,15 @@ func (p *play) name(step, index int) string {
 }
 
 func (p *play) Condition(int) (bool, error) { return true, nil }
-func (p *play) Items(int) (int, error)      { return len(p.items), nil }
-func (p *play) Undo(int) error              { return nil }
+
+func (p *play) Items(int) (hashes []int64, _ error) {
+	for _, item := range p.items {
+		hashes = append(hashes, flow.HashItem(structpb.NewStringValue(item)))
+	}
+	return hashes, nil
+}
+
+func (p *play) Undo(int) error { return nil }
 
 func (p *play) Begin(step, _ int) (due time.Time, err error) {
 	if p.plan.Steps[step].Waits != flow.NoWait && p.due > 0 {
@@ -57,10 +69,21 @@ func (p *play) Begin(step, _ int) (due time.Time, err error) {
 }
 
 func (p *play) OpenItems(step int) ([]int, error) { return p.itemsIn(step, "o"), nil }
-func (p *play) DoneItems(step int) ([]int, error) { return p.itemsIn(step, "shk"), nil }
+
+func (p *play) DoneItems(step int) (done []flow.DoneItem, _ error) {
+	for _, index := range p.itemsIn(step, "shk") {
+		item := flow.DoneItem{Index: index}
+		if value, known := p.values[p.name(step, index)]; known {
+			hash := flow.HashItem(structpb.NewStringValue(value))
+			item.Hash = &hash
+		}
+		done = append(done, item)
+	}
+	return done, nil
+}
 
 func (p *play) itemsIn(step int, letters string) (list []int) {
-	for index := range p.items {
+	for index := range 100 {
 		if l, ok := p.rows[p.name(step, index)]; ok && strings.IndexByte(letters, l) >= 0 {
 			list = append(list, index)
 		}
@@ -81,12 +104,21 @@ func (p *play) decide(event func(*flow.Decision) error) {
 		switch e.Deed {
 		case flow.DeedBegin:
 			p.rows[name] = byte(flow.Open)
+			if e.Index != flow.NoIndex {
+				p.values[name] = p.items[e.Index]
+			}
 		case flow.DeedEnd:
 			p.rows[name] = byte(e.Letter)
 		case flow.DeedDrop:
+			rows, values := map[string]byte{}, map[string]string{}
+			for before, now := range e.Kept {
+				rows[p.name(e.Step, now)], values[p.name(e.Step, now)] = p.rows[p.name(e.Step, before)], p.values[p.name(e.Step, before)]
+			}
 			for index := range 100 {
 				delete(p.rows, p.name(e.Step, index))
 			}
+			maps.Copy(p.rows, rows)
+			maps.Copy(p.values, values)
 		case flow.DeedReset:
 			p.rows[name] = byte(flow.Pending)
 		case flow.DeedChange:
@@ -162,5 +194,53 @@ func TestCleanUpIsStopped(t *testing.T) {
 	p.decide(cancel)
 	if p.did("ask 1") {
 		t.Error("a step is asked to end a second time")
+	}
+}
+
+// A run is retried, and the list of its items is another one. What is done and still in the list stays done; everything else is done once.
+func TestRetryWithAnotherList(t *testing.T) {
+	for _, test := range []struct {
+		before, done, now, want string // one letter for each item
+	}{
+		{"abcd", "ab", "abcd", "cd"},
+		{"abcd", "ab", "bacd", "cd"},
+		{"abcd", "bc", "bcde", "de"},
+		{"abcd", "ab", "xyz", "xyz"},
+		{"abcd", "acd", "d", ""},
+		{"aab", "aa", "aaab", "ab"},
+		{"abc", "ab", "", ""},
+		{"ab", "a", "ba", "b"},
+	} {
+		p := newPlay(t, flow.PlanStep{Each: true}, flow.PlanStep{Deps: []int{0}})
+		p.items = strings.Split(test.before, "")
+		p.start()
+		done := test.done
+		for index, item := range p.items {
+			if rest, ok := strings.CutPrefix(done, item); ok {
+				done = rest
+				p.end(0, index, flow.Succeeded)
+			}
+		}
+		for _, index := range p.itemsIn(0, "o") {
+			p.end(0, index, flow.Failed)
+		}
+		p.want("fc", flow.ModeEnded)
+		p.items = strings.Split(test.now, "")
+		if test.now == "" {
+			p.items = nil
+		}
+		p.decide(func(d *flow.Decision) error { return d.Retry() })
+		got := ""
+		for _, index := range p.itemsIn(0, "o") {
+			got += p.items[index]
+			p.end(0, index, flow.Succeeded)
+		}
+		if got != test.want {
+			t.Errorf("of %s %s was done, and now the list is %s: %q is done again, want %q", test.before, test.done, test.now, got, test.want)
+		}
+		p.want("so", flow.ModeRunning)
+		if n := len(p.itemsIn(0, "s")); n != len(test.now) {
+			t.Errorf("the list is %s, and %d items are stored", test.now, n)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"encoding/json"
+	"hash/fnv"
 	"time"
 
 	"cel.dev/cel-go/common/types"
@@ -62,6 +64,13 @@ func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 		return nil, s.items.errorf("%s", err)
 	}
 	return made.GetListValue().GetValues(), nil
+}
+
+// HashItem is a hash of the value of an item. It is the same on all nodes.
+func HashItem(item *structpb.Value) int64 {
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(canonical(item.AsInterface())) // it came as JSON
+	return int64(h.Sum64())                                      //nolint:gosec // all bits are used
 }
 
 // Until is when the delay of a step that starts now is over.

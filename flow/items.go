@@ -1,6 +1,9 @@
 package flow
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // The items of a step that is done once for each of them.
 
@@ -91,14 +94,61 @@ func (d *Decision) redo(step int, each *Each) {
 		d.err = err
 		return
 	}
-	bits := make([]byte, (each.Count+7)/8)
+	*each = redoing(each.Count, done)
+}
+
+// redoing is a step that has to do its items again, but for those that are done.
+func redoing(count int, done []int) Each {
+	bits := make([]byte, (count+7)/8)
 	for n := range bits {
 		bits[n] = 0xff
 	}
 	for _, index := range done {
 		bits[index/8] &^= 1 << (index % 8)
 	}
-	*each = Each{Count: each.Count, Succeeded: len(done), Redo: bits}
+	return Each{Count: count, Succeeded: len(done), Redo: bits}
+}
+
+// match compares the items of a step that begins again with those that are done. The list may be another one: a done item stays done if the list
+// still has its value, also at another index. All other items are to be done, and what is stored of them goes.
+func (d *Decision) match(step int, each *Each, items []int64) {
+	done, err := d.Reader.DoneItems(step)
+	if err != nil {
+		d.err = err
+		return
+	}
+	kept := matchItems(done, items)
+	same := len(items) == each.Count && len(kept) == len(done)
+	for before, now := range kept {
+		same = same && before == now
+	}
+	if same {
+		return
+	}
+	*each = redoing(len(items), slices.Collect(maps.Values(kept)))
+	d.effect(Effect{Deed: DeedDrop, Step: step, Index: NoIndex, Kept: kept})
+}
+
+// matchItems finds the done items in a list, at their old index if they are still there. It returns their new indexes by their old ones.
+func matchItems(done []DoneItem, items []int64) map[int]int {
+	kept := map[int]int{}
+	moved := map[int64][]int{} // old indexes by hash
+	for _, item := range done {
+		switch {
+		case item.Index < len(items) && (item.Hash == nil || *item.Hash == items[item.Index]):
+			kept[item.Index] = item.Index
+		case item.Hash != nil:
+			moved[*item.Hash] = append(moved[*item.Hash], item.Index)
+		}
+	}
+	taken := maps.Clone(kept) // by new index: nothing has moved yet
+	for index, hash := range items {
+		if _, known := taken[index]; !known && len(moved[hash]) > 0 {
+			kept[moved[hash][0]] = index
+			moved[hash] = moved[hash][1:]
+		}
+	}
+	return kept
 }
 
 // openItems lists the items of a step that are open, as this decision has left them so far: the reader knows those of the ones before.
@@ -120,11 +170,15 @@ func (d *Decision) openItems(step int) ([]int, error) {
 
 // doneItems lists the items of a step that succeeded, likewise.
 func (d *Decision) doneItems(step int) ([]int, error) {
-	items, err := d.Reader.DoneItems(step)
+	done, err := d.Reader.DoneItems(step)
+	items := make([]int, len(done))
+	for n := range done {
+		items[n] = done[n].Index
+	}
 	for _, e := range d.Effects {
 		switch {
 		case e.Step == step && e.Deed == DeedDrop:
-			items = nil
+			items = slices.Collect(maps.Values(e.Kept))
 		case e.Deed == DeedEnd && e.Step == step && e.Index != NoIndex && e.Letter != Failed && e.Letter != Cancelled:
 			items = append(items, e.Index)
 		}

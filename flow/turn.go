@@ -199,16 +199,18 @@ func (d *Decision) begin(step int) {
 	}
 	d.effect(Effect{Deed: DeedBegin, Step: step, Index: NoIndex})
 	d.starts++
-	if s.Each[step] == nil {
-		n, err := d.Reader.Items(step)
-		if err != nil {
-			d.broken(step, NoIndex, err)
-			return
-		}
-		if s.Each == nil {
-			s.Each = map[int]*Each{}
-		}
-		s.Each[step] = &Each{Count: n}
+	items, err := d.Reader.Items(step)
+	if err != nil {
+		d.broken(step, NoIndex, err)
+		return
+	}
+	if s.Each == nil {
+		s.Each = map[int]*Each{}
+	}
+	if each := s.Each[step]; each != nil {
+		d.match(step, each, items)
+	} else {
+		s.Each[step] = &Each{Count: len(items)}
 		if s.Round > 1 {
 			d.effect(Effect{Deed: DeedDrop, Step: step, Index: NoIndex})
 		}

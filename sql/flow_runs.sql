@@ -40,16 +40,30 @@ UPDATE flow_runs r SET
        result = NULLIF(i.result, '')::jsonb, failure = NULLIF(i.failure, '')::jsonb
   FROM i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.run_id = i.run_id;
 
--- DropItems removes the rows of the items of steps that begin again with new items: they are of an earlier round. It precedes WriteSteps and
--- finds its tasks as InsertRuns does.
+-- DropItems removes the rows of the items of steps that begin again: they are of an earlier round. The kept ones stay; those that have
+-- another index now move there. It precedes WriteSteps and finds its tasks as InsertRuns does. All rows are removed before one is
+-- inserted, because the insert sorts what it reads.
 -- name: DropItems :exec
-DELETE FROM flow_steps f
- USING (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
+WITH kept AS MATERIALIZED (
+  SELECT unnest(@kept_namespaces::text[]) AS namespace, unnest(@kept_run_ids::text[]) AS run_id, unnest(@kept_step_ids::text[]) AS step_id,
+         unnest(@old_indexes::int[]) AS old_index, unnest(@new_indexes::int[]) AS new_index),
+removed AS (
+  DELETE FROM flow_steps f
+   USING (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
                unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@run_ids::text[]) AS run_id, unnest(@step_ids::text[]) AS step_id) AS x
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
- WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index >= 0;
+ WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index >= 0
+   AND NOT EXISTS (SELECT 1 FROM kept k WHERE k.namespace = f.namespace AND k.run_id = f.run_id AND k.step_id = f.step_id
+                      AND k.old_index = f.index AND k.new_index = f.index)
+  RETURNING f.*)
+INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time,
+                        process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash)
+SELECT r.namespace, r.run_id, r.step_id, k.new_index, r.ord, r.status, r.compensation_status, r.attempt, r.running_time, r.finished_time, r.due_time,
+       r.process_id, r.process_namespace, r.token, r.worker_id, r.reason, r.input, r.result, r.failure, r.wait, r.progress, r.item_hash
+  FROM removed r JOIN kept k ON k.namespace = r.namespace AND k.run_id = r.run_id AND k.step_id = r.step_id AND k.old_index = r.index
+ ORDER BY k.new_index;
 
 -- WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does, each attempt once: of a
 -- run it has several steps. A result holds one row of a step or an item. begins: it has begun, once more; ends: it has ended.
@@ -63,16 +77,17 @@ WITH a AS MATERIALIZED (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
-                             process_namespace, token, worker_id, reason, input, result, failure, wait)
+                             process_namespace, token, worker_id, reason, input, result, failure, wait, item_hash)
 SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
        CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, '0001-01-01Z'),
        NULLIF(x.does, ''), NULLIF(x.does_in, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
-       NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb
+       NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb, CASE WHEN x.index >= 0 THEN x.item_hash END
   FROM (SELECT unnest(@attempt_ords::int[]) AS attempt_ord, unnest(@run_namespaces::text[]) AS namespace, unnest(@run_ids::text[]) AS run_id, unnest(@step_ids::text[]) AS step_id,
                unnest(@indexes::int[]) AS index, unnest(@ords::int[]) AS ord, unnest(@statuses::text[]) AS status, unnest(@compensation_statuses::text[]) AS compensation_status,
                unnest(@begins::bool[]) AS begins, unnest(@due_times::timestamptz[]) AS due_time, unnest(@does::text[]) AS does, unnest(@does_in::text[]) AS does_in,
                unnest(@tokens::text[]) AS token, unnest(@worker_ids::text[]) AS worker_id, unnest(@reasons::text[]) AS reason, unnest(@inputs::text[]) AS input,
-               unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure, unnest(@waits::text[]) AS wait) AS x
+               unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure, unnest(@waits::text[]) AS wait,
+               unnest(@item_hashes::bigint[]) AS item_hash) AS x
  WHERE (x.attempt_ord IN (SELECT a.ord FROM a)) IS TRUE
 ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    status = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.status ELSE f.status END,
@@ -90,7 +105,8 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    result = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.result ELSE f.result END,
    failure = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.failure ELSE f.failure END,
    wait = CASE WHEN excluded.attempt > 0 THEN excluded.wait ELSE f.wait END,
-   progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END;
+   progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END,
+   item_hash = CASE WHEN excluded.attempt > 0 THEN excluded.item_hash ELSE f.item_hash END;
 
 -- ReportSteps stores what was told of waits that are open. It follows SaveResult and finds its items as InsertRuns does.
 -- name: ReportSteps :exec
@@ -138,7 +154,7 @@ SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
 
 -- ReadItems reads the items of a step. results: with what they gave.
 -- name: ReadItems :many
-SELECT f.index, f.status, coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
+SELECT f.index, f.status, f.item_hash, coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index;
 
 -- ReadFirstFailed reads why the first of the items of a step failed that did.

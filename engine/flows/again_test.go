@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -96,4 +97,33 @@ func TestCleanUpIsCancelled(t *testing.T) {
 	n.cancel(t, "pull", "r")
 	n.acknowledge(t, clean)
 	same(t, told(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
+}
+
+// TestRetryWithAnotherList takes up a run whose newest template makes another list. Items that are done and still in the list keep their results.
+func TestRetryWithAnotherList(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	put := func(field string) {
+		n.put(t, "pull", `{"type": "lists", "steps": [{"step_id": "each", "job": {}, "for_each": {"items": "payload.`+field+`", "max_running": 1}}]}`)
+	}
+	put("old")
+	n.run(t, "pull", "lists", "r", `{"old": ["a", "b", "c", "d"], "new": ["b", "a", "x", "c"]}`)
+	n.do(t, "each", "a", "")
+	n.do(t, "each", "b", "")
+	n.do(t, "each", "c", "bad")
+	n.ended(t, "pull", "r")
+	put("new")
+	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r", NewestVersion: true})
+	n.do(t, "each", "x", "")
+	n.do(t, "each", "c", "")
+	r := n.ended(t, "pull", "r")
+	same(t, told(r), "SUCCEEDED: each SUCCEEDED 2")
+	var results []string
+	for _, v := range r.GetResult().GetListValue().GetValues() {
+		results = append(results, v.GetStringValue())
+	}
+	same(t, strings.Join(results, ", "), "did b, did a, did x, did c")
+	if items := r.GetSteps()[0].GetItemsByStatus(); len(items) != 1 || items["succeeded"] != 4 {
+		t.Errorf("items %v", items)
+	}
 }

@@ -96,7 +96,7 @@ func (t *task) apply(e *flow.Effect) error {
 		row := t.row(p)
 		row.Status, row.Begins, row.Due = flows.StepRunning, true, e.Due
 		if b := t.begun[p]; b != nil {
-			row.Input, row.Token, row.Wait = b.input, b.token, b.wait
+			row.Input, row.Token, row.Wait, row.ItemHash = b.input, b.token, b.wait, b.hash
 			if b.message != nil {
 				row.ProcessID = b.message.Target.ProcessID
 				if b.message.Target.Namespace != t.key.Namespace {
@@ -122,7 +122,7 @@ func (t *task) apply(e *flow.Effect) error {
 		row := t.row(p)
 		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
 	case flow.DeedDrop:
-		t.attempt.Ride(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID})
+		t.attempt.Ride(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
 	case flow.DeedChange:
 	}
 	return nil

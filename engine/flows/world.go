@@ -29,6 +29,7 @@ type begun struct {
 	input   []byte           // JSON; nil: the payload
 	token   string
 	wait    []byte // JSON
+	hash    int64  // of the value of an item
 }
 
 // waitOf is what a row of a wait says of it: the column wait.
@@ -120,9 +121,18 @@ func (t *task) Condition(step int) (bool, error) {
 }
 
 // Items implements flow.Reader.
-func (t *task) Items(step int) (int, error) {
-	items, err := t.items(step)
-	return len(items), err
+func (t *task) Items(step int) ([]int64, error) {
+	list, err := t.items(step)
+	if err != nil {
+		return nil, err
+	}
+	return list.hashes, nil
+}
+
+// itemList is the items of a step.
+type itemList struct {
+	values []*structpb.Value
+	hashes []int64
 }
 
 // listKey names the items of a step; its expression sees nothing that changes within a round.
@@ -136,54 +146,62 @@ type listKey struct {
 // lists are the items of the steps that this node has begun last: a step of 10,000 items begins them 100 at a time, or each as another one ends.
 type lists struct {
 	mu  sync.Mutex
-	all map[listKey][]*structpb.Value
+	all map[listKey]*itemList
 }
 
 const maxLists = 32
 
-func (t *task) items(step int) ([]*structpb.Value, error) {
+func (t *task) items(step int) (*itemList, error) {
 	k := listKey{t.key, t.state.Created.UnixMicro(), step, t.state.Run.Round}
 	c := &t.flows.lists
 	c.mu.Lock()
-	items, ok := c.all[k]
+	list, ok := c.all[k]
 	c.mu.Unlock()
 	if ok {
-		return items, nil
+		return list, nil
 	}
 	scope, err := t.scope()
 	if err != nil {
 		return nil, err
 	}
-	if items, err = t.template.Items(&t.template.Steps[step], scope); err != nil {
+	list = &itemList{}
+	if list.values, err = t.template.Items(&t.template.Steps[step], scope); err != nil {
 		return nil, err
+	}
+	for _, item := range list.values {
+		list.hashes = append(list.hashes, flow.HashItem(item))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all == nil || len(c.all) >= maxLists {
-		c.all = map[listKey][]*structpb.Value{}
+		c.all = map[listKey]*itemList{}
 	}
-	c.all[k] = items
-	return items, nil
+	c.all[k] = list
+	return list, nil
 }
 
 // OpenItems implements flow.Reader.
 func (t *task) OpenItems(step int) ([]int, error) {
-	return t.itemsIn(step, func(s flows.StepStatus) bool { return s == flows.StepRunning })
+	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, false)
+	var open []int
+	for _, row := range rows {
+		if row.Status == flows.StepRunning {
+			open = append(open, int(row.Index))
+		}
+	}
+	return open, t.faulted(err)
 }
 
 // DoneItems implements flow.Reader.
-func (t *task) DoneItems(step int) ([]int, error) {
-	return t.itemsIn(step, func(s flows.StepStatus) bool { return s == flows.StepSucceeded || s == flows.StepSkipped })
-}
-
-func (t *task) itemsIn(step int, is func(flows.StepStatus) bool) (list []int, err error) {
+func (t *task) DoneItems(step int) ([]flow.DoneItem, error) {
 	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, false)
+	var done []flow.DoneItem
 	for _, row := range rows {
-		if is(row.Status) {
-			list = append(list, int(row.Index))
+		if row.Status == flows.StepSucceeded || row.Status == flows.StepSkipped {
+			done = append(done, flow.DoneItem{Index: int(row.Index), Hash: row.ItemHash})
 		}
 	}
-	return list, t.faulted(err)
+	return done, t.faulted(err)
 }
 
 // doer is the id of what does a step, an item, or undoes a step.
@@ -208,17 +226,17 @@ func (t *task) Begin(step, index int) (due time.Time, err error) {
 	if err != nil {
 		return due, err
 	}
+	b := &begun{}
 	if index != noIndex {
-		items, err := t.items(step)
+		list, err := t.items(step)
 		if err != nil {
 			return due, err
 		}
-		if index >= len(items) {
+		if index >= len(list.values) {
 			return due, errors.New("for_each.items is shorter than it was")
 		}
-		scope.Item, scope.Index = items[index], index
+		scope.Item, scope.Index, b.hash = list.values[index], index, list.hashes[index]
 	}
-	b := &begun{}
 	t.begun[p] = b
 	input, err := t.template.Input(s, scope)
 	if err != nil {

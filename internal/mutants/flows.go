@@ -62,6 +62,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "SecondRetry",
 	},
 	{
+		name: "flow-mixes-two-lists", breaks: "an item of a list that has changed is done if its value was done",
+		file: flowItems, old: "item.Index < len(items) && (item.Hash == nil || *item.Hash == items[item.Index])", planted: "item.Index < len(items)",
+		packages: "./flow", run: "RetryWithAnotherList",
+	},
+	{
 		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
 		file: flowItems, old: "d.Plan.Steps[step].Waits == NoWait {\n		d.askItems", planted: "d.Plan.Steps[step].Waits != NoWait {\n		d.askItems",
 		packages: "./flow", run: "ItemsThatWaitFail",

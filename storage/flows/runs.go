@@ -140,6 +140,7 @@ type StepChange struct {
 	Status       StepStatus
 	Compensation StepStatus // "": none; else what becomes of undoing it, and nothing else is written
 	Begins       bool       // it has begun, once more
+	ItemHash     int64      // of an item that begins
 	Due          time.Time
 	ProcessID    string // what does it
 	ProcessIn    string // its namespace; "": that of the run
@@ -181,15 +182,19 @@ func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Ride)
 		a.Results = append(a.Results, string(s.Result))
 		a.Failures = append(a.Failures, string(s.Failure))
 		a.Waits = append(a.Waits, string(s.Wait))
+		a.ItemHashes = append(a.ItemHashes, s.ItemHash)
 	}
 	return dbsqlc.New().WriteSteps(ctx, db, a)
 }
 
 // DropItems removes what is stored of the items of a step, which is of an earlier round: a rider.
-type DropItems struct{ RunID, StepID string }
+type DropItems struct {
+	RunID, StepID string
+	Kept          map[int]int // new indexes of the items that stay, by their old ones
+}
 
 // Bytes implements storage.Rider.
-func (*DropItems) Bytes() int { return 200 }
+func (d *DropItems) Bytes() int { return 200 + 12*len(d.Kept) }
 
 // Early implements storage.EarlyRider: the same result may begin items.
 func (*DropItems) Early() {}
@@ -201,6 +206,12 @@ func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.Ride) 
 	for _, ride := range all {
 		d := ride.Rider.(*DropItems)
 		a.RunIds, a.StepIds = append(a.RunIds, d.RunID), append(a.StepIds, d.StepID)
+		for before, now := range d.Kept {
+			a.KeptNamespaces = append(a.KeptNamespaces, ride.Key.Namespace)
+			a.KeptRunIds, a.KeptStepIds = append(a.KeptRunIds, d.RunID), append(a.KeptStepIds, d.StepID)
+			a.OldIndexes = append(a.OldIndexes, int32(before)) //nolint:gosec // an item
+			a.NewIndexes = append(a.NewIndexes, int32(now))    //nolint:gosec // an item
+		}
 	}
 	return dbsqlc.New().DropItems(ctx, db, a)
 }

@@ -51,28 +51,52 @@ func (q *Queries) CountItems(ctx context.Context, db DBTX, arg CountItemsParams)
 }
 
 const dropItems = `-- name: DropItems :exec
-DELETE FROM flow_steps f
- USING (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id, unnest($3::bigint[]) AS task_id,
-               unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id, unnest($6::text[]) AS step_id) AS x
+WITH kept AS MATERIALIZED (
+  SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS run_id, unnest($3::text[]) AS step_id,
+         unnest($4::int[]) AS old_index, unnest($5::int[]) AS new_index),
+removed AS (
+  DELETE FROM flow_steps f
+   USING (SELECT unnest($6::text[]) AS namespace, unnest($7::text[]) AS process_id, unnest($8::bigint[]) AS task_id,
+               unnest($9::bigint[]) AS fencing_token, unnest($10::text[]) AS run_id, unnest($11::text[]) AS step_id) AS x
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
  WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index >= 0
+   AND NOT EXISTS (SELECT 1 FROM kept k WHERE k.namespace = f.namespace AND k.run_id = f.run_id AND k.step_id = f.step_id
+                      AND k.old_index = f.index AND k.new_index = f.index)
+  RETURNING f.namespace, f.run_id, f.step_id, f.index, f.ord, f.status, f.compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time, f.process_id, f.process_namespace, f.token, f.worker_id, f.reason, f.input, f.result, f.failure, f.wait, f.progress, f.item_hash)
+INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time,
+                        process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash)
+SELECT r.namespace, r.run_id, r.step_id, k.new_index, r.ord, r.status, r.compensation_status, r.attempt, r.running_time, r.finished_time, r.due_time,
+       r.process_id, r.process_namespace, r.token, r.worker_id, r.reason, r.input, r.result, r.failure, r.wait, r.progress, r.item_hash
+  FROM removed r JOIN kept k ON k.namespace = r.namespace AND k.run_id = r.run_id AND k.step_id = r.step_id AND k.old_index = r.index
+ ORDER BY k.new_index
 `
 
 type DropItemsParams struct {
-	Namespaces    []string
-	ProcessIds    []string
-	TaskIds       []int64
-	FencingTokens []int64
-	RunIds        []string
-	StepIds       []string
+	KeptNamespaces []string
+	KeptRunIds     []string
+	KeptStepIds    []string
+	OldIndexes     []int32
+	NewIndexes     []int32
+	Namespaces     []string
+	ProcessIds     []string
+	TaskIds        []int64
+	FencingTokens  []int64
+	RunIds         []string
+	StepIds        []string
 }
 
-// DropItems removes the rows of the items of steps that begin again with new items: they are of an earlier round. It precedes WriteSteps and
-// finds its tasks as InsertRuns does.
+// DropItems removes the rows of the items of steps that begin again: they are of an earlier round. The kept ones stay; those that have
+// another index now move there. It precedes WriteSteps and finds its tasks as InsertRuns does. All rows are removed before one is
+// inserted, because the insert sorts what it reads.
 func (q *Queries) DropItems(ctx context.Context, db DBTX, arg DropItemsParams) error {
 	_, err := db.Exec(ctx, dropItems,
+		arg.KeptNamespaces,
+		arg.KeptRunIds,
+		arg.KeptStepIds,
+		arg.OldIndexes,
+		arg.NewIndexes,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,
@@ -430,7 +454,7 @@ func (q *Queries) ReadFirstFailed(ctx context.Context, db DBTX, arg ReadFirstFai
 }
 
 const readItems = `-- name: ReadItems :many
-SELECT f.index, f.status, coalesce(CASE WHEN $1::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
+SELECT f.index, f.status, f.item_hash, coalesce(CASE WHEN $1::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = $2 AND f.run_id = $3 AND f.step_id = $4 AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index
 `
 
@@ -442,9 +466,10 @@ type ReadItemsParams struct {
 }
 
 type ReadItemsRow struct {
-	Index  int32
-	Status StepStatus
-	Result json.RawMessage
+	Index    int32
+	Status   StepStatus
+	ItemHash *int64
+	Result   json.RawMessage
 }
 
 // ReadItems reads the items of a step. results: with what they gave.
@@ -462,7 +487,12 @@ func (q *Queries) ReadItems(ctx context.Context, db DBTX, arg ReadItemsParams) (
 	var items []ReadItemsRow
 	for rows.Next() {
 		var i ReadItemsRow
-		if err := rows.Scan(&i.Index, &i.Status, &i.Result); err != nil {
+		if err := rows.Scan(
+			&i.Index,
+			&i.Status,
+			&i.ItemHash,
+			&i.Result,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -572,7 +602,7 @@ const readStatuses = `-- name: ReadStatuses :many
 SELECT f.run_id, f.step_id, f.status, f.running_time,        coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id, coalesce(j.progress, f.progress) AS progress,
        coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, coalesce(f.status = 'running' AND u.task_id IS NULL AND starts_with(f.process_id, '~job/'), false)::bool AS queued
   FROM unnest($1::text[]) AS k(id)
- CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress FROM flow_steps x WHERE x.namespace = $2 AND x.run_id = k.id AND x.index = -1 OFFSET 0) f
+ CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash FROM flow_steps x WHERE x.namespace = $2 AND x.run_id = k.id AND x.index = -1 OFFSET 0) f
   LEFT JOIN LATERAL (SELECT y.worker_id, y.progress FROM jobs y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) j ON true
   LEFT JOIN LATERAL (SELECT y.task_id, y.fencing_token FROM running y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) u ON true
   LEFT JOIN LATERAL (SELECT y.worker_id, y.expires_time FROM leases y WHERE y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id AND y.fencing_token = u.fencing_token LIMIT 1) l ON true
@@ -672,7 +702,7 @@ const readWaits = `-- name: ReadWaits :many
 SELECT f.run_id, f.step_id, f.index, coalesce(f.token, '')::text AS token, coalesce(f.input, r.payload) AS input, f.wait, f.running_time, f.due_time,
        (r.status = 'cancel_requested')::bool AS cancel_requested
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[])) WITH ORDINALITY AS k(run_id, step_id, index, n)
- CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress FROM flow_steps x WHERE x.namespace = $4 AND x.run_id = k.run_id AND x.step_id = k.step_id AND x.index = k.index LIMIT 1) f
+ CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash FROM flow_steps x WHERE x.namespace = $4 AND x.run_id = k.run_id AND x.step_id = k.step_id AND x.index = k.index LIMIT 1) f
  CROSS JOIN LATERAL (SELECT y.status, y.payload FROM flow_runs y WHERE y.namespace = $4 AND y.run_id = k.run_id LIMIT 1) r
  ORDER BY k.n
 `
@@ -882,22 +912,23 @@ func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams)
 const writeSteps = `-- name: WriteSteps :exec
 WITH a AS MATERIALIZED (
   SELECT x.ord
-    FROM (SELECT unnest($20::int[]) AS ord, unnest($21::text[]) AS namespace, unnest($22::text[]) AS process_id, unnest($23::bigint[]) AS task_id,
-                 unnest($24::bigint[]) AS fencing_token) AS x
+    FROM (SELECT unnest($21::int[]) AS ord, unnest($22::text[]) AS namespace, unnest($23::text[]) AS process_id, unnest($24::bigint[]) AS task_id,
+                 unnest($25::bigint[]) AS fencing_token) AS x
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
-                             process_namespace, token, worker_id, reason, input, result, failure, wait)
+                             process_namespace, token, worker_id, reason, input, result, failure, wait, item_hash)
 SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
        CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, '0001-01-01Z'),
        NULLIF(x.does, ''), NULLIF(x.does_in, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
-       NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb
+       NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb, CASE WHEN x.index >= 0 THEN x.item_hash END
   FROM (SELECT unnest($1::int[]) AS attempt_ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS run_id, unnest($4::text[]) AS step_id,
                unnest($5::int[]) AS index, unnest($6::int[]) AS ord, unnest($7::text[]) AS status, unnest($8::text[]) AS compensation_status,
                unnest($9::bool[]) AS begins, unnest($10::timestamptz[]) AS due_time, unnest($11::text[]) AS does, unnest($12::text[]) AS does_in,
                unnest($13::text[]) AS token, unnest($14::text[]) AS worker_id, unnest($15::text[]) AS reason, unnest($16::text[]) AS input,
-               unnest($17::text[]) AS result, unnest($18::text[]) AS failure, unnest($19::text[]) AS wait) AS x
+               unnest($17::text[]) AS result, unnest($18::text[]) AS failure, unnest($19::text[]) AS wait,
+               unnest($20::bigint[]) AS item_hash) AS x
  WHERE (x.attempt_ord IN (SELECT a.ord FROM a)) IS TRUE
 ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    status = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.status ELSE f.status END,
@@ -915,7 +946,8 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    result = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.result ELSE f.result END,
    failure = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.failure ELSE f.failure END,
    wait = CASE WHEN excluded.attempt > 0 THEN excluded.wait ELSE f.wait END,
-   progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END
+   progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END,
+   item_hash = CASE WHEN excluded.attempt > 0 THEN excluded.item_hash ELSE f.item_hash END
 `
 
 type WriteStepsParams struct {
@@ -938,6 +970,7 @@ type WriteStepsParams struct {
 	Results              []string
 	Failures             []string
 	Waits                []string
+	ItemHashes           []int64
 	Checks               []int32
 	Namespaces           []string
 	ProcessIds           []string
@@ -969,6 +1002,7 @@ func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams)
 		arg.Results,
 		arg.Failures,
 		arg.Waits,
+		arg.ItemHashes,
 		arg.Checks,
 		arg.Namespaces,
 		arg.ProcessIds,

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// goSource is one parsed Go file, and what it breaks.
+// goSource is a parsed Go file and its violations.
 type goSource struct {
 	name       string
 	files      *token.FileSet
@@ -69,7 +69,7 @@ func (s *goSource) typeNames() {
 	})
 }
 
-// sleeps finds time.Sleep. Inside synctest.Test the clock is a fake one, and a sleep takes no time.
+// sleeps reports calls of time.Sleep, except inside synctest.Test, which has a fake clock.
 func (s *goSource) sleeps() {
 	ast.Inspect(s.file, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)
@@ -80,16 +80,18 @@ func (s *goSource) sleeps() {
 			return false
 		}
 		if s.isCall(call, "time", "Sleep") {
-			s.report(call.Pos(), "time.Sleep in a test: wait for what you wait for, or use testing/synctest")
+			s.report(call.Pos(), "time.Sleep in a test: wait for a condition, or use testing/synctest")
 		}
 		return true
 	})
 }
 
-// The beginning of a statement that takes parameters. CREATE DATABASE and the like take none, and may be built.
+// sqlStart matches the beginning of a statement that can have parameters. Other statements, such as
+// CREATE DATABASE, may be built from strings.
 var sqlStart = regexp.MustCompile(`^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE|EXPLAIN|COPY|CALL|VALUES)\s`)
 
-// builtSQL finds SQL that is put together from strings: by the Sprintf family, or by + with the answer of a call.
+// builtSQL reports SQL that is built from strings, with the Sprintf family or with + and the result
+// of a call.
 func (s *goSource) builtSQL() {
 	ast.Inspect(s.file, func(node ast.Node) bool {
 		switch node := node.(type) {
@@ -100,7 +102,7 @@ func (s *goSource) builtSQL() {
 				}
 				for _, arg := range node.Args {
 					if isSQL(arg) {
-						s.report(node.Pos(), "fmt.%s of SQL: a statement has parameters, and stands in sql/", name)
+						s.report(node.Pos(), "fmt.%s of SQL: use parameters, and put the statement in sql/", name)
 					}
 				}
 			}
@@ -108,14 +110,14 @@ func (s *goSource) builtSQL() {
 			_, leftCall := node.X.(*ast.CallExpr)
 			_, rightCall := node.Y.(*ast.CallExpr)
 			if node.Op == token.ADD && (leftCall && isSQL(node.Y) || rightCall && isSQL(node.X)) {
-				s.report(node.Pos(), "SQL by +: a statement has parameters, and stands in sql/")
+				s.report(node.Pos(), "SQL by +: use parameters, and put the statement in sql/")
 			}
 		}
 		return true
 	})
 }
 
-// isSQL tells of a literal, or of a sum that begins with one.
+// isSQL reports whether expr is a string literal with SQL, or a sum that begins with one.
 func isSQL(expr ast.Expr) bool {
 	switch expr := expr.(type) {
 	case *ast.BasicLit:
@@ -129,7 +131,7 @@ func isSQL(expr ast.Expr) bool {
 	return false
 }
 
-// isCall tells whether call is of that function of an imported package, under whatever name it was imported.
+// isCall reports whether call calls the function of an imported package, by any name of the import.
 func (s *goSource) isCall(call *ast.CallExpr, importPath, function string) bool {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || selector.Sel.Name != function {
@@ -139,7 +141,7 @@ func (s *goSource) isCall(call *ast.CallExpr, importPath, function string) bool 
 	return ok && name.Name == s.importName(importPath)
 }
 
-// importName is the name under which the file knows a package, "" where it does not import it.
+// importName returns the name of a package in this file, or "" if the file does not import it.
 func (s *goSource) importName(importPath string) string {
 	for _, spec := range s.file.Imports {
 		if spec.Path.Value != strconv.Quote(importPath) {

@@ -13,12 +13,12 @@ import (
 
 const module = "github.com/progressor-engine/progressor"
 
-// beside is the level of what stands beside the ladder: tools, test kits.
-const beside = -1
+// tooling is the level of tools and test kits, which are outside the layers.
+const tooling = -1
 
-// rooms is the ladder: the level of each package by its path in the module. A package that is not named belongs to the
-// nearest one above it in the path (processor/demo to processor). Inside a room there is no order; out of it a package
-// imports only what stands on a strictly lower level.
+// rooms contains the level of each package, by its path in the module. A package that is not listed
+// belongs to the nearest listed one above it in the path (processor/demo to processor). Packages of
+// one room may import each other. Other imports must be of a strictly lower level.
 var rooms = map[string]int{
 	"process": 0, "cron": 0, "migrations": 0, "proto/progressor/v1": 0, "console": 0, "docs": 0,
 	"internal/durations": 0, "internal/msgpack": 0, "internal/onewrite": 0, "internal/tracing": 0, "internal/warm": 0,
@@ -30,34 +30,35 @@ var rooms = map[string]int{
 	"engine/rpc":     6,
 	"cmd/progressor": 7, "examples": 7,
 
-	"internal/pgembed": beside, "storage/storagetest": beside, "engine/enginetest": beside, "internal/tidy": beside, "internal/chaos": beside,
-	"internal/mutants": beside, "internal/openapi": beside, "internal/reference": beside, "deploy": beside,
+	"internal/pgembed": tooling, "storage/storagetest": tooling, "engine/enginetest": tooling,
+	"internal/tidy": tooling, "internal/chaos": tooling, "internal/mutants": tooling,
+	"internal/openapi": tooling, "internal/reference": tooling, "deploy": tooling,
 }
 
-// besideUsers says which rooms may import what stands beside the ladder, tests apart.
-var besideUsers = map[string][]string{
+// toolingUsers lists the rooms that may import a package of the level tooling outside tests.
+var toolingUsers = map[string][]string{
 	"internal/pgembed":    {"cmd/progressor", "storage/storagetest", "internal/chaos"},
 	"storage/storagetest": {"internal/chaos"},
 }
 
-// Which rooms see what sqlc generates.
+// Only storage and its subpackages may import the code that sqlc generates.
 const generatedQueries = "storage/internal/dbsqlc"
 
-// pure packages decide and compute; what they must not touch.
+// Pure packages only compute: they must not import the impure ones.
 var (
 	purePackages = []string{"process", "cron", "explain", "flow"}
 	impure       = []string{"os", "net", "net/http", "os/exec", "database/sql", "log/slog", "connectrpc.com/connect",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgxpool", "github.com/prometheus/client_golang/prometheus"}
 )
 
-// Package is what `go list -json` tells of a package, as far as the ladder needs it.
+// Package is the part of the output of `go list -json` that Ladder needs.
 type Package struct {
 	ImportPath string
 	Imports    []string // without those of its tests
 }
 
-// ListPackages asks go list for the packages of the module whose root directory is root. Packages without Go files
-// outside their tests have no imports here.
+// ListPackages lists the packages of the module whose root directory is root. Imports of test files
+// are not included.
 func ListPackages(root string) ([]Package, error) {
 	list := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", "./...")
 	list.Dir = root
@@ -73,13 +74,14 @@ func ListPackages(root string) ([]Package, error) {
 		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
 			return packages, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("read the answer of go list: %w", err)
+			return nil, fmt.Errorf("read the output of go list: %w", err)
 		}
 		packages = append(packages, pkg)
 	}
 }
 
-// Ladder tells which imports go up or sideways, and which packages have no place.
+// Ladder returns one line for each import of a package of the same or a higher level, and for each
+// package without a level.
 func Ladder(packages []Package) []string {
 	var violations []string
 	for _, pkg := range packages {
@@ -88,7 +90,7 @@ func Ladder(packages []Package) []string {
 			continue
 		}
 		if roomOf(from) == "" {
-			violations = append(violations, fmt.Sprintf("%s has no place on the ladder: give it one in internal/tidy/ladder.go", from))
+			violations = append(violations, fmt.Sprintf("%s has no level: add it to rooms in internal/tidy/ladder.go", from))
 			continue
 		}
 		for _, imported := range pkg.Imports {
@@ -100,41 +102,41 @@ func Ladder(packages []Package) []string {
 	return violations
 }
 
-// forbidden says why one import breaks the ladder, "" where it does not.
+// forbidden returns why an import is not allowed, or "".
 func forbidden(from, imported string) string {
 	to, ok := inModule(imported)
 	if !ok {
 		if slices.Contains(purePackages, from) && slices.Contains(impure, imported) {
-			return "this package is pure: values in, values out"
+			return "this package is pure"
 		}
 		return ""
 	}
 	fromRoom, toRoom := roomOf(from), roomOf(to)
 	fromLevel, toLevel := rooms[fromRoom], rooms[toRoom]
 	switch {
-	case toRoom == "": // reported as a package of its own
+	case toRoom == "": // Ladder reports it as a package without a level.
 		return ""
 	case to == generatedQueries && !strings.HasPrefix(from+"/", "storage/"):
-		return "what sqlc generates is for storage and its rooms"
+		return "only storage and its subpackages may import generated queries"
 	case fromRoom == toRoom:
 		return ""
-	case toLevel == beside:
-		if slices.Contains(besideUsers[toRoom], fromRoom) {
+	case toLevel == tooling:
+		if slices.Contains(toolingUsers[toRoom], fromRoom) {
 			return ""
 		}
-		return "it stands beside the ladder, for tests"
-	case fromLevel == beside, toLevel < fromLevel:
+		return "it is only for tests"
+	case fromLevel == tooling, toLevel < fromLevel:
 		return ""
 	}
 	return fmt.Sprintf("level %d imports level %d, and only lower ones are allowed", fromLevel, toLevel)
 }
 
-// inModule is a package's path in this module.
+// inModule returns the path of a package in this module, and whether it belongs to it.
 func inModule(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// roomOf is the nearest named package at or above one, "" where there is none.
+// roomOf returns the nearest listed package at or above pkg, or "".
 func roomOf(pkg string) string {
 	for {
 		if _, ok := rooms[pkg]; ok {

@@ -1,5 +1,8 @@
-// Package tidy holds the shape of this repository: the ladder of its packages, and the style that a reader may count on.
-// Its test runs every rule over the whole tree; each rule has a test that plants a violation and sees it caught.
+// Package tidy checks the layers and the style of this repository. Its tests run every rule on all
+// files; each rule has a test that plants a violation.
+//
+// Start with File, which lists the rules for one file, and Ladder, which checks imports. prose.go
+// has the rules for language; the paths in its lists are not clean yet.
 package tidy
 
 import (
@@ -13,20 +16,20 @@ import (
 	"strings"
 )
 
-// The limits, in lines. A test may be longer than other functions, for its table is data; a test file may not.
+// The limits, in lines. Test functions may be longer than others, because their tables are data.
 const (
 	maxFileLines         = 500
 	maxFunctionLines     = 70
 	maxTestFunctionLines = 140
 )
 
-// Directories that hold nothing of ours, from the repository's root or by name.
+// Directories without files of ours, by path or by name.
 var (
 	skippedPaths = map[string]bool{"bin": true, "data": true, "proto/buf": true, "console/dist": true}
 	skippedNames = map[string]bool{"node_modules": true, "testdata": true}
 )
 
-// The files that are read for unfinished work.
+// textExtensions are the extensions of the files that are read.
 var textExtensions = map[string]bool{
 	".go": true, ".sql": true, ".proto": true, ".sh": true, ".md": true, ".yaml": true, ".yml": true,
 	".ts": true, ".tsx": true, ".css": true, ".html": true, "": true,
@@ -37,10 +40,24 @@ var (
 	unfinished      = regexp.MustCompile(`\b(TODO|FIXME)\b`)
 )
 
-// Tree checks every file under root, the repository's own directory, and tells what breaks a rule, a line each.
+// Tree checks every file under root, the root directory of the repository, and returns one line for
+// each violation.
 func Tree(root string) ([]string, error) {
 	var violations []string
-	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+	err := walk(root, func(name string, content []byte) error {
+		found, err := File(name, content)
+		violations = append(violations, found...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tidy: %w", err)
+	}
+	return violations, nil
+}
+
+// walk calls f for each text file under root, with its path from there and its content.
+func walk(root string, f func(name string, content []byte) error) error {
+	return filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -63,25 +80,20 @@ func Tree(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		found, err := File(name, content)
-		violations = append(violations, found...)
-		return err
+		return f(name, content)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("tidy: %w", err)
-	}
-	return violations, nil
 }
 
-// File checks one file by its path from the repository's root.
+// File checks one file. name is its path from the root directory of the repository.
 func File(name string, content []byte) ([]string, error) {
 	if path.Ext(name) == ".go" && generatedHeader.Match(content) {
 		return nil, nil
 	}
 	violations := fileName(name)
-	if !strings.HasPrefix(name, "internal/tidy/") { // which has to name what it forbids
+	if !strings.HasPrefix(name, "internal/tidy/") { // names what it forbids
 		violations = append(violations, unfinishedWork(name, content)...)
 	}
+	violations = append(violations, prose(name, content)...)
 	switch path.Ext(name) {
 	case ".go":
 		violations = append(violations, fileLength(name, content)...)
@@ -99,14 +111,15 @@ func fileLength(name string, content []byte) []string {
 	if lines <= maxFileLines {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: %d lines, at most %d: one file, one thing", name, lines, maxFileLines)}
+	return []string{fmt.Sprintf("%s: %d lines, at most %d: split it by subject", name, lines, maxFileLines)}
 }
 
 func unfinishedWork(name string, content []byte) []string {
 	var violations []string
 	for i, line := range strings.Split(string(content), "\n") {
 		if word := unfinished.FindString(line); word != "" {
-			violations = append(violations, fmt.Sprintf("%s:%d: %s: finish it, or say in the docs what is not there", name, i+1, word))
+			violations = append(violations, fmt.Sprintf("%s:%d: %s: finish it, or document what is missing",
+				name, i+1, word))
 		}
 	}
 	return violations
@@ -114,13 +127,13 @@ func unfinishedWork(name string, content []byte) []string {
 
 var (
 	sqlComment = regexp.MustCompile(`--[^\n]*`)
-	sqlOffset  = regexp.MustCompile(`(?i)\boffset\s+[^\s0)]`) // OFFSET 0 skips nothing: it keeps a subquery whole
+	sqlOffset  = regexp.MustCompile(`(?i)\boffset\s+[^\s0)]`) // OFFSET 0 only prevents inlining of a subquery
 )
 
-// sqlFile checks the queries. A column of that name would have to be quoted; there is none.
+// sqlFile rejects OFFSET in queries. No column has this name.
 func sqlFile(name string, content []byte) []string {
 	if !strings.HasPrefix(name, "sql/") || !sqlOffset.Match(sqlComment.ReplaceAll(content, nil)) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: OFFSET reads what it skips: page by key", name)}
+	return []string{fmt.Sprintf("%s: OFFSET reads all rows that it skips: page by key", name)}
 }

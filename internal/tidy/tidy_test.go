@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Of this package, go test runs in its directory.
+// go test runs in the directory of the package.
 const root = "../.."
 
 func TestTree(t *testing.T) {
@@ -41,11 +41,11 @@ func TestLadderCatches(t *testing.T) {
 		{"sideways between level 0", "cron", "process", "level 0 imports level 0"},
 		{"a kind in the engine", "engine", "engine/jobs", "level 4 imports level 5"},
 		{"the room of the parent is not the room of a child", "processor", "processor/remote", "level 1 imports level 2"},
-		{"generated queries outside storage", "wire", "storage/internal/dbsqlc", "for storage and its rooms"},
+		{"generated queries outside storage", "wire", "storage/internal/dbsqlc", "only storage"},
 		{"test kit in a program", "cmd/progressor", "storage/storagetest", "for tests"},
 		{"private server in the engine", "engine", "internal/pgembed", "for tests"},
 		{"tidy itself", "cmd/progressor", "internal/tidy", "for tests"},
-		{"no place", "storehouse", "process", "no place on the ladder"},
+		{"no level", "storehouse", "process", "has no level"},
 		{"input in a pure package", "process", "=os", "is pure"},
 		{"database in a pure package", "cron", "=github.com/jackc/pgx/v5", "is pure"},
 
@@ -54,7 +54,7 @@ func TestLadderCatches(t *testing.T) {
 		{"generated queries in a room of storage", "storage/jobs", "storage/internal/dbsqlc", ""},
 		{"connect clients are of the contract", "client", "proto/progressor/v1/progressorv1connect", ""},
 		{"dev's private server", "cmd/progressor", "internal/pgembed", ""},
-		{"beside may look up", "storage/storagetest", "storage", ""},
+		{"test kits may import all", "storage/storagetest", "storage", ""},
 		{"other modules", "engine", "=os", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestFileCatches(t *testing.T) {
 	}
 }
 
-// check wants one violation that says want, or with "" none.
+// check expects one violation that contains want, or none if want is empty.
 func check(t *testing.T, violations []string, want string) {
 	t.Helper()
 	switch {

@@ -8,16 +8,17 @@ import (
 	"unicode"
 )
 
-// Words that say nothing, or that name another product's idea of this one. docs/architecture.md has the words in use.
+// Words without meaning, or of other products. ARCHITECTURE.md has the glossary.
 var emptyWords = map[string]bool{
 	"workflow": true, "orchestration": true, "manager": true, "helper": true, "util": true, "common": true,
 	"base": true, "impl": true, "data": true, "info": true,
 }
 
-// A run of letters as identifiers have them: Words, words, ID, and HTTPServer, of which splitWords makes two.
+// letters matches the words of an identifier. splitWords splits matches such as HTTPServer again.
 var letters = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)
 
-// splitWords takes an identifier apart: HTTPServer is HTTP and Server, data_dir is data and dir.
+// splitWords returns the words of an identifier: HTTP and Server for HTTPServer, data and dir for
+// data_dir.
 func splitWords(identifier string) []string {
 	var words []string
 	for _, run := range letters.FindAllString(identifier, -1) {
@@ -31,7 +32,7 @@ func splitWords(identifier string) []string {
 	return words
 }
 
-// emptyWord is the first word of an identifier, a file's or a directory's name that must not stand there, or "".
+// emptyWord returns the first word of an identifier or a file name that is not allowed, or "".
 func emptyWord(identifier string) string {
 	for _, word := range splitWords(identifier) {
 		word = strings.ToLower(word)

@@ -1,0 +1,143 @@
+package tidy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// The column limits. A tab counts as tabWidth columns.
+const (
+	maxTextColumns = 100 // comments, SQL, proto, shell and Markdown
+	maxGoColumns   = 120 // Go code
+	tabWidth       = 4
+)
+
+// bannedPhrases matches words and phrases that are not plain English in a program. Words that have
+// a legitimate use, such as "nobody" or "gives", are not in this list.
+var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
+	`anew`, `mend(s|ed|ing)?`, `in vain`, `whom it concerns`, `beside`, `for ever`,
+	`reckon(s|ed|ing)?`, `(tell|tells|told) whether`, `where there is none`, `how manieth`,
+}, `|`) + `)\b`)
+
+// Files under these paths still contain banned phrases. This list only shrinks: rewrite the files
+// of a path, then remove it. Never add a path. TestExemptions fails for a path that is no longer
+// needed.
+var phrasesExempt = []string{
+	"CHANGELOG.md", "client/", "cmd/progressor/", "console/console.go", "console/node.sh",
+	"console/pictures.sh", "console/src/", "cron/", "docs/cli.md", "docs/configuration.md",
+	"docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md", "docs/operations.md",
+	"docs/processors.md", "docs/reference.md", "docs/reliability.md", "docs/sql.md",
+	"docs/troubleshooting.md", "docs/workers.md", "engine/", "explain/", "flow/",
+	"internal/chaos/", "internal/digits/digits.go", "internal/msgpack/read.go",
+	"internal/msgpack/read_value.go", "internal/mutants/flows.go", "internal/mutants/jobs.go",
+	"internal/openapi/main.go", "internal/pgembed/", "internal/reference/main.go", "process/",
+	"processor/", "sql/", "storage/",
+}
+
+// Files under these paths still contain lines over the column limits. This list only shrinks, too.
+var columnsExempt = []string{
+	"CHANGELOG.md", "client/", "cmd/progressor/", "console/console.go", "console/node.sh",
+	"console/test.sh", "console/verify.sh", "cron/", "deploy/", "docs/cli.md",
+	"docs/configuration.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md",
+	"docs/openapi_test.go", "docs/operations.md", "docs/performance.md", "docs/reference_test.go",
+	"docs/reliability.md", "docs/sql.md", "docs/troubleshooting.md", "docs/workers.md", "engine/",
+	"examples/go/cart/main.go", "examples/node/README.md", "examples/python/README.md", "explain/",
+	"flow/", "internal/chaos/", "internal/digits/digits.go", "internal/digits/digits_test.go",
+	"internal/durations/durations.go", "internal/durations/durations_test.go", "internal/msgpack/",
+	"internal/mutants/", "internal/onewrite/onewrite.go", "internal/onewrite/onewrite_test.go",
+	"internal/openapi/main.go", "internal/pgembed/", "internal/reference/",
+	"internal/tidy/ladder.go", "internal/tidy/tidy_test.go", "internal/tracing/tracing.go",
+	"internal/tracing/tracing_test.go", "internal/warm/warm.go", "internal/warm/warm_test.go",
+	"migrations/", "process/", "processor/", "proto/progressor/v1/cron.proto",
+	"proto/progressor/v1/flow.proto", "proto/progressor/v1/limits_test.go", "sql/", "storage/",
+	"tools/govulncheck.sh", "tools/helm/check.sh", "tools/sqlc/system_columns.sql", "wire/",
+}
+
+var proseExtensions = map[string]bool{
+	".go": true, ".sql": true, ".proto": true, ".md": true, ".sh": true, ".ts": true, ".tsx": true,
+}
+
+// prose checks the words and the line lengths of a file.
+func prose(name string, content []byte) []string {
+	if !isProse(name, content) {
+		return nil
+	}
+	var violations []string
+	if !exempt(name, phrasesExempt) {
+		violations = append(violations, phrases(name, content)...)
+	}
+	if !exempt(name, columnsExempt) {
+		violations = append(violations, columns(name, content)...)
+	}
+	return violations
+}
+
+// isProse reports whether the rules for prose apply to a file: people wrote it, in a checked
+// language.
+func isProse(name string, content []byte) bool {
+	generated := strings.HasPrefix(name, "console/src/gen/") || generatedHeader.Match(content)
+	return proseExtensions[path.Ext(name)] && !generated
+}
+
+func exempt(name string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func phrases(name string, content []byte) []string {
+	if strings.HasPrefix(name, "internal/tidy/prose") { // names what it forbids
+		return nil
+	}
+	var violations []string
+	for i, line := range strings.Split(string(content), "\n") {
+		if phrase := bannedPhrases.FindString(line); phrase != "" {
+			violations = append(violations, fmt.Sprintf("%s:%d: %q: say it in plain English", name, i+1, phrase))
+		}
+	}
+	return violations
+}
+
+func columns(name string, content []byte) []string {
+	ext := path.Ext(name)
+	if ext == ".ts" || ext == ".tsx" || name == "docs/reference.md" { // generated from the proto files
+		return nil
+	}
+	var violations []string
+	fenced := false
+	for i, line := range strings.Split(string(content), "\n") {
+		limit := maxTextColumns
+		switch ext {
+		case ".md":
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			}
+			code := fenced || strings.HasPrefix(line, "    ")
+			if code || strings.HasPrefix(line, "|") || strings.Contains(line, "](") {
+				continue
+			}
+		case ".go":
+			comment := strings.TrimSpace(line)
+			if strings.HasPrefix(comment, "//go:") {
+				continue
+			}
+			if !strings.HasPrefix(comment, "//") {
+				limit = maxGoColumns
+			}
+		}
+		if strings.Contains(line, "://") {
+			continue
+		}
+		width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", strings.Repeat(" ", tabWidth)))
+		if width > limit {
+			violations = append(violations, fmt.Sprintf("%s:%d: %d columns, at most %d", name, i+1, width, limit))
+		}
+	}
+	return violations
+}

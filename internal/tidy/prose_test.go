@@ -1,0 +1,74 @@
+package tidy
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestProseCatches(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for _, tt := range []struct{ name, file, content, want string }{
+		{"phrase in Go", "clean/a.go", "package a\n\n// It starts anew.\n", `a.go:3: "anew"`},
+		{"phrase in SQL", "clean/a.sql", "-- kept for ever\n", `"for ever"`},
+		{"phrase in proto", "clean/a.proto", "// Tells whether it runs.\n", `"Tells whether"`},
+		{"phrase on a page", "clean/a.md", "It mends a process.\n", `"mends"`},
+		{"phrase in a script", "clean/a.sh", "# waits in vain\n", `"in vain"`},
+		{"phrase in the console", "clean/a.tsx", "<p>beside</p>\n", `"beside"`},
+		{"long comment", "clean/a.go", "package a\n\n// " + long(98) + "\n", "101 columns, at most 100"},
+		{"long code", "clean/a.go", "package a\n\nvar a = \"" + long(112) + "\"\n", "122 columns, at most 120"},
+		{"tab", "clean/a.go", "package a\n\nfunc a() {\n\t// " + long(94) + "\n}\n", "101 columns"},
+		{"long SQL", "clean/a.sql", "-- " + long(98) + "\n", "101 columns"},
+		{"long page", "clean/a.md", long(101) + "\n", "101 columns"},
+		{"after a fence", "clean/a.md", "```\n" + long(200) + "\n```\n" + long(101) + "\n", "a.md:4: 101 columns"},
+
+		{"similar words", "clean/a.go", "package a\n\n// recommended, besides, forever, amend\n", ""},
+		{"identifier", "clean/a.go", "package a\n\nvar renewed = 1\n", ""},
+		{"runes, not bytes", "clean/a.md", strings.Repeat("é", 100) + "\n", ""},
+		{"table", "clean/a.md", "| " + long(200) + " |\n", ""},
+		{"indented code on a page", "clean/a.md", "    " + long(200) + "\n", ""},
+		{"URL", "clean/a.go", "package a\n\n// https://example.org/" + long(100) + "\n", ""},
+		{"link", "clean/a.md", "[a](" + long(120) + ")\n", ""},
+		{"other file", "clean/a.yaml", "# anew " + long(200) + "\n", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			violations, err := File(tt.file, []byte(tt.content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, violations, tt.want)
+		})
+	}
+}
+
+// An exempt path whose files have become clean must leave the list, so that they stay clean.
+func TestExemptions(t *testing.T) {
+	for _, tt := range []struct {
+		list  string
+		paths []string
+		rule  func(name string, content []byte) []string
+	}{
+		{"phrasesExempt", phrasesExempt, phrases},
+		{"columnsExempt", columnsExempt, columns},
+	} {
+		needed := map[string]bool{}
+		err := walk(root, func(name string, content []byte) error {
+			if !isProse(name, content) || len(tt.rule(name, content)) == 0 {
+				return nil
+			}
+			for _, prefix := range tt.paths {
+				if strings.HasPrefix(name, prefix) {
+					needed[prefix] = true
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, prefix := range tt.paths {
+			if !needed[prefix] {
+				t.Errorf("%s: all files under %s are clean now: remove it from the list", tt.list, prefix)
+			}
+		}
+	}
+}

@@ -157,7 +157,7 @@ func TestStoreMetrics(t *testing.T) {
 	if reg.value(t, "progressor_flush_items") < 2 || reg.value(t, "progressor_flush_duration_seconds") < 2 {
 		t.Error("flushes were not observed")
 	}
-	for _, pool := range []string{"pool=hot", "pool=general", "pool=kept"} {
+	for _, pool := range []string{"pool=hot", "pool=general", "pool=heartbeat"} {
 		if reg.value(t, "progressor_pool_max_connections", pool) == 0 {
 			t.Errorf("%s is not shown", pool)
 		}

@@ -1,5 +1,7 @@
 -- name: InsertNode :one
-INSERT INTO nodes (address, version) VALUES (@address, @version) RETURNING node_id;
+INSERT INTO nodes (address, version, max_connections)
+VALUES (@address, @version, @max_connections::int)
+RETURNING node_id;
 
 -- Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns no row if another node has
 -- declared this one dead or deleted its row: the node must register again. lateness_us is -1 if the node has claimed no timer.

@@ -190,7 +190,7 @@ func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, e
 		return nil, mapped("enqueue batch", err)
 	}
 	defer conn.Release()
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, conn.Conn(), func(tx pgx.Tx) error {
 		if err := s.lockStage(keys)(ctx, tx); err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/progressor-engine/progressor/process"
 )
@@ -79,16 +78,26 @@ func (s *Store) FlushTimeout(timeout time.Duration) *Store {
 // ForgetFromStart has the next Forget look at the oldest rows again: a test has moved rows into the past.
 func (s *Store) ForgetFromStart() { s.forgotten.began = time.Time{} }
 
-// ExhaustKept takes all connections of the pool for what must not be starved, until the function that it returns is called.
-func (s *Store) ExhaustKept(ctx context.Context) (release func(), err error) {
-	var taken []*pgxpool.Conn
+// A Share is one kind of work with a share of a pool.
+type Share func(*Store) *share
+
+// The shares of the pools.
+var (
+	Scans    Share = func(s *Store) *share { return s.hot }
+	Answers  Share = func(s *Store) *share { return s.kept }
+	Searches Share = func(s *Store) *share { return s.searches }
+)
+
+// Exhaust takes all connections that a kind of work may use, until the function that it returns is called.
+func (s *Store) Exhaust(ctx context.Context, of Share) (release func(), err error) {
+	var taken []*shareConn
 	release = func() {
 		for _, c := range taken {
 			c.Release()
 		}
 	}
-	for range s.kept.Config().MaxConns {
-		c, err := s.kept.Acquire(ctx)
+	for range cap(of(s).slots) {
+		c, err := of(s).Acquire(ctx)
 		if err != nil {
 			release()
 			return nil, err

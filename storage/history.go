@@ -205,7 +205,7 @@ func (s *Store) read(reads []*historyRead, query historyQuery, maxBytes int) err
 		r.cut = r.cut || row.Payload == nil
 	}
 	err := query(ctx, arg, take)
-	for try := 1; err != nil && lost(err) && try <= int(s.hot.Config().MaxConns) && ctx.Err() == nil; try++ {
+	for try := 1; err != nil && lost(err) && try <= s.hot.maxConns() && ctx.Err() == nil; try++ {
 		err = query(ctx, arg, take) // each connection of the pool may be one that broke while it rested
 	}
 	return err

@@ -84,9 +84,9 @@ func Register(registerer prometheus.Registerer, collectors ...prometheus.Collect
 	}
 }
 
-func (m *metrics) watchPools(pools []namedPool) {
+func (m *metrics) watchPools(pools []namedPool, shares ...*share) {
 	if m.registerer != nil {
-		Register(m.registerer, &poolCollector{pools: pools})
+		Register(m.registerer, &poolCollector{pools: pools, shares: shares})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func TestNodeHeartbeatHasItsOwnConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	release, err := b.ExhaustKept(t.Context())
+	release, err := b.Exhaust(t.Context(), storage.Answers)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,10 @@ type namedPool struct {
 
 // poolCollector shows the pools of connections. It is one collector for all of them: a registry takes two of the same names for one.
 // The names of the ready-made collector break the rules of promtool.
-type poolCollector struct{ pools []namedPool }
+type poolCollector struct {
+	pools  []namedPool
+	shares []*share
+}
 
 var (
 	poolLabel       = []string{"pool"}
@@ -23,11 +26,13 @@ var (
 	poolWaits       = prometheus.NewDesc("progressor_pool_empty_acquires_total", "How often no connection was free, and one was waited for.", poolLabel, nil)
 	poolWait        = prometheus.NewDesc("progressor_pool_acquire_wait_seconds_total", "How long connections were waited for while none was free, in seconds.", poolLabel, nil)
 	poolOpened      = prometheus.NewDesc("progressor_pool_connections_opened_total", "Connections that a pool has opened.", poolLabel, nil)
+	poolShareWaits  = prometheus.NewDesc("progressor_pool_share_waits_total",
+		"Waits because one kind of work already used all connections that it may use at a time.", []string{"share"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{poolConnections, poolBound, poolAcquires, poolWaits, poolWait, poolOpened} {
+	for _, d := range []*prometheus.Desc{poolConnections, poolBound, poolAcquires, poolWaits, poolWait, poolOpened, poolShareWaits} {
 		ch <- d
 	}
 }
@@ -36,6 +41,9 @@ func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range c.pools {
 		p.collect(ch)
+	}
+	for _, s := range c.shares {
+		ch <- prometheus.MustNewConstMetric(poolShareWaits, prometheus.CounterValue, float64(s.waits.Load()), s.name)
 	}
 }
 

@@ -50,7 +50,9 @@ type Config struct {
 	// Lanes is the number of group-commit lanes, each with a connection of its own. Default 2; more lose: their flushes
 	// wait for each other in the log.
 	Lanes int
-	// MaxConns bounds the general pool (reads, lists, imports). Default 8.
+	// ScanConns bounds the pool of scans, polls, histories, leases and answers: 2 or more. Default 3.
+	ScanConns int
+	// MaxConns bounds the pool of reads, lists and maintenance. Default 2.
 	MaxConns int
 	// Logger for lost connections and recoveries. Default: slog.Default.
 	Logger *slog.Logger
@@ -58,21 +60,46 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
+// withDefaults returns c with defaults in place of settings that are not set.
+func (c Config) withDefaults() Config {
+	if c.Lanes <= 0 {
+		c.Lanes = 2
+	}
+	if c.ScanConns <= 0 {
+		c.ScanConns = 3
+	}
+	c.ScanConns = max(c.ScanConns, 2) // scans never take the last one
+	if c.MaxConns <= 0 {
+		c.MaxConns = 2
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// connections returns how many connections a node opens at most: with those of the pools one for each lane, one for
+// the heartbeat of the node and one that listens.
+func (c Config) connections() int { return c.Lanes + c.ScanConns + c.MaxConns + 2 }
+
 // Store is one database.
 type Store struct {
 	log         *slog.Logger
 	q           *dbsqlc.Queries
 	lanes       []*lane
 	pending     atomic.Int64  // operations under way in the lanes
-	hot         *pgxpool.Pool // scans, with the hot path's plans
-	general     *pgxpool.Pool // reads, lists, imports: default plans
-	kept        *pgxpool.Pool // heartbeats of workers, answers, what is watched, and recovery: never starved by the others
+	shared      *pgxpool.Pool // hot and kept, with the hot path's plans
+	hot         *share        // scans, polls and histories
+	kept        *share        // heartbeats of workers, answers, what is watched, and recovery: never starved by hot
+	general     *pgxpool.Pool // reads, lists, maintenance: default plans
+	searches    *share        // of general: lists and searches, which may take long
 	beats       *pgxpool.Pool // one connection for the heartbeats of the node: a node that cannot send them must stop its tasks
 	metrics     *metrics
 	histories   histories
 	lines       lines
 	forgotten   forgotten
 	nodeID      atomic.Int64
+	connections int // that this node opens at most
 	generations generations
 	wholes      bool // for tests: no item takes a quick statement
 	// waitsForLocks has flushes wait for the locks of their processes, for tests that let two transactions meet.
@@ -88,25 +115,19 @@ type Store struct {
 
 // Open connects to the database and checks that this program can work with its schema.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	if cfg.Lanes <= 0 {
-		cfg.Lanes = 2
+	cfg = cfg.withDefaults()
+	s := &Store{
+		log: cfg.Logger, q: dbsqlc.New(), password: cfg.Password, metrics: newMetrics(cfg.Registerer),
+		connections: cfg.connections(),
 	}
-	if cfg.MaxConns <= 0 {
-		cfg.MaxConns = 8
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	s := &Store{log: cfg.Logger, q: dbsqlc.New(), password: cfg.Password, metrics: newMetrics(cfg.Registerer)}
 	s.lines.wait, s.lines.visits = lineWait, map[process.Key]*visit{}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	pools := []struct {
 		into **pgxpool.Pool
 		poolConfig
 	}{
-		{&s.hot, poolConfig{name: "hot", size: 4, settings: hotSettings, takesLane: true}},
+		{&s.shared, poolConfig{name: "hot", size: cfg.ScanConns, settings: hotSettings, takesLane: true}},
 		{&s.general, poolConfig{name: "general", size: cfg.MaxConns, settings: calmSettings, pings: true}},
-		{&s.kept, poolConfig{name: "kept", size: 3, settings: hotSettings}},
 		{&s.beats, poolConfig{name: "heartbeat", size: 1, settings: hotSettings}},
 	}
 	var watched []namedPool
@@ -119,7 +140,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		*p.into = pool
 		watched = append(watched, namedPool{pool, p.name})
 	}
-	s.metrics.watchPools(watched)
+	s.hot, s.kept = newShare("scans", s.shared), newShare("answers", s.shared)
+	s.searches = newShare("searches", s.general)
+	s.metrics.watchPools(watched, s.hot, s.kept, s.searches)
 	have, err := CheckSchema(ctx, s.general)
 	if err != nil {
 		s.closePools()
@@ -157,7 +180,7 @@ func (s *Store) Close() {
 }
 
 func (s *Store) closePools() {
-	for _, p := range []*pgxpool.Pool{s.hot, s.general, s.kept, s.beats} {
+	for _, p := range []*pgxpool.Pool{s.shared, s.general, s.beats} {
 		if p != nil {
 			p.Close()
 		}
@@ -166,7 +189,7 @@ func (s *Store) closePools() {
 
 // resetPools closes the connections of all pools, those in use when they are released.
 func (s *Store) resetPools() {
-	for _, p := range []*pgxpool.Pool{s.hot, s.general, s.kept} {
+	for _, p := range []*pgxpool.Pool{s.shared, s.general} {
 		p.Reset()
 	}
 }

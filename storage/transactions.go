@@ -27,10 +27,18 @@ func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write
 	}))
 }
 
+// readOnly are the options of transactions that only read, all of one moment.
+var readOnly = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+
 // Read runs a transaction that only reads, all of one moment, on a connection that no attempt waits for. op names it in errors.
 func (s *Store) Read(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return mapped(op, pgx.BeginTxFunc(ctx, s.general, options, func(tx pgx.Tx) error { return read(ctx, tx) }))
+	return mapped(op, pgx.BeginTxFunc(ctx, s.general, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
+}
+
+// Search is Read for what may take long: lists and searches. Together they leave at least one connection to other
+// reads and to maintenance, unless there is only one.
+func (s *Store) Search(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
+	return mapped(op, pgx.BeginTxFunc(ctx, s.searches, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
 }
 
 // ReadOne runs one statement that only reads. Alone it sees one moment, and a transaction around it would be two more round trips. op names it in errors.

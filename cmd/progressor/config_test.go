@@ -96,6 +96,8 @@ func TestBadConfiguration(t *testing.T) {
 		{"no port", dsn + "listen: localhost", nil, "want host:port"},
 		{"open profiles", dsn, []string{"--debug.listen", ":6060", "--insecure"}, "loopback only"},
 		{"lanes", dsn, []string{"--db.lanes", "0"}, "--db.lanes: want 1 to 64"},
+		{"scans", dsn, []string{"--db.scan-conns", "1"}, "--db.scan-conns: want 2 to 1000 (got 1)"},
+		{"reads", dsn, []string{"--db.max-conns", "0"}, "--db.max-conns: want 1 to 1000 (got 0)"},
 		{"namespaces is no list", "namespaces: {a: b}", nil, "namespaces: want a list"},
 		{"namespace without name", "namespaces: [{max_running: 1}]", nil, "namespaces[0].namespace is missing"},
 		{"namespace twice", "namespaces: [{namespace: a}, {namespace: a}]", nil, "namespace a is there twice"},

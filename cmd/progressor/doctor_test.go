@@ -42,6 +42,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'progressor.schedule_place'::regclass`,
 		`INSERT INTO progressor.processes (namespace, process_id, status, last_event_id) VALUES ('n', 'p', 'RUNNING', 3)`,
 		`INSERT INTO progressor.nodes (address, version) VALUES ('here:1', 'v1')`,
+		`INSERT INTO progressor.nodes (address, version, max_connections) VALUES ('there:1', 'v2', 100000)`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
@@ -56,7 +57,8 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		t.Fatalf("code %d: %s", r.code, r.stderr)
 	}
 	wantLines(t, r.stdout, "index schedule_time is missing", "index schedule_place is invalid. Next: REINDEX", ": n/p: ",
-		" s: it holds back vacuum", "held by backend", "here:1 v1")
+		" s: it holds back vacuum", "held by backend", "here:1 v1",
+		"2 nodes may open 100019 connections together, but PostgreSQL accepts ", "lower --db.scan-conns")
 }
 
 func TestExpectedIndexes(t *testing.T) {

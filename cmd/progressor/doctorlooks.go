@@ -76,20 +76,41 @@ func (e *examination) lookAtSettings(ctx context.Context, conn *pgx.Conn) error 
 type connections struct {
 	Used       int `json:"used"`
 	Progressor int `json:"progressor"`
-	Max        int `json:"max"`
+	Max        int `json:"max"`     // without the reserved ones
+	Engines    int `json:"engines"` // that the nodes which are alive open at most together
 }
 
 func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) error {
 	c := &e.Connections
 	err := conn.QueryRow(ctx, `
-		SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+		SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+		       - coalesce(nullif(current_setting('reserved_connections', true), '')::int, 0),
 		       count(*), count(*) FILTER (WHERE application_name LIKE 'progressor%')
 		FROM pg_stat_activity WHERE backend_type = 'client backend'`).Scan(&c.Max, &c.Used, &c.Progressor)
-	if err == nil && c.Used*10 > c.Max*9 {
+	if err != nil {
+		return err
+	}
+	if c.Used*10 > c.Max*9 {
 		e.warn("raise max_connections, or lower --db.max-conns", "%d of %d connections are used", c.Used, c.Max)
+	}
+	if e.Schema.Version == 0 {
+		return nil
+	}
+	var nodes int
+	err = conn.QueryRow(ctx, `
+		SELECT count(*), coalesce(sum(coalesce(max_connections, $2)), 0)
+		FROM progressor.nodes
+		WHERE beat_time > statement_timestamp() - make_interval(secs => $1)`,
+		silentAfter.Seconds(), formerMaxConnections).Scan(&nodes, &c.Engines)
+	if err == nil && c.Engines > c.Max {
+		e.warn("raise max_connections, or lower --db.scan-conns, --db.max-conns or the number of nodes",
+			"%s may open %d connections together, but PostgreSQL accepts %d", counted(nodes, "node"), c.Engines, c.Max)
 	}
 	return err
 }
+
+// formerMaxConnections is how many connections a node of a version opens that does not tell it.
+const formerMaxConnections = 19
 
 // namedIndex finds the indexes that a migration makes and drops, in its order: one that is built concurrently is dropped first, for an
 // earlier try that has failed.

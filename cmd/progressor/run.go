@@ -74,7 +74,8 @@ func (n *node) run(ctx context.Context) error {
 		defer spans.stop(ctx)
 	}
 	store, err := storage.Open(ctx, storage.Config{
-		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registry,
+		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes,
+		ScanConns: n.pool.ScanConns, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registry,
 	})
 	if err != nil {
 		return err

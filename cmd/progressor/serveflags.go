@@ -43,9 +43,13 @@ type dbFlags struct {
 	Migrate bool `setting:"" help:"Bring the schema up to date before the start."`
 }
 
+// maxPoolConns is the largest pool of connections.
+const maxPoolConns = 1000
+
 type poolFlags struct {
-	Lanes    int `default:"2" placeholder:"N" setting:"" help:"Group-commit lanes, one connection each. Default: ${default}."`
-	MaxConns int `default:"8" placeholder:"N" setting:"" help:"Connections for reads and lists. Default: ${default}."`
+	Lanes     int `default:"2" placeholder:"N" setting:"" help:"Group-commit lanes, one connection each. Default: ${default}."`
+	ScanConns int `default:"3" placeholder:"N" setting:"" help:"Connections for scans, polls, histories and heartbeats of workers, 2 or more. Default: ${default}."`
+	MaxConns  int `default:"2" placeholder:"N" setting:"" help:"Connections for reads, lists and maintenance. Default: ${default}. A node opens at most --db.lanes + --db.scan-conns + --db.max-conns + 2."`
 }
 
 type engineFlags struct {
@@ -117,8 +121,10 @@ func (p poolFlags) check() error {
 	switch {
 	case p.Lanes < 1 || p.Lanes > 64:
 		return errors.New("--db.lanes: want 1 to 64")
-	case p.MaxConns < 1:
-		return errors.New("--db.max-conns: want 1 or more")
+	case p.ScanConns < 2 || p.ScanConns > maxPoolConns:
+		return fmt.Errorf("--db.scan-conns: want 2 to %d (got %d)", maxPoolConns, p.ScanConns)
+	case p.MaxConns < 1 || p.MaxConns > maxPoolConns:
+		return fmt.Errorf("--db.max-conns: want 1 to %d (got %d)", maxPoolConns, p.MaxConns)
 	}
 	return nil
 }

@@ -55,6 +55,11 @@ var livenessMutants = []mutant{
 		packages: "./storage", run: "TestNodeHeartbeat",
 	},
 	{
+		name: "share-of-all-connections", breaks: "no kind of work takes all connections of a pool that it shares",
+		file: "storage/share.go", old: "max(int(pool.Config().MaxConns)-1, 1)", planted: "max(int(pool.Config().MaxConns), 1)",
+		packages: "./storage", run: "TestShares",
+	},
+	{
 		name: "chores-undivided", breaks: "what one node can do for all is done by one",
 		file: "engine/peers.go", old: "return !slices.ContainsFunc(live, func(id int64) bool { return weight(chore, id) > own })", planted: "return own > 0 || slices.Contains(live, 0)",
 		packages: "./engine", run: "TestNodesDivide",

@@ -58,7 +58,7 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 		size = min(q.PageSize, MaxPageSize)
 	}
 	var rows []auditRow
-	err = store.Read(ctx, "list audit", func(ctx context.Context, tx pgx.Tx) error {
+	err = store.Search(ctx, "list audit", func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}

@@ -152,7 +152,7 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 		size = min(q.PageSize, MaxPageSize)
 	}
 	var rows []eventRow
-	err = store.Read(ctx, "list events", func(ctx context.Context, tx pgx.Tx) error {
+	err = store.Search(ctx, "list events", func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}

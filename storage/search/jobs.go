@@ -156,7 +156,7 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	}
 	l.last = l.order.start(quick, l.last)
 	begin := l.last
-	err = store.Read(ctx, "list jobs", func(ctx context.Context, tx pgx.Tx) error {
+	err = store.Search(ctx, "list jobs", func(ctx context.Context, tx pgx.Tx) error {
 		l.last, l.ids, l.taken = begin, nil, 0 // it may be the second try
 		return l.read(ctx, tx)
 	})

@@ -69,7 +69,7 @@ func listWithin(ctx context.Context, store *storage.Store, q Query, r reach) (Pa
 		}
 	}
 	l.last = l.order.start(q.Filter, l.last)
-	if err := store.Read(ctx, "list processes", l.read); err != nil {
+	if err := store.Search(ctx, "list processes", l.read); err != nil {
 		return Page{}, err
 	}
 	page := Page{Processes: l.found}

@@ -223,7 +223,7 @@ func listRunsWithin(ctx context.Context, store *storage.Store, q RunQuery, r rea
 	if o.field != nil {
 		from = o.start(filter, from)
 	}
-	err = store.Read(ctx, "list runs", func(ctx context.Context, tx pgx.Tx) error {
+	err = store.Search(ctx, "list runs", func(ctx context.Context, tx pgx.Tx) error {
 		l.window.start(from) // it may be the second try
 		page = RunPage{}
 		if err := l.find(ctx, tx); err != nil {

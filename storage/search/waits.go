@@ -93,7 +93,7 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 	if ofOneRun(filter) {
 		settings += "; " + candidateSettings // the steps of a run are read by their primary key, and sorted
 	}
-	err = store.Read(ctx, "list waits", func(ctx context.Context, tx pgx.Tx) error {
+	err = store.Search(ctx, "list waits", func(ctx context.Context, tx pgx.Tx) error {
 		w.start(from) // it may be the second try
 		page = WaitPage{}
 		if _, err := tx.Exec(ctx, settings); err != nil {

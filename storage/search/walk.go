@@ -30,7 +30,7 @@ func Walk(ctx context.Context, store *storage.Store, namespace string, filter Fi
 		lean: true,
 	}
 	l.last = l.order.start(filter, position{from.CreatedTime, from.ProcessID})
-	if err := store.Read(ctx, "walk processes", l.read); err != nil {
+	if err := store.Search(ctx, "walk processes", l.read); err != nil {
 		return nil, from, false, err
 	}
 	found = make([]Step, len(l.found))

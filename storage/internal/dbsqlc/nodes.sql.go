@@ -116,16 +116,19 @@ func (q *Queries) DrainNode(ctx context.Context, db DBTX, nodeID int64) (DrainNo
 }
 
 const insertNode = `-- name: InsertNode :one
-INSERT INTO nodes (address, version) VALUES ($1, $2) RETURNING node_id
+INSERT INTO nodes (address, version, max_connections)
+VALUES ($1, $2, $3::int)
+RETURNING node_id
 `
 
 type InsertNodeParams struct {
-	Address string
-	Version string
+	Address        string
+	Version        string
+	MaxConnections int32
 }
 
 func (q *Queries) InsertNode(ctx context.Context, db DBTX, arg InsertNodeParams) (int64, error) {
-	row := db.QueryRow(ctx, insertNode, arg.Address, arg.Version)
+	row := db.QueryRow(ctx, insertNode, arg.Address, arg.Version, arg.MaxConnections)
 	var node_id int64
 	err := row.Scan(&node_id)
 	return node_id, err

@@ -9,7 +9,7 @@ import (
 )
 
 // timerPoller claims tasks whose time has come. It keeps the time of the next one of each namespace in memory. The
-// timers that this node sets are known at once; those of others are found every third ScanInterval.
+// timers that this node sets are known at once; those of others are found every third ScanInterval if they are due soon.
 type timerPoller struct {
 	engine *Engine
 	woken  chan struct{}
@@ -67,6 +67,9 @@ func (p *timerPoller) schedule(at time.Time) {
 	}
 }
 
+// timerRest is the time between two looks at the timers of all namespaces.
+func timerRest(e *Engine) time.Duration { return 3 * e.cfg.ScanInterval }
+
 // until is how long to sleep, at most rest.
 func (p *timerPoller) until(rest time.Duration) time.Duration {
 	p.mu.Lock()
@@ -79,7 +82,7 @@ func (p *timerPoller) until(rest time.Duration) time.Duration {
 
 // Run polls until ctx ends.
 func (p *timerPoller) Run(ctx context.Context) error {
-	rest := 3 * p.engine.cfg.ScanInterval
+	rest := timerRest(p.engine)
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
 	looked := time.Time{}
@@ -121,7 +124,8 @@ func (p *timerPoller) take(ctx context.Context) ([]string, error) {
 	p.all = false
 	p.mu.Unlock()
 	if all {
-		timers, err := p.engine.store.NextTimers(ctx)
+		// Twice the time until the next look: that may be late.
+		timers, err := p.engine.store.NextTimers(ctx, 2*timerRest(p.engine))
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,22 @@ SELECT w.namespace::text AS namespace,
   FROM waiting w
  WHERE w.namespace IS NOT NULL;
 
+-- DueTimers returns the namespaces with tasks whose time comes within a while, how long it is until the first of each
+-- is due (µs, 0 if one is due), and how many of them it has read. It reads at most lim tasks, the earliest first: if
+-- there are more, namespaces are missing. Namespaces with tasks of later cost nothing.
+-- name: DueTimers :many
+WITH due AS MATERIALIZED (
+  SELECT s.namespace, s.scheduled_time FROM schedule s
+   WHERE (s.waits_for = 'time')::int = 1
+     AND s.scheduled_time < statement_timestamp() + (@within_us::bigint) * interval '1 microsecond'
+   ORDER BY s.scheduled_time
+   LIMIT @lim::int)
+SELECT d.namespace::text AS namespace,
+       greatest(extract(epoch FROM min(d.scheduled_time) - statement_timestamp()) * 1000000, 0)::bigint AS delay_us,
+       count(*)::int AS tasks
+  FROM due d
+ GROUP BY d.namespace;
+
 -- NextTimers returns, for each namespace with tasks that wait for their time, how long it is until the first of
 -- them is due (µs, 0 if one is due). A namespace without such tasks costs nothing, the others one probe each.
 -- name: NextTimers :many

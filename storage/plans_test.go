@@ -90,6 +90,7 @@ func hotStatements() map[string]string {
 			return second(q.SearchCronTimers(ctx, db, dbsqlc.SearchCronTimersParams{}))
 		}),
 		"NamespacesWaiting": text(func(db dbsqlc.DBTX) error { return second(q.NamespacesWaiting(ctx, db)) }),
+		"DueTimers":         text(func(db dbsqlc.DBTX) error { return second(q.DueTimers(ctx, db, dbsqlc.DueTimersParams{})) }),
 		"NextTimers":        text(func(db dbsqlc.DBTX) error { return second(q.NextTimers(ctx, db)) }),
 		"NextTimes":         text(func(db dbsqlc.DBTX) error { return second(q.NextTimes(ctx, db, nil)) }),
 		"ReadAnswers":       text(func(db dbsqlc.DBTX) error { return second(q.ReadAnswers(ctx, db, dbsqlc.ReadAnswersParams{})) }),
@@ -172,7 +173,7 @@ func hotStatements() map[string]string {
 
 // Indexes whose conditions need not name a process: the scans', and the keys of requests.
 var scanIndexes = map[string][]string{
-	"messages_target": {"SearchMessages"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
+	"messages_target": {"SearchMessages"}, "schedule_due": {"DueTimers"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
 	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls", "NamespacesWaiting"}, "schedule_jobs": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
 	"schedule_place": {"SearchCalls", "NamespacesWaiting", "Poll", "PollGroups", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimers", "NextTimes", "ReleaseTimers"},
 	"job_keys_pkey":             {"LockJobKeys", "EnqueueJobs", "DeliverStarts"},

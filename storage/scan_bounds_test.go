@@ -1,8 +1,13 @@
 package storage_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -53,8 +58,63 @@ func TestNamespacesDue(t *testing.T) {
 	b.exec("UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE namespace = 'ta'")
 	waiting, err = b.NamespacesWaiting(t.Context())
 	equal(t, "waiting", must(t, waiting, err), "[{a false} {b.c false} {b/d false}]")
-	next, err := b.NextTimers(t.Context())
+	next, err := b.NextTimers(t.Context(), time.Minute)
+	equal(t, "due within a minute", fmt.Sprint(must(t, next, err)), "map[tb.c:0s tb/d:0s]")
+	next, err = b.NextTimers(t.Context(), 2*time.Hour)
 	equal(t, "namespaces with timers", len(must(t, next, err)), 3)
 	equal(t, "due", []any{next["tb.c"], next["tb/d"], next["ta"] > 59*time.Minute}, "[0s 0s true]")
+	b.recount()
+}
+
+// timers stores n timers of each of several namespaces.
+func (b *bench) timers(prefix string, namespaces, n int, after time.Duration) {
+	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status)
+		SELECT $1 || m, 'p', 'RUNNING', 'INIT' FROM generate_series(1, $2::int) m`, prefix, namespaces)
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
+		SELECT $1 || m, 'p', nextval('task_ids'), 'TIMEOUT', 'time', now() + $4 * interval '1 second', n::text
+		  FROM generate_series(1, $2::int) m, generate_series(1, $3::int) n`, prefix, namespaces, n, after.Seconds())
+}
+
+// However much is due in one namespace, the next timers of the others are found.
+func TestNextTimersOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.timers("busy", 1, 1500, -time.Minute)
+	b.timers("other", 3, 1, -time.Second)
+	next, err := b.NextTimers(t.Context(), time.Minute)
+	equal(t, "due", fmt.Sprint(must(t, next, err)), "map[busy1:0s other1:0s other2:0s other3:0s]")
+	b.recount()
+}
+
+// A look at the timers costs the same for 10 and for 1,000 namespaces that have only timers of later.
+func TestIdleNamespacesCostNoTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config, err := storage.HotConfig(b.dsn)
+	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
+	must(t, conn, err2)
+	defer conn.Close(context.Background())
+	sql := hotStatements()["DueTimers"]
+	_, err = conn.Exec(t.Context(), "PREPARE look AS "+sql)
+	must(t, "", err)
+	buffers := func() int {
+		var raw []byte
+		var plans []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		row := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look(6000000, 1000)")
+		must(t, "", row.Scan(&raw))
+		must(t, "", json.Unmarshal(raw, &plans))
+		return plans[0].Plan.Hit + plans[0].Plan.Read
+	}
+	b.timers("idle", 10, 1, time.Hour)
+	few := buffers()
+	b.timers("more", 1000, 10, time.Hour)
+	if many := buffers(); many > few+3 {
+		t.Errorf("%d buffers with 10 idle namespaces, %d with 1,010", few, many)
+	}
 	b.recount()
 }

@@ -110,10 +110,27 @@ func (s *Store) NamespacesWaiting(ctx context.Context) ([]WaitingNamespace, erro
 	return rows, mapped("namespaces waiting", err)
 }
 
-// NextTimers returns, for each namespace with timers, how long it is until the first of them is due.
-func (s *Store) NextTimers(ctx context.Context) (map[string]time.Duration, error) {
+// maxDueTimers bounds how many tasks NextTimers reads before it looks at each namespace instead.
+const maxDueTimers = 1000
+
+// NextTimers returns the namespaces with tasks whose time comes within a while, and for each how long it is until the
+// first of them is due. The result may contain namespaces with tasks of later. It costs one descent of an index while
+// nothing is due, and while very much is, a probe for each namespace with tasks that wait for their time.
+func (s *Store) NextTimers(ctx context.Context, within time.Duration) (map[string]time.Duration, error) {
+	next := map[string]time.Duration{}
+	due, err := s.q.DueTimers(ctx, s.hot, dbsqlc.DueTimersParams{WithinUs: within.Microseconds(), Lim: maxDueTimers})
+	if err != nil {
+		return nil, mapped("due timers", err)
+	}
+	tasks := 0
+	for _, r := range due {
+		next[r.Namespace] = microseconds(r.DelayUs)
+		tasks += int(r.Tasks)
+	}
+	if tasks < maxDueTimers {
+		return next, nil
+	}
 	rows, err := s.q.NextTimers(ctx, s.hot)
-	next := make(map[string]time.Duration, len(rows))
 	for _, r := range rows {
 		next[r.Namespace] = microseconds(r.DelayUs)
 	}

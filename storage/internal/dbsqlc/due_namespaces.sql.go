@@ -9,6 +9,54 @@ import (
 	"context"
 )
 
+const dueTimers = `-- name: DueTimers :many
+WITH due AS MATERIALIZED (
+  SELECT s.namespace, s.scheduled_time FROM schedule s
+   WHERE (s.waits_for = 'time')::int = 1
+     AND s.scheduled_time < statement_timestamp() + ($1::bigint) * interval '1 microsecond'
+   ORDER BY s.scheduled_time
+   LIMIT $2::int)
+SELECT d.namespace::text AS namespace,
+       greatest(extract(epoch FROM min(d.scheduled_time) - statement_timestamp()) * 1000000, 0)::bigint AS delay_us,
+       count(*)::int AS tasks
+  FROM due d
+ GROUP BY d.namespace
+`
+
+type DueTimersParams struct {
+	WithinUs int64
+	Lim      int32
+}
+
+type DueTimersRow struct {
+	Namespace string
+	DelayUs   int64
+	Tasks     int32
+}
+
+// DueTimers returns the namespaces with tasks whose time comes within a while, how long it is until the first of each
+// is due (µs, 0 if one is due), and how many of them it has read. It reads at most lim tasks, the earliest first: if
+// there are more, namespaces are missing. Namespaces with tasks of later cost nothing.
+func (q *Queries) DueTimers(ctx context.Context, db DBTX, arg DueTimersParams) ([]DueTimersRow, error) {
+	rows, err := db.Query(ctx, dueTimers, arg.WithinUs, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DueTimersRow
+	for rows.Next() {
+		var i DueTimersRow
+		if err := rows.Scan(&i.Namespace, &i.DelayUs, &i.Tasks); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const namespacesWaiting = `-- name: NamespacesWaiting :many
 WITH RECURSIVE waiting AS (
   SELECT (SELECT s.namespace FROM schedule s

@@ -73,6 +73,7 @@ type examination struct {
 	Invariants   []invariant    `json:"invariants"`
 	Transactions []transaction  `json:"transactions"` // long ones
 	OldestXmin   *xminHolder    `json:"oldest_xmin"`
+	Frozen       frozen         `json:"frozen"`
 	Settings     []setting      `json:"settings"`
 	Connections  connections    `json:"connections"`
 	Tables       []tableFigures `json:"tables"`
@@ -133,6 +134,7 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 	}{
 		{"server", e.lookAtServer}, {"settings", e.lookAtSettings}, {"connections", e.lookAtConnections},
 		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
+		{"transaction IDs", e.lookAtFreezing}, {"queues", e.lookAtQueues}, {"idempotency keys", e.lookAtKeys},
 		{"transactions", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtTransactions(ctx, conn, long) }},
 	}
 	for _, l := range looks {
@@ -222,6 +224,7 @@ func (e *examination) print(a *app) error {
 		field{"schema", fmt.Sprintf("version %d of %d", e.Schema.Version, e.Schema.Newest)},
 		field{"connections", fmt.Sprintf("%d of %d, %d of them progressor's", e.Connections.Used, e.Connections.Max, e.Connections.Progressor)},
 		field{"oldest xmin", e.OldestXmin.String()},
+		field{"xid age", fmt.Sprintf("%d transactions, frozen at %d", e.Frozen.Age, e.Frozen.MaxAge)},
 	)
 	if err != nil {
 		return err

@@ -43,6 +43,11 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		`INSERT INTO progressor.processes (namespace, process_id, status, last_event_id) VALUES ('n', 'p', 'RUNNING', 3)`,
 		`INSERT INTO progressor.nodes (address, version) VALUES ('here:1', 'v1')`,
 		`INSERT INTO progressor.nodes (address, version, max_connections) VALUES ('there:1', 'v2', 100000)`,
+		`INSERT INTO progressor.schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
+		 SELECT 'n', 'p', nextval('progressor.task_ids'), 'NOTIFY', 'process', now() FROM generate_series(1, 10001)`,
+		`INSERT INTO progressor.messages (namespace, process_id, kind, created_time) VALUES ('n', 'q', 'notify', now() - interval '5 minutes')`,
+		`INSERT INTO progressor.requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
+		 VALUES (gen_random_uuid(), 'n', 'p', 0, '\x00', now() - interval '27 hours')`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
@@ -58,12 +63,28 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	}
 	wantLines(t, r.stdout, "index schedule_time is missing", "index schedule_place is invalid. Next: REINDEX", ": n/p: ",
 		" s: it holds back vacuum", "held by backend", "here:1 v1",
-		"2 nodes may open 100019 connections together, but PostgreSQL accepts ", "lower --db.scan-conns")
+		"2 nodes may open 100019 connections together, but PostgreSQL accepts ", "lower --db.scan-conns",
+		"10001 tasks wait in process n/p. Next: progressor explain n p",
+		"1 message to process n/q not delivered, the oldest for 300 s",
+		"the oldest idempotency key has been kept for 3 h beyond its retention")
 }
 
 func TestExpectedIndexes(t *testing.T) {
 	names, err := expectedIndexes(1)
 	if err != nil || !slices.Contains(names, "processes_created") || slices.Contains(names, "processes") {
 		t.Errorf("indexes = %q, %v", names, err)
+	}
+}
+
+func TestFrozenLate(t *testing.T) {
+	for f, late := range map[frozen]bool{
+		{Age: 200_000_000, MaxAge: 200_000_000}:     false,
+		{Age: 250_000_001, MaxAge: 200_000_000}:     true,
+		{Age: 1_500_000_000, MaxAge: 1_900_000_000}: false,
+		{Age: 1_600_000_001, MaxAge: 1_900_000_000}: true,
+	} {
+		if f.late() != late {
+			t.Errorf("%+v: late is %t", f, f.late())
+		}
 	}
 }

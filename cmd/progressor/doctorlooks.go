@@ -224,9 +224,6 @@ func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {
 		if t.Dead > 100_000 && t.Dead > 2*t.Live {
 			e.warn("look at the oldest xmin below, and at autovacuum", "table %s has %d dead rows beside %d live ones", t.Name, t.Dead, t.Live)
 		}
-		if t.XIDAge > 1_000_000_000 {
-			e.warn("VACUUM (FREEZE) progressor."+t.Name, "table %s is %d transactions old: the limit is 2 billion", t.Name, t.XIDAge)
-		}
 	}
 	return nil
 }

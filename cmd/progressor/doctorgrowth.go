@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// failsafeAge is PostgreSQL's default of vacuum_failsafe_age: from there on it gives up everything else to freeze.
+	failsafeAge = 1_600_000_000
+	// longQueue is how many tasks that wait in one process are worth a warning: ten times the default of max_waiting.
+	longQueue = 10_000
+	// lateMessage is how long a message waits at most while its process is not locked and a node runs.
+	lateMessage = time.Minute
+	// manyMessages is how many messages to one process are worth a warning.
+	manyMessages = 10_000
+	// lateKeys is how long idempotency keys may outlive their retention: each node deletes them every 30 s.
+	lateKeys = time.Hour
+	// keyRetention is the engine's retention of idempotency keys.
+	keyRetention = 24 * time.Hour
+	// longestListed is how many processes of a kind of warning doctor names.
+	longestListed = 10
+)
+
+// frozen is how old the oldest transaction ID that is not frozen is. When it is two billion transactions old, PostgreSQL
+// stops taking writes.
+type frozen struct {
+	Age         int64  `json:"age"`
+	MaxAge      int64  `json:"freeze_max_age"`
+	OldestTable string `json:"oldest_table"`
+	TableAge    int64  `json:"oldest_table_age"`
+}
+
+// late reports whether autovacuum does not keep up, or is held back: it begins to freeze at MaxAge.
+func (f frozen) late() bool { return f.Age > min(f.MaxAge/4*5, failsafeAge) }
+
+func (e *examination) lookAtFreezing(ctx context.Context, conn *pgx.Conn) error {
+	f := &e.Frozen
+	err := conn.QueryRow(ctx, `
+		SELECT age(d.datfrozenxid), current_setting('autovacuum_freeze_max_age')::bigint, c.oid::regclass::text, age(c.relfrozenxid)
+		FROM pg_database d
+		CROSS JOIN LATERAL (
+		  SELECT oid, relfrozenxid FROM pg_class WHERE relkind IN ('r', 'm', 't') ORDER BY age(relfrozenxid) DESC LIMIT 1) c
+		WHERE d.datname = current_database()`).Scan(&f.Age, &f.MaxAge, &f.OldestTable, &f.TableAge)
+	if err != nil {
+		return err
+	}
+	if f.late() {
+		e.warn(fmt.Sprintf("VACUUM (FREEZE) %s; if its age stays, end what holds the oldest xmin", f.OldestTable),
+			"the database is %d transactions old, and autovacuum freezes at %d: PostgreSQL stops taking writes at 2 billion. "+
+				"The oldest table is %s with %d", f.Age, f.MaxAge, f.OldestTable, f.TableAge)
+	}
+	return nil
+}
+
+// lookAtQueues names processes whose queues are long, and processes whose messages are not delivered.
+func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
+	if e.Schema.Version == 0 {
+		return nil
+	}
+	rows, err := conn.Query(ctx, `
+		SELECT namespace, process_id, count(*) FROM schedule
+		WHERE waits_for = 'process'
+		GROUP BY namespace, process_id HAVING count(*) > $1 ORDER BY count(*) DESC LIMIT $2`, longQueue, longestListed)
+	if err != nil {
+		return err
+	}
+	var namespace, process string
+	var n int64
+	if _, err := pgx.ForEachRow(rows, []any{&namespace, &process, &n}, func() error {
+		e.warn(fmt.Sprintf("progressor explain %s %s; send it less, or make its processor quicker", namespace, process),
+			"%d tasks wait in process %s/%s", n, namespace, process)
+		return nil
+	}); err != nil {
+		return err
+	}
+	rows, err = conn.Query(ctx, `
+		SELECT namespace, process_id, count(*), extract(epoch FROM statement_timestamp() - min(created_time))::float8
+		FROM messages
+		WHERE NOT held
+		GROUP BY namespace, process_id
+		HAVING count(*) > $1 OR min(created_time) < statement_timestamp() - make_interval(secs => $2)
+		ORDER BY min(created_time) LIMIT $3`, manyMessages, lateMessage.Seconds(), longestListed)
+	if err != nil {
+		return err
+	}
+	var age float64
+	_, err = pgx.ForEachRow(rows, []any{&namespace, &process, &n, &age}, func() error {
+		e.warn("see that a node runs, that no other session has locked the process (pg_locks), and how many tasks wait in it",
+			"%s to process %s/%s not delivered, the oldest for %.0f s", counted(int(n), "message"), namespace, process, age)
+		return nil
+	})
+	return err
+}
+
+func (e *examination) lookAtKeys(ctx context.Context, conn *pgx.Conn) error {
+	if e.Schema.Version == 0 {
+		return nil
+	}
+	var overdue float64
+	err := conn.QueryRow(ctx, `
+		SELECT coalesce(extract(epoch FROM statement_timestamp() - min(created_time)), 0)::float8 FROM requests`).Scan(&overdue)
+	if late := overdue - keyRetention.Seconds(); err == nil && late > lateKeys.Seconds() {
+		e.warn("see that a node runs, and look for \"forget idempotency keys\" in its log",
+			"the oldest idempotency key has been kept for %.0f h beyond its retention", late/3600)
+	}
+	return err
+}

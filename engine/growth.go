@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// growthAge is how old the figures of growthCollector may be.
+const growthAge = 15 * time.Second
+
+// growthCollector shows whether the database is falling behind. It looks when it is scraped, and never otherwise.
+type growthCollector struct {
+	engine *Engine
+	mu     sync.Mutex
+	looked time.Time
+	growth storage.Growth
+}
+
+var (
+	growthXIDAge = prometheus.NewDesc("progressor_database_transaction_age",
+		"Age of the oldest transaction ID of the database that is not frozen, in transactions.", nil, nil)
+	growthFreezeMaxAge = prometheus.NewDesc("progressor_database_freeze_max_age",
+		"Age at which autovacuum freezes a table at any price (autovacuum_freeze_max_age), in transactions.", nil, nil)
+	growthKeyOverdue = prometheus.NewDesc("progressor_idempotency_keys_overdue_seconds",
+		"How long the oldest idempotency key has been kept beyond its retention, in seconds.", nil, nil)
+	growthMessageAge = prometheus.NewDesc("progressor_oldest_undelivered_message_age_seconds",
+		"How long the oldest message that is not delivered has waited, in seconds.", nil, nil)
+	growthMessages = prometheus.NewDesc("progressor_undelivered_messages",
+		"Messages that are not delivered, counted to 10,000.", nil, nil)
+	growthBacklogs = prometheus.NewDesc("progressor_queue_backlogs",
+		"Processes whose queue was too large to follow a change of status at once, counted to 10,000.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *growthCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		growthXIDAge, growthFreezeMaxAge, growthKeyOverdue, growthMessageAge, growthMessages, growthBacklogs,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. While the database is away it shows nothing.
+func (c *growthCollector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looked.IsZero() || time.Since(c.looked) > growthAge {
+		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
+		defer cancel()
+		growth, err := c.engine.store.ReadGrowth(ctx, c.engine.cfg.KeyRetention, depthLimit)
+		if err != nil {
+			c.engine.log.Warn("growth of the database not read", "error", err)
+			return
+		}
+		c.growth, c.looked = growth, time.Now()
+	}
+	for d, value := range map[*prometheus.Desc]float64{
+		growthXIDAge: float64(c.growth.XIDAge), growthFreezeMaxAge: float64(c.growth.FreezeMaxAge),
+		growthKeyOverdue: c.growth.KeyOverdue.Seconds(), growthMessageAge: c.growth.MessageAge.Seconds(),
+		growthMessages: float64(c.growth.Messages), growthBacklogs: float64(c.growth.Backlogs),
+	} {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+}

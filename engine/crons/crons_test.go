@@ -3,6 +3,8 @@ package crons_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +108,31 @@ func TestUpdate(t *testing.T) {
 	}
 	if _, err = n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: change}, kim); !errors.Is(err, process.ErrCronExists) {
 		t.Errorf("it is there: %v", err)
+	}
+}
+
+// A fire that is due when the kind of the target changes runs the new target, and its row names that run.
+func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", "* * * * * *", "complete")
+	c.Spec.StartTime = stamp(time.Now().Add(2 * time.Second))
+	c.Spec.EndTime = stamp(c.GetSpec().GetStartTime().AsTime().Add(time.Second))
+	n.create(t, c)
+	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
+		t.Fatal(err) // nobody looks
+	}
+	eventually(t, "the fire time passes", func() bool { return time.Now().After(c.GetSpec().GetEndTime().AsTime()) })
+	c.Target = target("c", server.URL).GetTarget()
+	if _, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: c}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.awaits(t, "c", "FIRED SUCCESS 1")
+	if lost := n.count(t, `SELECT count(*) FROM cron_fires f WHERE f.process_id IS NOT NULL
+		AND NOT EXISTS (SELECT FROM processes p WHERE p.namespace = f.namespace AND p.process_id = f.process_id)`); lost != 0 {
+		t.Errorf("%d rows name a process that never existed", lost)
 	}
 }
 

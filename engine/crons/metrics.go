@@ -36,7 +36,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		fires:       counter("progressor_cron_fires_total", "Fire times of crons by what was decided.", "decision"),
 		misfires:    counter("progressor_cron_misfires_total", "Fire times of crons that were dropped by the misfire policy, the catch-up window or a pause."),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "progressor_cron_lateness_seconds", Help: "How late fire times of crons were decided after they were due, in seconds.",
+			Name: "progressor_cron_lateness_seconds", Help: "How late fire times of crons were decided after they were due, in seconds. Fire times that were made up do not count.",
 			Buckets: []float64{0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 60, 600, 3600},
 		}, []string{"namespace"}),
 		failures: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -83,6 +83,7 @@ func (m *metrics) requested(namespace string, o *outcome, took time.Duration) {
 // decided counts a decision.
 func (m *metrics) decided(t *task, fire cron.Fire) {
 	namespace, count := namespaceName(t), float64(fire.Count)
+	madeUp := t.resumed || fire.Time.Before(t.newest)
 	late := t.now.Sub(t.cron.Schedule.Due(t.cron.Key, fire.Time)).Seconds()
 	t.attempt.Stored(func() {
 		m.fires.WithLabelValues(namespace, fire.Decision.String()).Add(count)
@@ -97,7 +98,7 @@ func (m *metrics) decided(t *task, fire cron.Fire) {
 		case cron.Missed:
 			m.misfires.WithLabelValues(namespace).Add(count)
 		}
-		if !fire.Manual && fire.Decision != cron.Missed {
+		if !fire.Manual && fire.Decision != cron.Missed && !madeUp {
 			m.lateness.WithLabelValues(namespace).Observe(late)
 		}
 	})

@@ -123,6 +123,19 @@ func TestMetrics(t *testing.T) {
 		"fires_total{decision=fired}": 1, "runs_total{status=failed}": 1, "http_duration_seconds{status=failed} count": 1, "failures_in_a_row count": 1, "failures_in_a_row sum": 1,
 	})
 
+	madeUp := starts("made-up", "* * * * * *", "complete")
+	madeUp.Paused, madeUp.Spec.EndTime, madeUp.Policy.MaxConcurrency = true, stamp(time.Now().Add(2500*time.Millisecond)), 100
+	n.create(t, madeUp)
+	eventually(t, "all fire times have passed", func() bool { return time.Now().After(madeUp.GetSpec().GetEndTime().AsTime()) })
+	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "made-up", CatchUp: true}, kim); err != nil {
+		t.Fatal(err)
+	}
+	fired := float64(n.count(t, "SELECT count(*) FROM cron_fires WHERE cron_id = 'made-up' AND decision = 'FIRED'"))
+	if fired < 2 {
+		t.Errorf("%v fire times were made up", fired)
+	}
+	moved("what was made up is not late", map[string]float64{"fires_total{decision=fired}": fired, "runs_total{status=success}": fired})
+
 	held := starts("held", "* * * * * *", "complete")
 	held.Paused, held.Spec.EndTime = true, stamp(time.Now().Add(2500*time.Millisecond))
 	n.create(t, held)

@@ -95,6 +95,7 @@ func (t *task) obey(ctx context.Context, o *order) error {
 		t.follow(t.cron.Pause(t.state.Cron, t.now))
 	case methodResume:
 		t.state.PauseNote, t.state.PausedBy, t.state.PauseTime = "", "", time.Time{}
+		t.resumed = t.state.Cron.Paused
 		t.follow(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
 	case methodTrigger:
 		if t.held {
@@ -148,8 +149,8 @@ func (t *task) create(o *order) error {
 	return nil
 }
 
-// update gives the cron another definition. What was due by the old one is decided by the old one; a spec that has changed counts from
-// now on.
+// update gives the cron another definition. What was due by the old one is decided by its policy, and runs the new target. A spec that has
+// changed counts from now on.
 func (t *task) update(o *order) error {
 	s := t.state
 	if o.Etag != "" && o.Etag != s.etag() {
@@ -163,11 +164,16 @@ func (t *task) update(o *order) error {
 	if err != nil {
 		return rejection(err)
 	}
-	if place(definition) != place(s.definition) && len(s.Cron.Running)+len(s.Replaced)+len(s.Unsent) > 0 {
+	moves := place(definition) != place(s.definition) || runID(definition, time.Time{}) != runID(s.definition, time.Time{})
+	if moves && len(s.Cron.Running)+len(s.Replaced)+len(s.Unsent) > 0 {
 		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while runs of it go on: pause it and wait for them")
 	}
+	// The runs that this tick starts are sent by the new definition: their rows have to name the runs of its target.
+	spec := s.definition.GetSpec()
+	s.definition = proto.CloneOf(s.definition)
+	s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable
 	t.follow(t.cron.Tick(s.Cron, t.now))
-	if !proto.Equal(definition.GetSpec(), s.definition.GetSpec()) {
+	if !proto.Equal(definition.GetSpec(), spec) {
 		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.now, nil, nil, nil
 	}
 	t.cron, s.definition, s.Updated = next, definition, t.now

@@ -28,6 +28,8 @@ type task struct {
 	answer   any                   // of an order, as JSON
 	deletes  bool
 	held     bool           // the namespace is paused
+	resumed  bool           // what is decided was due in a pause
+	newest   time.Time      // the newest fire time that is due: those before it are made up
 	metadata map[string]any // of the process; nil: as it was
 }
 
@@ -174,6 +176,10 @@ func (t *task) follow(step cron.Step) {
 			Change: crons.Started, RunID: runID(s.definition, start.Fire),
 		})
 		t.start(start.Fire, start.Attempt)
+	}
+	t.newest = step.State.Decided
+	if step.Next.Equal(t.now) { // newer ones follow
+		t.newest = t.now
 	}
 	for _, fire := range step.Fires {
 		row := crons.Fire{Fire: fire, Change: crons.Decided}

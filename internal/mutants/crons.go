@@ -46,6 +46,16 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Exclusions",
 	},
 	{
+		name: "cron-row-of-old-target", breaks: "a row of the ledger names the run that was started",
+		file: cronOrder, old: "s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable", planted: "t.cron.Refusable = next.Refusable",
+		packages: "./engine/crons", run: "UpdateOfTheTarget",
+	},
+	{
+		name: "cron-made-up-is-late", breaks: "fire times that were made up do not count as late",
+		file: "engine/crons/metrics.go", old: "fire.Decision != cron.Missed && !madeUp", planted: "fire.Decision != cron.Missed",
+		packages: "./engine/crons", run: "TestMetrics",
+	},
+	{
 		name: "cron-window-ignored", breaks: "what was due longer ago than the catch-up window is missed",
 		file: cronTick, old: "if d.Policy.CatchUpWindow > 0 {", planted: "if d.Policy.CatchUpWindow > 0 && false {",
 		packages: "./cron", run: "Late|Decisions",

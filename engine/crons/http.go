@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/progressor-engine/progressor/cron"
@@ -124,7 +126,14 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
 		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // as the cron itself says, which looks at the same moment
 	case errors.Is(timed.Err(), context.DeadlineExceeded):
+		if stalled, ok := errors.AsType[*bodyError](err); ok {
+			return &outcome{cron.Timeout, stalled.stalledFor(limit)}, nil
+		}
 		return &outcome{cron.Timeout, "no answer within " + durations.Exact(limit.Round(time.Millisecond))}, nil
+	}
+	if cut, ok := errors.AsType[*bodyError](err); ok {
+		o := failed("%s", cut)
+		return &o, nil
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -135,6 +144,28 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	}
 	o := failed("%s", err)
 	return &o, nil
+}
+
+// bodyError is a response that began with the status of a success, and whose body did not come to its end.
+type bodyError struct {
+	status string
+	read   int64 // bytes of the body
+	err    error
+}
+
+func (e *bodyError) Error() string {
+	why := e.err.Error()
+	if errors.Is(e.err, io.ErrUnexpectedEOF) || errors.Is(e.err, syscall.ECONNRESET) {
+		why = "the server closed the connection"
+	}
+	return fmt.Sprintf("HTTP %s, but the response was cut off after %d bytes: %s", e.status, e.read, why)
+}
+
+func (e *bodyError) Unwrap() error { return e.err }
+
+func (e *bodyError) stalledFor(limit time.Duration) string {
+	return fmt.Sprintf("HTTP %s, but the response did not end within %s: it had %d bytes by then", e.status,
+		durations.Exact(limit.Round(time.Millisecond)), e.read)
 }
 
 var errNoAnswer = errors.New("the server closed the connection without an answer")
@@ -160,14 +191,15 @@ func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarge
 		return nil, err
 	}
 	defer response.Body.Close()
-	if _, err := io.CopyN(io.Discard, response.Body, maxAnswerBytes); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
+	read, err := io.CopyN(io.Discard, response.Body, maxAnswerBytes)
 	good := response.StatusCode >= 200 && response.StatusCode <= 299
 	if codes := target.GetSuccessCodes(); len(codes) > 0 {
 		good = slices.Contains(codes, int32(response.StatusCode)) //nolint:gosec // three digits
 	}
-	if good {
+	switch {
+	case good && err != nil && !errors.Is(err, io.EOF):
+		return nil, &bodyError{status: response.Status, read: read, err: err}
+	case good:
 		return &outcome{cron.Success, "HTTP " + strconv.Itoa(response.StatusCode)}, nil
 	}
 	o := failed("HTTP %s", response.Status)

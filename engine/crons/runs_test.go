@@ -278,6 +278,41 @@ func TestHTTPAddresses(t *testing.T) {
 	}
 }
 
+// A response that stalls or is cut off after its status says so. One that is no success is FAILED with its status.
+func TestCutResponses(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	closing := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		if r.URL.Path == "/error" {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		_, _ = io.WriteString(w, "half of it")
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/stall" {
+			select {
+			case <-r.Context().Done():
+			case <-closing:
+			}
+		}
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	defer close(closing)
+	for path, want := range map[string][2]string{
+		"cut":   {"FIRED FAILED 1", "HTTP 200 OK, but the response was cut off after 10 bytes: the server closed the connection"},
+		"error": {"FIRED FAILED 1", "HTTP 502 Bad Gateway"},
+		"stall": {"FIRED TIMEOUT 1", "HTTP 200 OK, but the response did not end within 10s: it had 10 bytes by then"},
+	} {
+		n.create(t, target(path, server.URL+"/"+path))
+		n.trigger(t, path)
+		if f := n.awaits(t, path, want[0])[0]; f.GetDetail() != want[1] {
+			t.Errorf("%s: %q, want %q", path, f.GetDetail(), want[1])
+		}
+	}
+}
+
 // A notification is given once, and the run ends with its task.
 func TestNotify(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,11 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "TestMetrics",
 	},
 	{
+		name: "cron-cut-response-succeeds", breaks: "a response that is cut off is no success",
+		file: "engine/crons/http.go", old: "case good && err != nil && !errors.Is(err, io.EOF):", planted: "case false:",
+		packages: "./engine/crons", run: "CutResponses",
+	},
+	{
 		name: "cron-window-ignored", breaks: "what was due longer ago than the catch-up window is missed",
 		file: cronTick, old: "if d.Policy.CatchUpWindow > 0 {", planted: "if d.Policy.CatchUpWindow > 0 && false {",
 		packages: "./cron", run: "Late|Decisions",

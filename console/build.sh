@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds console/dist, and before it the TypeScript clients, from the sources. Both are committed.
+# Generates the TypeScript clients and builds console/dist. Both are committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . console/node.sh

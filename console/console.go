@@ -1,5 +1,6 @@
-// Package console holds the web console's built files. Their sources are beside it, in TypeScript; `make console` builds them. Neither the
-// program nor its tests need Node: what is built is committed.
+// Package console contains the built files of the web console. `make console` builds them from the
+// TypeScript sources in console/src. They are committed, so neither the program nor its tests need
+// Node.
 package console
 
 import (
@@ -10,7 +11,8 @@ import (
 //go:embed all:dist
 var built embed.FS
 
-// Files are index.html and all that it loads, below assets/. index.html has placeholders: see engine/rpc.
+// Files contains index.html, and under assets/ what it loads. engine/rpc fills the placeholders of
+// index.html.
 var Files = mustSub()
 
 func mustSub() fs.FS {

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Sees to Node and to the packages of package-lock.json. Sourced by the scripts beside it; ends them, saying what is missing, where there is
-# no Node.
+# Installs the packages of package-lock.json. The scripts in this directory source it. Without Node,
+# it prints a message and ends the script that sources it.
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
-  echo "$(basename "$0" .sh) of the console: skipped: there is no Node and npm (Node 20 or newer)"
+  echo "$(basename "$0" .sh) of the console: skipped: needs Node (20 or newer) and npm"
   exit 0
 fi
 if ! cmp -s console/package-lock.json console/node_modules/.installed; then

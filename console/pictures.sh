@@ -1,5 +1,5 @@
 #!/bin/bash
-# Takes the pictures of the documents anew: docs/images.
+# Retakes the screenshots in docs/images.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . console/node.sh

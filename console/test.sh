@@ -1,11 +1,15 @@
 #!/bin/bash
-# Tests the console in a real browser against engines that it starts. ARGS: of node --test, such as --test-name-pattern=Overview.
+# Tests the console in Chromium against engines that it starts. Arguments are passed to node --test,
+# for example --test-name-pattern=Overview.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . console/node.sh
-export CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
+find_chromium() {
+  command -v chromium || command -v chromium-browser || command -v google-chrome || true
+}
+export CHROMIUM=${CHROMIUM:-$(find_chromium)}
 if [ -z "$CHROMIUM" ]; then
-  echo "test of the console: skipped: there is no Chromium (apt-get install chromium, or CHROMIUM=/path)"
+  echo "test of the console: skipped: needs Chromium (apt-get install chromium, or CHROMIUM=/path)"
   exit 0
 fi
 cd console

@@ -49,7 +49,8 @@ func read(t *testing.T) (document, any) {
 	return d, tree
 }
 
-// TestEveryMethodIsThere holds: each method of every service of the contract has an operation, with what it is asked in and answers in.
+// TestEveryMethodIsThere holds: each method of every service of the contract has an operation, with
+// what it is asked in and answers in.
 func TestEveryMethodIsThere(t *testing.T) {
 	d, _ := read(t)
 	if d.OpenAPI != "3.1.0" {
@@ -110,7 +111,8 @@ func checkMethod(t *testing.T, d document, method protoreflect.MethodDescriptor)
 	}
 }
 
-// TestEveryReferenceResolves holds: what a $ref points to is there; and every schema is valid YAML that JSON can say, too.
+// TestEveryReferenceResolves holds: what a $ref points to is there; and every schema is valid YAML
+// that JSON can say, too.
 func TestEveryReferenceResolves(t *testing.T) {
 	_, tree := read(t)
 	references := 0

@@ -1,4 +1,5 @@
-// Package digits refuses integers that a google.protobuf.Value would round, by their path in the JSON text of a message, and walks such texts.
+// Package digits finds integers that a google.protobuf.Value would round. It walks the JSON text of
+// a message, so that an error can name the path of the integer. Start with Check.
 package digits
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Check refuses an integer past 2^53 in the JSON text of a message, where that is a google.protobuf.Value, which would round it. name stands before
-// the path; "": nothing.
+// Check returns an error if the JSON text of a message contains an integer above 2^53 inside a
+// google.protobuf.Value. The error begins with name, if it is not empty, and the path of the
+// integer.
 func Check(data []byte, name string, m proto.Message) error {
 	if !hasLongDigits(data) {
 		return nil
@@ -34,16 +36,16 @@ func Check(data []byte, name string, m proto.Message) error {
 	return errors.New(path + Lost(number))
 }
 
-// Lost says what is wrong with an integer past 2^53 in a google.protobuf.Value.
+// Lost returns the error message for an integer above 2^53 in a google.protobuf.Value.
 func Lost(number string) string {
 	return fmt.Sprintf("the integer %.40s is past 2^53 and would lose digits: send it as a string", number)
 }
 
-// longDigits is how many digits an integer past 2^53 has at least.
+// longDigits is the minimum number of digits of an integer above 2^53.
 const longDigits = 16
 
-// hasLongDigits tells whether data has a run of 16 digits or more anywhere, in a number or in a string. It looks at
-// one byte of 16 where there are none, so that nearly every request is spared the walk over its paths.
+// hasLongDigits reports whether data contains at least 16 digits in a row, in a number or a string.
+// It reads only one of 16 bytes if there are no digits, so that most requests need no walk.
 func hasLongDigits(data []byte) bool {
 	for i := longDigits - 1; i < len(data); {
 		if !isDigit(data[i]) {
@@ -67,8 +69,8 @@ func hasLongDigits(data []byte) bool {
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// findLongInteger returns the path of the first number in a google.protobuf.Value whose integer part is past 2^53, and
-// the number as it was written. Numbers elsewhere are read digit by digit and lose nothing.
+// findLongInteger returns the path and the text of the first number in a google.protobuf.Value
+// whose integer part is above 2^53. Numbers in other fields lose no digits.
 func findLongInteger(data []byte, m proto.Message) (path, number string, found bool) {
 	return Find(data, m.ProtoReflect().Descriptor(), func(token any, free bool) bool {
 		n, ok := token.(json.Number)
@@ -76,7 +78,7 @@ func findLongInteger(data []byte, m proto.Message) (path, number string, found b
 	})
 }
 
-// pastExact tells whether the integer part of a JSON number is past 2^53.
+// pastExact reports whether the integer part of a JSON number is above 2^53.
 func pastExact(number string) bool {
 	digits := strings.TrimPrefix(number, "-")
 	if end := strings.IndexAny(digits, ".eE"); end >= 0 {
@@ -89,10 +91,12 @@ func pastExact(number string) bool {
 	return err != nil || n > 1<<53
 }
 
-// Find walks the JSON text of a message and returns the path of the first token (a key, too) that bad accepts,
-// and its text. free is true within a google.protobuf.Struct, Value or ListValue. The text has been read as a message
-// or is about to be refused: the walk itself judges nothing, and stops at the first thing that it does not understand.
-func Find(data []byte, md protoreflect.MessageDescriptor, bad func(token any, free bool) bool) (path, text string, found bool) {
+// Find walks the JSON text of a message and returns the path and the text of the first token, which
+// may be a key, for which bad returns true. free is true inside a google.protobuf.Struct, Value or
+// ListValue. Find does not validate the text. It stops at the first syntax error.
+func Find(
+	data []byte, md protoreflect.MessageDescriptor, bad func(token any, free bool) bool,
+) (path, text string, found bool) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	w := &jsonWalk{dec: dec, bad: bad}
@@ -100,10 +104,10 @@ func Find(data []byte, md protoreflect.MessageDescriptor, bad func(token any, fr
 	return w.path, w.text, w.found
 }
 
-// spot is what the schema expects at a place in the JSON text.
+// spot is the type that the schema expects at a position of the JSON text.
 type spot struct {
-	message protoreflect.MessageDescriptor // an object of this type; nil: a scalar, or unknown
-	entry   protoreflect.FieldDescriptor   // an object whose keys are free and whose values are this map's
+	message protoreflect.MessageDescriptor // type of the object; nil for a scalar or an unknown type
+	entry   protoreflect.FieldDescriptor   // type of the values of a map
 	free    bool                           // any JSON
 }
 
@@ -114,7 +118,7 @@ type jsonWalk struct {
 	found      bool
 }
 
-// value reads one value; false ends the walk.
+// value reads one value. It returns false to end the walk.
 func (w *jsonWalk) value(path string, at spot, depth int) bool {
 	token, err := w.dec.Token()
 	if err != nil || depth > process.MaxJSONDepth {
@@ -168,7 +172,8 @@ func (w *jsonWalk) look(path string, token any, free bool) bool {
 	return false
 }
 
-// member says what is expected behind a key, and the key's name in a path: a field's name as the contract writes it.
+// member returns the type of the value of a key, and the name of the key in a path. The name of a
+// field is that in the proto file.
 func (s spot) member(key string) (string, spot) {
 	switch {
 	case s.free:
@@ -207,10 +212,10 @@ func spotOfMessage(md protoreflect.MessageDescriptor) spot {
 	return spot{message: md}
 }
 
-// maxKeyText is how many bytes of a key a path shows.
+// maxKeyText is the number of bytes of a key that a path shows.
 const maxKeyText = 100
 
-// Key writes a key behind a path: .key where it reads as a name, else ["key"].
+// Key appends a key to a path: as .key if it is a name, else as ["key"].
 func Key(path, key string) string {
 	if len(key) > maxKeyText {
 		return path + "[" + strconv.Quote(key[:maxKeyText]) + "…]"

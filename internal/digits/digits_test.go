@@ -7,7 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// What loses digits is named by its path, and what stands before it; a text, a fraction and what is exact is let be.
+// Check names the path of an integer that would lose digits. It accepts strings, fractions and
+// exact integers.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -1,4 +1,4 @@
-// Package durations writes durations for people.
+// Package durations formats durations for people.
 package durations
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Exact writes all of a duration, as somebody has set it: 1h, not 1h0m0s.
+// Exact formats a duration without rounding and without trailing zeros: 1h, not 1h0m0s.
 func Exact(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -18,7 +18,8 @@ func Exact(d time.Duration) string {
 	return text
 }
 
-// Rounded writes a duration that was measured with at most two units. One below zero, which two clocks make, is 0s.
+// Rounded formats a measured duration with at most two units. A negative duration, which different
+// clocks can cause, is 0s.
 func Rounded(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 )
 
-// Durations that were measured are rounded, those that were set are exact; neither has needless zeros.
+// Measured durations are rounded, configured ones are exact. Neither has trailing zeros.
 func TestDurations(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration][2]string{

@@ -1,6 +1,7 @@
-// Package onewrite has small requests over HTTP/1.1 leave in one write. net/http sends the head of a request by itself where the body might make
-// it wait, which it believes of every reader but those of the standard library that lie in memory. Connect's is another one: each of its calls
-// was two packets, and woke the other side twice.
+// Package onewrite sends small HTTP/1.1 requests with a single write. net/http writes the header
+// separately if reading the body might block, which it assumes for all readers except a few
+// in-memory ones of the standard library. Connect uses its own reader, so without this package each
+// call is sent as two packets and wakes the peer twice.
 package onewrite
 
 import (
@@ -10,10 +11,11 @@ import (
 	"net/http"
 )
 
-// maxBytes is how long a body may be: it shares the buffer of its connection, 4 KiB, with the head of its request.
+// maxBytes is the maximum length of a body. It shares a 4 KiB buffer with the header.
 const maxBytes = 3 << 10
 
-// Request gives a request whose body is small and of known length a body that lies in memory. It reads the one of req, and closes it.
+// Request returns req with an in-memory body if its body is small and of known length. It reads and
+// closes the body of req.
 func Request(req *http.Request) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody || req.ContentLength <= 0 || req.ContentLength > maxBytes {
 		return req, nil
@@ -34,7 +36,7 @@ func Request(req *http.Request) (*http.Request, error) {
 	return &whole, err
 }
 
-// Transport sends requests as Request makes them.
+// Transport applies Request to each request.
 type Transport struct{ Next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -46,5 +48,5 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.Next.RoundTrip(whole)
 }
 
-// CloseIdleConnections is what http.Client's calls.
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
 func (t Transport) CloseIdleConnections() { (&http.Client{Transport: t.Next}).CloseIdleConnections() }

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/internal/onewrite"
 )
 
-// opaque is a body that net/http does not know, as Connect's is not. It counts how often it is closed.
+// opaque is a body of a type that net/http does not know. It counts how often it is closed.
 type opaque struct {
 	io.Reader
 	closed int
@@ -29,7 +29,7 @@ type counted struct {
 
 func (c counted) Write(b []byte) (int, error) { c.writes.Add(1); return c.Conn.Write(b) }
 
-// echoing is a server that answers with what it is sent, and a transport to it that counts its writes.
+// echoing starts a server that returns the request body, and a transport that counts its writes.
 func echoing(t *testing.T) (url string, transport *http.Transport, writes *atomic.Int32) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,8 @@ func post(t *testing.T, url string, rt http.RoundTripper, body io.ReadCloser, le
 	return string(answer)
 }
 
-// A small request is one write. That net/http alone makes two of it is why this package is there: where it does not any more, it can go.
+// A small request is one write. The test also checks that net/http alone needs two writes: when it
+// no longer does, this package can be removed.
 func TestSmallRequests(t *testing.T) {
 	t.Parallel()
 	url, transport, writes := echoing(t)
@@ -105,7 +106,7 @@ func TestOtherRequests(t *testing.T) {
 	}
 }
 
-// A body can be read again, for a connection that breaks before anything of it was read; the request that was given stays as it is.
+// A body can be read again, for a retry on a new connection. The original request does not change.
 func TestBodyIsReadAgain(t *testing.T) {
 	t.Parallel()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", &opaque{Reader: strings.NewReader("hello")})
@@ -129,7 +130,7 @@ func TestBodyIsReadAgain(t *testing.T) {
 	}
 }
 
-// A body that is shorter or longer than it says, or cannot be read, is an error, and nothing is sent.
+// If the body cannot be read, or does not have the declared length, nothing is sent.
 func TestBodyThatBreaks(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -1,12 +1,15 @@
-// Command openapi finishes docs/openapi.yaml where its generator does not know this API. It is run by make generate, behind the generator:
+// Command openapi completes docs/openapi.yaml with facts that its generator does not know.
+// `make generate` runs it after the generator:
 //
-//		go run ./internal/openapi docs/openapi.yaml
+//	go run ./internal/openapi docs/openapi.yaml
 //
-//	  - what is JSON is MessagePack, too: the generator knows no application/msgpack;
-//	  - the header Connect-Protocol-Version may be left out, and every example of curl does;
-//	  - a duration is "1.5s", which is not JSON Schema's format "duration" (ISO 8601);
-//	  - bytes are limited as bytes, and their base64 is longer;
-//	  - ProcessorService is not served here: it is what a worker offers.
+// It makes these changes:
+//
+//   - Each method also accepts and returns application/msgpack.
+//   - The header Connect-Protocol-Version is optional.
+//   - A duration is "1.5s". The format "duration" of JSON Schema is ISO 8601.
+//   - The maximum length of bytes is that of their base64.
+//   - ProcessorService is served by processors, not by the engine.
 package main
 
 import (
@@ -25,7 +28,7 @@ const (
 	typeMsgpack = "application/msgpack"
 )
 
-// workers are the paths of what a worker offers, and where that is.
+// workers is the prefix of the paths that processors serve.
 const workers = "/progressor.v1.ProcessorService/"
 
 const workersServer = `
@@ -61,7 +64,7 @@ func run(files []string) error {
 	return os.WriteFile(files[0], text, 0o644)
 }
 
-// finish takes what the generator wrote; what is finished already is left as it is.
+// finish completes the output of the generator. Applying it twice changes nothing.
 func finish(text []byte) ([]byte, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -108,7 +111,8 @@ func finishPaths(paths *yaml.Node) error {
 	return nil
 }
 
-// finishBytes has the limit of bytes count those of their base64, and drops an odd remark of the generator.
+// finishBytes converts the limit of bytes to that of their base64, and removes a useless remark of
+// the generator.
 func finishBytes(n *yaml.Node) {
 	format := member(n, "format")
 	if format == nil || format.Value != "byte" || member(n, "contentEncoding") != nil {
@@ -128,7 +132,7 @@ func finishBytes(n *yaml.Node) {
 	}
 }
 
-// walk calls do for every node, those above first.
+// walk calls do for every node, parents first.
 func walk(n *yaml.Node, do func(*yaml.Node)) {
 	if n == nil {
 		return
@@ -139,7 +143,7 @@ func walk(n *yaml.Node, do func(*yaml.Node)) {
 	}
 }
 
-// member is the value of a key, nil where there is none.
+// member returns the value of a key, or nil.
 func member(n *yaml.Node, key string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -163,14 +167,14 @@ func remove(n *yaml.Node, key string) {
 	}
 }
 
-// replace sets the value of a key.
+// replace sets the value of a key, as YAML.
 func replace(n *yaml.Node, key, text string) error {
 	var value yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	if n == nil {
-		return fmt.Errorf("%s: there is nothing that it could stand in", key)
+		return fmt.Errorf("%s: the node that should contain it is missing", key)
 	}
 	remove(n, key)
 	n.Content = append(n.Content, scalar(key), value.Content[0])

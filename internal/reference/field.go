@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// known are the messages of protobuf itself, as they stand in JSON.
+// known contains the JSON types of well-known messages.
 var known = map[protoreflect.FullName]string{
 	"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "time", "google.protobuf.Struct": "JSON object", "google.protobuf.Value": "any JSON",
 	"google.protobuf.FieldMask": "names of fields", "google.protobuf.Empty": "{}",
@@ -35,7 +35,7 @@ func (p *page) typeOf(field *protogen.Field) string {
 	return name
 }
 
-// single is the type of one value of a field.
+// single returns the type of one value of a field.
 func (p *page) single(field *protogen.Field) string {
 	switch {
 	case field.Enum != nil:
@@ -53,7 +53,7 @@ func (p *page) single(field *protogen.Field) string {
 	return link(title(field.Message.Desc), title(field.Message.Desc))
 }
 
-// rulesOf says what of a field is checked.
+// rulesOf returns the validation rules of a field as text.
 func rulesOf(field *protogen.Field) []string {
 	rules, ok := proto.GetExtension(field.Desc.Options(), validate.E_Field).(*validate.FieldRules)
 	if !ok || rules == nil {
@@ -101,10 +101,10 @@ func rulesSaid(rules *validate.FieldRules) []string {
 	case *validate.FieldRules_Duration:
 		return number(limits(r.Duration), "")
 	}
-	return nil // enums have the values that they have, times lie between 1970 and 9999
+	return nil // enums and times have the same rules everywhere
 }
 
-// number says a range, which may be open.
+// number formats a range, which may be open.
 func number(said, unit string) []string {
 	if said == "" {
 		return nil
@@ -129,7 +129,7 @@ func bounds(least, most *uint64) string {
 	return grouped(*least) + "–" + grouped(*most)
 }
 
-// limits says the bounds of a rule for numbers or durations, whose fields are named alike.
+// limits formats the bounds of a rule for numbers or durations. Their fields have the same names.
 func limits(rules proto.Message) string {
 	m := rules.ProtoReflect()
 	get := func(names ...protoreflect.Name) (string, bool) {
@@ -187,7 +187,7 @@ func signed(n int64) string {
 	return grouped(uint64(n))
 }
 
-// grouped writes sizes as people do: 1 MiB, 10,000.
+// grouped formats a number for people: 1 MiB, 10,000.
 func grouped(n uint64) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:

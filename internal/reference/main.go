@@ -1,4 +1,5 @@
-// Command reference is a plugin of protoc that writes docs/reference.md from the contract and its comments. It is run by make generate.
+// Command reference is a protoc plugin that writes docs/reference.md from the proto files and their
+// comments. `make generate` runs it.
 package main
 
 import (
@@ -20,8 +21,9 @@ const begin = `# Reference
 Every service, method, message and enum of [the contract](../proto/progressor/v1), as its comments have them. What methods do together, the errors and their reasons, JSON and
 MessagePack are in [API](api.md); the bounds of sizes and loads in [Limits](limits.md).
 
-In JSON a field may be written as here or in camelCase, bytes are base64, integers of 64 bits may be text, a duration is text in seconds (` + "`\"1.5s\"`" + `), a time is RFC 3339.
-What stands in the column of rules is checked before anything is stored; "1–256 bytes" means that the field is required.
+In JSON, a field name may be written as here or in camelCase. Bytes are base64, 64-bit integers may
+be strings, a duration is a string in seconds (` + "`\"1.5s\"`" + `), and a time is RFC 3339. The
+rules are checked before anything is stored. "1–256 bytes" means that the field is required.
 
 `
 
@@ -35,7 +37,7 @@ func main() {
 	})
 }
 
-// page is docs/reference.md as it grows.
+// page is the content of docs/reference.md.
 type page struct {
 	text     strings.Builder
 	files    []*protogen.File
@@ -61,7 +63,8 @@ func newPage(files []*protogen.File) *page {
 	return p
 }
 
-// order is that of a reader: what clients call first, then what runs it, then what operators ask. A file that it does not name comes last.
+// order is the order of the proto files: for clients, then for workers and processors, then for
+// operators. Other files come last.
 var order = []string{"process", "namespace", "job", "flow", "cron", "worker", "processor", "admin"}
 
 func rank(file *protogen.File) int {
@@ -125,7 +128,7 @@ func (p *page) service(service *protogen.Service) {
 	}
 }
 
-// part tells the request or the response of a method.
+// part writes the request or the response of a method.
 func (p *page) part(what string, message *protogen.Message) {
 	if said := commentOf(message.Comments); said != "" {
 		p.line("%s: %s\n", strings.ToUpper(what[:1])+what[1:], said)
@@ -197,17 +200,17 @@ func (p *page) said(comments protogen.CommentSet) {
 	}
 }
 
-// title is the name of a message or an enum within its package.
+// title returns the name of a message or an enum without its package.
 func title(d protoreflect.Descriptor) string {
 	return strings.TrimPrefix(string(d.FullName()), string(d.ParentFile().Package())+".")
 }
 
-// link leads to a heading, by the anchor that it gets where Markdown is shown.
+// link returns a link to a heading, by its usual anchor.
 func link(text, heading string) string {
 	return fmt.Sprintf("[%s](#%s)", text, strings.ToLower(strings.ReplaceAll(heading, ".", "")))
 }
 
-// commentOf is what stands before a thing and beside it, on one line.
+// commentOf returns the leading and the trailing comment, on one line.
 func commentOf(comments protogen.CommentSet) string {
 	all := strings.TrimSpace(string(comments.Leading)) + " " + strings.TrimSpace(string(comments.Trailing))
 	return strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(strings.Join(strings.Fields(all), " "))

@@ -26,34 +26,27 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 // of a path, then remove it. Never add a path. TestExemptions fails for a path that is no longer
 // needed.
 var phrasesExempt = []string{
-	"CHANGELOG.md", "client/", "cmd/progressor/", "console/console.go", "console/node.sh",
-	"console/pictures.sh", "console/src/", "cron/", "docs/cli.md", "docs/configuration.md",
-	"docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md", "docs/operations.md",
-	"docs/processors.md", "docs/reference.md", "docs/reliability.md", "docs/sql.md",
-	"docs/troubleshooting.md", "docs/workers.md", "engine/", "explain/", "flow/",
-	"internal/chaos/", "internal/digits/digits.go", "internal/msgpack/read.go",
-	"internal/msgpack/read_value.go", "internal/mutants/flows.go", "internal/mutants/jobs.go",
-	"internal/openapi/main.go", "internal/pgembed/", "internal/reference/main.go", "process/",
-	"processor/", "sql/", "storage/",
+	"CHANGELOG.md", "client/", "cmd/progressor/", "console/src/", "cron/", "docs/cli.md",
+	"docs/configuration.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md",
+	"docs/operations.md", "docs/processors.md", "docs/reference.md", "docs/reliability.md",
+	"docs/sql.md", "docs/troubleshooting.md", "docs/workers.md", "engine/", "explain/", "flow/",
+	"internal/chaos/", "internal/msgpack/read.go", "internal/msgpack/read_value.go",
+	"internal/mutants/flows.go", "internal/mutants/jobs.go", "internal/pgembed/",
+	"internal/reference/main.go", "process/", "processor/", "sql/", "storage/",
 }
 
-// Files under these paths still contain lines over the column limits. This list only shrinks, too.
+// Files under these paths still contain lines over the column limits. This list, too, only shrinks.
 var columnsExempt = []string{
-	"CHANGELOG.md", "client/", "cmd/progressor/", "console/console.go", "console/node.sh",
-	"console/test.sh", "console/verify.sh", "cron/", "deploy/", "docs/cli.md",
+	"CHANGELOG.md", "client/", "cmd/progressor/", "cron/", "deploy/deploy_test.go", "docs/cli.md",
 	"docs/configuration.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md",
 	"docs/openapi_test.go", "docs/operations.md", "docs/performance.md", "docs/reference_test.go",
 	"docs/reliability.md", "docs/sql.md", "docs/troubleshooting.md", "docs/workers.md", "engine/",
-	"examples/go/cart/main.go", "examples/node/README.md", "examples/python/README.md", "explain/",
-	"flow/", "internal/chaos/", "internal/digits/digits.go", "internal/digits/digits_test.go",
-	"internal/durations/durations.go", "internal/durations/durations_test.go", "internal/msgpack/",
-	"internal/mutants/", "internal/onewrite/onewrite.go", "internal/onewrite/onewrite_test.go",
-	"internal/openapi/main.go", "internal/pgembed/", "internal/reference/",
-	"internal/tidy/ladder.go", "internal/tidy/tidy_test.go", "internal/tracing/tracing.go",
-	"internal/tracing/tracing_test.go", "internal/warm/warm.go", "internal/warm/warm_test.go",
-	"migrations/", "process/", "processor/", "proto/progressor/v1/cron.proto",
-	"proto/progressor/v1/flow.proto", "proto/progressor/v1/limits_test.go", "sql/", "storage/",
-	"tools/govulncheck.sh", "tools/helm/check.sh", "tools/sqlc/system_columns.sql", "wire/",
+	"examples/node/README.md", "examples/python/README.md", "explain/", "flow/", "internal/chaos/",
+	"internal/digits/digits_test.go", "internal/msgpack/", "internal/mutants/",
+	"internal/onewrite/onewrite_test.go", "internal/pgembed/", "internal/reference/",
+	"internal/tidy/ladder.go", "internal/tidy/tidy_test.go", "internal/tracing/tracing_test.go",
+	"migrations/", "process/", "processor/", "proto/progressor/v1/limits_test.go", "sql/",
+	"storage/", "wire/",
 }
 
 var proseExtensions = map[string]bool{

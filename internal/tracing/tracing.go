@@ -1,8 +1,8 @@
-// Package tracing is how a trace finds its way from a request to the tasks that it asked for and on to their processors: W3C Trace Context, in
-// headers and in the column context. It makes no spans and exports nothing.
+// Package tracing propagates a trace from a request to its tasks and their processors, as W3C Trace
+// Context, in headers and in the column context. It creates no spans and exports nothing.
 //
-// In the column the trace is text that any language reads: the value of the header traceparent (55 bytes), and where there is a tracestate a
-// newline and its value.
+// In the column, the trace is text: the value of the header traceparent (55 bytes) and, if there is
+// a tracestate, a newline and its value.
 package tracing
 
 import (
@@ -17,16 +17,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Scope is what the engine's spans are filed under.
+// Scope is the instrumentation scope of the spans of the engine.
 const Scope = "github.com/progressor-engine/progressor"
 
 const (
 	parentHeader = "Traceparent"
 	parentBytes  = 55  // 00-TRACE ID-SPAN ID-FLAGS
-	maxState     = 512 // the least that W3C asks everybody to hand on; a longer tracestate is left out
+	maxState     = 512 // the length that W3C requires to propagate; a longer tracestate is dropped
 )
 
-// texts are traceparent and tracestate outside of headers.
+// texts is a carrier for traceparent and tracestate outside of headers.
 type texts struct{ parent, state string }
 
 func (t *texts) Get(key string) string {
@@ -46,7 +46,7 @@ func (t *texts) Set(key, value string) {
 
 func (*texts) Keys() []string { return []string{"traceparent", "tracestate"} }
 
-// Values writes a span as the values of traceparent and tracestate; "" for one that is not valid.
+// Values returns the values of traceparent and tracestate for a span, or "" if it is not valid.
 func Values(sc trace.SpanContext) (parent, state string) {
 	t := &texts{}
 	if sc.IsValid() {
@@ -58,12 +58,14 @@ func Values(sc trace.SpanContext) (parent, state string) {
 	return t.parent, t.state
 }
 
-// OfValues reads the values of traceparent and tracestate; not valid: they are none.
+// OfValues parses the values of traceparent and tracestate. The result is not valid if they are
+// not.
 func OfValues(parent, state string) trace.SpanContext {
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &texts{parent, state}))
+	ctx := propagation.TraceContext{}.Extract(context.Background(), &texts{parent, state})
+	return trace.SpanContextFromContext(ctx)
 }
 
-// Text writes a span as the column context has it; nil for one that is not valid.
+// Text returns the text for a span in the column context, or nil if the span is not valid.
 func Text(sc trace.SpanContext) []byte {
 	parent, state := Values(sc)
 	if parent == "" {
@@ -75,16 +77,17 @@ func Text(sc trace.SpanContext) []byte {
 	return []byte(parent + "\n" + state)
 }
 
-// OfText reads what Text wrote; not valid: these are a caller's own bytes.
+// OfText parses the result of Text. The result is not valid if text is the context of a client.
 func OfText(text []byte) trace.SpanContext {
-	if len(text) < parentBytes || len(text) > parentBytes+1+maxState || text[2] != '-' || len(text) > parentBytes && text[parentBytes] != '\n' {
+	if len(text) < parentBytes || len(text) > parentBytes+1+maxState || text[2] != '-' ||
+		len(text) > parentBytes && text[parentBytes] != '\n' {
 		return trace.SpanContext{}
 	}
 	parent, state, _ := bytes.Cut(text, []byte{'\n'})
 	return OfValues(string(parent), string(state))
 }
 
-// Extract takes the caller's span out of the headers of a request, if there is one, and ctx has none yet.
+// Extract adds the span in the headers of a request to ctx, unless ctx already has one.
 func Extract(ctx context.Context, header http.Header) context.Context {
 	if len(header[parentHeader]) == 0 || trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
@@ -92,25 +95,25 @@ func Extract(ctx context.Context, header http.Header) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
 }
 
-// Inject puts the span of ctx into the headers of a request, if there is one.
+// Inject adds the span of ctx to the headers of a request, if there is one.
 func Inject(ctx context.Context, header http.Header) {
 	if trace.SpanContextFromContext(ctx).IsValid() {
-		header.Del("Tracestate") // of whoever configured one: it belongs to another parent
+		header.Del("Tracestate") // a configured one belongs to another parent
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(header))
 	}
 }
 
-// IDs makes the ids of spans: random ones, but for spans whose id somebody had to know before they were made (WithSpanID).
+// IDs generates random span IDs, except for spans whose ID was set by WithSpanID.
 type IDs struct{}
 
 type spanIDKey struct{}
 
-// WithSpanID has the next span that is made in ctx get this id.
+// WithSpanID sets the ID of the next span that is created in ctx.
 func WithSpanID(ctx context.Context, id trace.SpanID) context.Context {
 	return context.WithValue(ctx, spanIDKey{}, id)
 }
 
-// NewIDs makes the ids of a span that begins a trace.
+// NewIDs generates the IDs of the first span of a trace.
 func (IDs) NewIDs(context.Context) (trace.TraceID, trace.SpanID) {
 	var id trace.TraceID
 	for !id.IsValid() {
@@ -120,7 +123,7 @@ func (IDs) NewIDs(context.Context) (trace.TraceID, trace.SpanID) {
 	return id, newSpanID()
 }
 
-// NewSpanID makes the id of a span in a trace.
+// NewSpanID generates the ID of a span of an existing trace.
 func (IDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	if id, ok := ctx.Value(spanIDKey{}).(trace.SpanID); ok {
 		return id
@@ -135,8 +138,8 @@ func newSpanID() (id trace.SpanID) {
 	return id
 }
 
-// AttemptID is the id of the span of one attempt: every node comes to the same one, so that the one that hands a task to a worker and the one
-// that stores its answer need not be the same.
+// AttemptID returns the ID of the span of an attempt. All nodes compute the same ID, so one node
+// can lease a task to a worker and another one can store its result.
 func AttemptID(in trace.TraceID, namespace, processID string, fencingToken int64) (id trace.SpanID) {
 	b := make([]byte, 0, len(in)+len(namespace)+len(processID)+10)
 	b = append(append(append(append(append(b, in[:]...), namespace...), 0), processID...), 0)

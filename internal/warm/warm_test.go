@@ -39,7 +39,7 @@ func TestWait(t *testing.T) {
 	_ = g.Wait(func() error { panic("no") })
 }
 
-// A goroutine that is done takes what comes next; where none is, there is a new one, so that nothing waits for another.
+// An idle goroutine takes the next function. If none is idle, a new one starts, so nothing waits.
 func TestGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

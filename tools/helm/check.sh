@@ -6,11 +6,13 @@ cd "$(dirname "$0")/../.."
 helm() { go tool -modfile=tools/helm/go.mod helm "$1" --kube-version 1.30.0 "${@:2}"; }
 chart=deploy/helm/progressor
 least=(--set database.existingSecret=progressor-db)
-all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.role=client --set 'config.namespaces[0].namespace=shop')
+all=("${least[@]}" --set serviceMonitor.enabled=true --set networkPolicy.from.role=client
+  --set 'config.namespaces[0].namespace=shop')
 helm lint --strict "${least[@]}" "$chart"
 helm template progressor "$chart" "${least[@]}" >/dev/null
 for kind in Deployment Service ConfigMap PodDisruptionBudget NetworkPolicy ServiceMonitor; do
-  helm template progressor "$chart" "${all[@]}" | grep -q "^kind: $kind$" || { echo "helm: $chart makes no $kind"; exit 1; }
+  helm template progressor "$chart" "${all[@]}" | grep -q "^kind: $kind$" ||
+    { echo "helm: $chart creates no $kind"; exit 1; }
 done
 if helm template progressor "$chart" >/dev/null 2>&1; then
   echo "helm: $chart is rendered without database.existingSecret"; exit 1

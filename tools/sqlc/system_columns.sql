@@ -1,4 +1,4 @@
--- Read by sqlc alone, which does not know the system columns of PostgreSQL: never run on a database.
+-- Only read by sqlc, which does not know the system columns of PostgreSQL. Never run on a database.
 ALTER TABLE processes ADD COLUMN ctid tid NOT NULL;
 ALTER TABLE running ADD COLUMN ctid tid NOT NULL;
 ALTER TABLE schedule ADD COLUMN ctid tid NOT NULL;

@@ -1,4 +1,5 @@
-// Command cart is the processor of carts: a cart takes items, and is abandoned when nothing has come for as long as it keeps them.
+// Command cart is a processor of shopping carts. A cart accepts items, and is abandoned if no item
+// is added for some time.
 package main
 
 import (

@@ -2151,7 +2151,7 @@ type ResumeCronRequest struct {
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
 	Note      string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
-	// If true, the fire times of the pause are made up: the misfire policy decides each of them. By default none of them
+	// If true, the misfire policy decides which fire times of the pause run. By default, none of them
 	// runs, and all are MISSED ("paused").
 	CatchUp       bool `protobuf:"varint,5,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -1223,7 +1223,7 @@ type WaitAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  WaitAction_Kind        `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.WaitAction_Kind" json:"kind,omitempty"`
 	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"` // template
-	// Templates. People or groups, to filter lists by. They do not restrict who may complete the step.
+	// Templates. People or groups, to filter lists. They do not restrict who may complete the step.
 	Assignees    []string         `protobuf:"bytes,3,rep,name=assignees,proto3" json:"assignees,omitempty"`
 	ResultSchema *structpb.Struct `protobuf:"bytes,4,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"` // JSON Schema of the result; the console shows a form
 	// Counted from the start of the wait. 0: no limit.

@@ -936,7 +936,7 @@ export type ResumeCronRequest = Message<"progressor.v1.ResumeCronRequest"> & {
   note: string;
 
   /**
-   * If true, the fire times of the pause are made up: the misfire policy decides each of them. By default none of them
+   * If true, the misfire policy decides which fire times of the pause run. By default, none of them
    * runs, and all are MISSED ("paused").
    *
    * @generated from field: bool catch_up = 5;

@@ -500,7 +500,7 @@ export type WaitAction = Message<"progressor.v1.WaitAction"> & {
   title: string;
 
   /**
-   * Templates. People or groups, to filter lists by. They do not restrict who may complete the step.
+   * Templates. People or groups, to filter lists. They do not restrict who may complete the step.
    *
    * @generated from field: repeated string assignees = 3;
    */

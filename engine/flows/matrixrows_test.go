@@ -272,7 +272,7 @@ var matrix = []row{
 
 	{"step RUNNING, an item of it", "skip", "WAITING_WORKER: a RUNNING b PENDING [running:2 skipped:1]"},
 	{"step RUNNING, an item of it", "complete", "WAITING_WORKER: a RUNNING b PENDING [running:2 succeeded:1]"},
-	{"step RUNNING, an item of it", "fail", "WAITING_WORKER: a RUNNING b PENDING [failed:1 pending:1 running:1]"},
+	{"step RUNNING, an item of it", "fail", "FAILED: a FAILED b CANCELLED [cancelled:1 failed:1 pending:1]"},
 	{"step RUNNING, an item of it", "acknowledge", "WAITING_WORKER: a RUNNING b PENDING [cancelled:1 running:2]"},
 	{"step RUNNING, an item of it", "report", "WAITING_WORKER: a RUNNING b PENDING [pending:1 running:2]"},
 

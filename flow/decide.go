@@ -21,6 +21,8 @@ type Reader interface {
 	DoneItems(step int) ([]DoneItem, error)
 	// Undo prepares the compensation of a step.
 	Undo(step int) error
+	// Result makes the result of a run whose steps have succeeded.
+	Result() error
 }
 
 // DoneItem is an item that succeeded.
@@ -143,6 +145,7 @@ func (d *Decision) attempt() {
 	s.Round++
 	s.Attempt++
 	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Dues, s.Asked = NoCause, false, nil, time.Time{}, time.Time{}, nil, nil
+	s.BadResult = ""
 	d.mode(ModeRunning)
 	for step := range d.letters {
 		d.check = append(d.check, step)

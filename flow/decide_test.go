@@ -1,6 +1,7 @@
 package flow_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +26,8 @@ type play struct {
 	rows  map[string]byte // letters by step, or step.index
 	said  []string        // the effects of the last decision, in short
 
-	values map[string]string // of items by their names
+	values   map[string]string // of items by their names
+	noResult error
 }
 
 func newPlay(t *testing.T, steps ...flow.PlanStep) *play {
@@ -59,6 +61,7 @@ func (p *play) Items(int) (hashes []int64, _ error) {
 	return hashes, nil
 }
 
+func (p *play) Result() error  { return p.noResult }
 func (p *play) Undo(int) error { return nil }
 
 func (p *play) Begin(step, _ int) (due time.Time, err error) {
@@ -242,5 +245,46 @@ func TestRetryWithAnotherList(t *testing.T) {
 		if n := len(p.itemsIn(0, "s")); n != len(test.now) {
 			t.Errorf("the list is %s, and %d items are stored", test.now, n)
 		}
+	}
+}
+
+// In a line, a step that cleans up waits for all steps before it, also if the one right before it was skipped by hand.
+func TestCleanUpOfALine(t *testing.T) {
+	p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}}, flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
+	p.plan.Linear = true
+	p.start()
+	p.decide(func(d *flow.Decision) error { return d.Skip(1, flow.NoIndex) })
+	p.want("ohp", flow.ModeRunning)
+	p.end(0, flow.NoIndex, flow.Succeeded)
+	p.want("sho", flow.ModeRunning)
+}
+
+// A run whose result cannot be made fails as by a step: it has its attempts, and then undoes what was done.
+func TestNoResult(t *testing.T) {
+	p := newPlay(t, flow.PlanStep{Undoable: true})
+	p.plan.MaxAttempts = 2
+	p.noResult = errors.New("no such field")
+	p.start()
+	p.end(0, flow.NoIndex, flow.Succeeded)
+	p.want("s", flow.ModeResting)
+	p.now = p.now.Add(time.Minute)
+	p.decide(func(d *flow.Decision) error { return d.Tick() })
+	p.want("s", flow.ModeCompensating)
+	if !p.did("undo 0") {
+		t.Errorf("the step is not undone: %v", p.said)
+	}
+	p.decide(func(d *flow.Decision) error {
+		_, err := d.Ended(flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Letter: flow.Succeeded})
+		return err
+	})
+	if p.state.Mode != flow.ModeEnded || p.state.Status != flow.ByFailure || p.state.BadResult != "no such field" {
+		t.Errorf("the run is %+v", p.state)
+	}
+
+	p.noResult = nil
+	p.decide(func(d *flow.Decision) error { return d.Retry() })
+	p.end(0, flow.NoIndex, flow.Succeeded)
+	if p.state.Status != "succeeded" || p.state.BadResult != "" {
+		t.Errorf("the run is %+v", p.state)
 	}
 }

@@ -106,14 +106,15 @@ type State struct {
 	Left    []int `json:"left,omitempty"`
 	Undoing *int  `json:"undoing,omitempty"`
 	// Broken is the step that failed the run.
-	Broken   *int      `json:"broken,omitempty"`
-	Asked    []int     `json:"asked,omitempty"` // steps that this attempt has asked to end; one that cleans up may begin later
-	Dues     []Due     `json:"dues,omitempty"`
-	RunTime  time.Time `json:"run_time,omitzero"` // of one that waits for its time
-	Deadline time.Time `json:"deadline,omitzero"` // of the run
-	Rest     time.Time `json:"rest,omitzero"`     // until the next attempt
-	Grace    time.Time `json:"grace,omitzero"`    // of waits that were asked to end
-	More     bool      `json:"more,omitempty"`    // steps are ready that have not begun: a result begins a part of them
+	Broken    *int      `json:"broken,omitempty"`
+	BadResult string    `json:"bad_result,omitempty"` // why the result of the run could not be made, which failed it
+	Asked     []int     `json:"asked,omitempty"`      // steps that this attempt has asked to end; one that cleans up may begin later
+	Dues      []Due     `json:"dues,omitempty"`
+	RunTime   time.Time `json:"run_time,omitzero"` // of one that waits for its time
+	Deadline  time.Time `json:"deadline,omitzero"` // of the run
+	Rest      time.Time `json:"rest,omitzero"`     // until the next attempt
+	Grace     time.Time `json:"grace,omitzero"`    // of waits that were asked to end
+	More      bool      `json:"more,omitempty"`    // steps are ready that have not begun: a result begins a part of them
 }
 
 // Each is how far a step is that is done once for each item.

@@ -34,7 +34,7 @@ func (d *Decision) turnOf(step int) turn {
 	}
 	all := ended == len(p.Deps)
 	if p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED {
-		return when(all, begin)
+		return when(all && (!d.Plan.Linear || d.allEnded(step)), begin)
 	}
 	switch {
 	case d.Plan.Linear:
@@ -61,6 +61,17 @@ func (d *Decision) turnOf(step int) turn {
 func (d *Decision) line(step int) bool {
 	for before := range step {
 		if l := d.Letter(before); !l.ended() || l == Failed || l == Cancelled {
+			return false
+		}
+	}
+	return true
+}
+
+// allEnded reports whether all steps before one of a line have ended. The one right before it may have been skipped by hand while an earlier
+// one runs.
+func (d *Decision) allEnded(step int) bool {
+	for before := range step {
+		if !d.Letter(before).ended() {
 			return false
 		}
 	}
@@ -253,23 +264,47 @@ func (d *Decision) settle() {
 	}
 	switch {
 	case s.Mode == ModeCompensating:
-	case s.Mode == ModeRunning && !pending:
-		d.finish("succeeded")
+	case s.Mode == ModeRunning && pending:
 		return
 	case s.Mode == ModeRunning:
-		return
-	case s.Cause == ByFailure && !d.final():
-		s.Rest = d.Now.Add(d.Plan.Backoff(s.Attempt + 1))
-		d.reset()
-		d.mode(ModeResting)
+		if d.succeed(); s.Mode == ModeEnded || d.rest() {
+			return
+		}
+	case d.rest():
 		return
 	case s.Cause == ByCancel && !bad && !failed:
-		d.finish("succeeded")
-		return
+		if d.succeed(); s.Mode == ModeEnded {
+			return
+		}
 	case s.Cause == ByCancel && !bad:
 		s.Cause = ByFailure
 	}
-	d.compensate()
+	if d.err == nil {
+		d.compensate()
+	}
+}
+
+// succeed ends a run whose steps have succeeded. If its result cannot be made, the run fails as by the failure of a step.
+func (d *Decision) succeed() {
+	err := d.Reader.Result()
+	if err == nil {
+		d.finish("succeeded")
+		return
+	}
+	d.State.Cause, d.State.BadResult = ByFailure, err.Error()
+	d.mode(ModeStopping)
+}
+
+// rest begins the pause before the next attempt of a run that failed, if there is one.
+func (d *Decision) rest() bool {
+	s := d.State
+	if s.Cause != ByFailure || d.final() {
+		return false
+	}
+	s.Rest = d.Now.Add(d.Plan.Backoff(s.Attempt + 1))
+	d.reset()
+	d.mode(ModeResting)
+	return true
 }
 
 // compensate undoes one step after the other, the last one first, then ends the run.

@@ -127,3 +127,34 @@ func TestRetryWithAnotherList(t *testing.T) {
 		t.Errorf("items %v", items)
 	}
 }
+
+// TestCancelledWhenDue lets two waits be due at once: the failure of the first cancels the second, which shows no result of its own timeout.
+func TestCancelledWhenDue(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "late", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "a", "wait": {"due": "0.2s"}},
+		{"step_id": "b", "wait": {"due": "0.2s", "due_action": "DUE_ACTION_SUCCEED", "due_result": "late"}}]}`)
+	n.run(t, "pull", "late", "r", "")
+	r := n.ended(t, "pull", "r")
+	same(t, told(r), "FAILED: a FAILED b CANCELLED")
+	if b := r.GetSteps()[1]; b.GetResult() != nil || b.GetFailure() != nil {
+		t.Errorf("the wait that was cancelled: %v", b)
+	}
+}
+
+// TestBadResult undoes what a run has done whose result cannot be made.
+func TestBadResult(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "bad", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}}], "result": "${steps.a.result.missing}"}`)
+	n.run(t, "pull", "bad", "r", "")
+	n.answer(t, n.lease(t, "a"), `{"x": 1}`, "")
+	n.answer(t, n.lease(t, "undo"), "", "")
+	r := n.ended(t, "pull", "r")
+	same(t, told(r), "FAILED: a SUCCEEDED undo SUCCEEDED")
+	same(t, r.GetFailure().GetReason(), "expression")
+	if !strings.HasPrefix(r.GetFailure().GetMessage(), "result: ") {
+		t.Errorf("failure %v", r.GetFailure())
+	}
+}

@@ -309,14 +309,15 @@ func (t *task) finish(now *flows.Change) error {
 	if s.Mode == flow.ModeEnded && s.Status == succeeded && t.before.Status != flows.Succeeded {
 		result, err := t.result()
 		if err != nil {
-			s.Status, now.Status = flow.ByFailure, flows.Failed
-			t.failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: reasonExpression, Message: wire.Plain("result: " + err.Error())}) // plain strings
+			return err
 		}
 		now.Result = result
 	}
 	switch {
 	case t.failure != nil:
 		now.Failure = t.failure
+	case s.BadResult != "" && s.Cause == flow.ByFailure:
+		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, "result: "+s.BadResult).failure) // plain strings
 	case s.Cause == flow.ByTime:
 		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: t.passedTimeout()})
 	case s.Broken != nil && s.Cause == flow.ByFailure:
@@ -378,8 +379,21 @@ func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, 
 	return first, failure, nil
 }
 
+// Result implements flow.Reader.
+func (t *task) Result() error {
+	if !t.template.HasResult() {
+		return nil // it is that of a step
+	}
+	var err error
+	t.made, err = t.result()
+	return err
+}
+
 // result is that of a run that succeeded.
 func (t *task) result() ([]byte, error) {
+	if t.made != nil {
+		return t.made, nil
+	}
 	if t.template.HasResult() {
 		t.values = map[int]flow.Ended{}
 		scope, err := t.scope()

@@ -67,6 +67,7 @@ type task struct {
 	by      process.Actor
 	answer  *answered
 	failure []byte // of the run, where no step has it; JSON
+	made    []byte // the result of the run, if its template says it; JSON
 
 	ends     map[place]*end
 	begun    map[place]*begun
@@ -319,6 +320,9 @@ func (t *task) tick() error {
 	for _, due := range s.DueNow(t.now) {
 		p := place{due.Step, due.Index}
 		o := flow.Outcome{Step: due.Step, Index: due.Index, Round: s.Round, Letter: flow.Succeeded}
+		if t.decision.Letter(due.Step) != flow.Open {
+			continue // it has ended with another one
+		}
 		if t.template.Steps[due.Step].Action == flow.ActionWait {
 			o.Letter = t.overdue(p)
 		}

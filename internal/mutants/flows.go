@@ -67,6 +67,21 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "RetryWithAnotherList",
 	},
 	{
+		name: "flow-cleans-up-early", breaks: "in a line, a step that cleans up waits for all before it",
+		file: flowTurn, old: "all && (!d.Plan.Linear || d.allEnded(step))", planted: "all",
+		packages: "./flow", run: "CleanUpOfALine",
+	},
+	{
+		name: "flow-ends-at-a-bad-result", breaks: "a run without its result undoes what was done",
+		file: flowTurn, old: "		if d.succeed(); s.Mode == ModeEnded || d.rest() {", planted: "		if d.succeed(); s.Mode == ModeEnded || true {",
+		packages: "./flow", run: "TestNoResult",
+	},
+	{
+		name: "flow-late-and-cancelled", breaks: "a wait that was cancelled has no result of its timeout",
+		file: "engine/flows/task.go", old: "t.decision.Letter(due.Step) != flow.Open", planted: "t.decision.Letter(due.Step) == flow.Pending",
+		packages: "./engine/flows", run: "CancelledWhenDue",
+	},
+	{
 		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
 		file: flowItems, old: "d.Plan.Steps[step].Waits == NoWait {\n		d.askItems", planted: "d.Plan.Steps[step].Waits != NoWait {\n		d.askItems",
 		packages: "./flow", run: "ItemsThatWaitFail",

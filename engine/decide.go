@@ -61,7 +61,11 @@ func decideAny(end *attemptEnd) *decision {
 		d.fail(end, failureOf(end.err))
 		return d
 	}
-	if err := processor.Check(wire.TaskType(c.TaskType), end.response); err != nil {
+	check := processor.Check
+	if end.kind.Processor != nil {
+		check = processor.CheckOwn
+	}
+	if err := check(wire.TaskType(c.TaskType), end.response); err != nil {
 		d.fail(end, processor.FailureOf(err))
 		return d
 	}

@@ -191,7 +191,7 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 			case "never":
 				return nil, processor.Fail("hopeless", "it never works").NonRetryable()
 			case "large":
-				return processor.Result().Response(make([]byte, process.MaxPayloadBytes+1)).Done()
+				return processor.Result().Response(make([]byte, process.MaxResultBytes+1)).Done()
 			}
 			return calls(ctx, r)
 		},

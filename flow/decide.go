@@ -1,9 +1,11 @@
 package flow
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -19,6 +21,8 @@ type Reader interface {
 	OpenItems(step int) ([]int, error)
 	// DoneItems lists the items of a step that succeeded.
 	DoneItems(step int) ([]DoneItem, error)
+	// ResultBytes returns the size of the result of an item that this decision ends.
+	ResultBytes(step, index int) int
 	// Undo prepares the compensation of a step.
 	Undo(step int) error
 	// Result makes the result of a run whose steps have succeeded.
@@ -30,6 +34,16 @@ type DoneItem struct {
 	Index int
 	Hash  *int64 // of its value; nil if it was stored by a version without hashes
 }
+
+// SizeError says that the items of a step have results that are too large together.
+type SizeError struct{ Bytes int }
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("the results of the items have %d bytes of JSON, at most %d together", e.Bytes, MaxItemsBytes)
+}
+
+// MaxItemsBytes bounds the results of the items of a step together, in bytes of JSON.
+const MaxItemsBytes = process.MaxResultBytes
 
 // Deed is what an effect does.
 type Deed string
@@ -73,7 +87,7 @@ type Outcome struct {
 	Undo        bool   // it is the compensation of the step
 	Letter      Letter // Succeeded, Failed or Cancelled; of what is skipped at its due time: Skipped
 	Lost        bool   // its worker was lost, with no takeover left
-	Reason      string // of an item that the run itself ends
+	Reason      string // of an item that the run itself ends, and of a compensation
 }
 
 // startsAtOnce is how many steps one result begins: a result says at most so much to other processes.
@@ -201,7 +215,7 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 			return false, d.done()
 		}
 		s.Undoing = nil
-		d.undone(o.Step, o.Letter)
+		d.undone(o.Step, o.Letter, o.Reason)
 		return true, d.done()
 	case d.Letter(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
 		return false, d.done()
@@ -226,9 +240,10 @@ func (d *Decision) ended(o Outcome) {
 		each.Cancelled++
 	default:
 		each.Succeeded++
+		each.Bytes += d.Reader.ResultBytes(o.Step, o.Index)
 	}
 	d.effect(Effect{Deed: DeedEnd, Step: o.Step, Index: o.Index, Letter: o.Letter, Reason: o.Reason})
-	if each.Failed > d.Plan.Steps[o.Step].MaxFailures && !each.Stopped {
+	if (each.Failed > d.Plan.Steps[o.Step].MaxFailures || each.Bytes > MaxItemsBytes) && !each.Stopped {
 		each.Stopped = true
 		s.Lost = s.Lost || o.Lost
 		d.stopItems(o.Step)

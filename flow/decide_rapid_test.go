@@ -40,6 +40,7 @@ func (w *world) Condition(int) (bool, error)     { return rapid.Bool().Draw(w.t,
 func (w *world) Items(step int) ([]int64, error) { return make([]int64, w.items[step]), nil }
 func (w *world) Result() error                   { return w.maybe("no result") }
 func (w *world) Undo(int) error                  { return w.maybe("undo cannot begin") }
+func (w *world) ResultBytes(int, int) int        { return 0 }
 func (w *world) OpenItems(s int) ([]int, error)  { return w.itemsOf(w.open, s), nil }
 func (w *world) DoneItems(s int) (done []flow.DoneItem, _ error) {
 	for _, index := range w.itemsOf(w.stored, s) {

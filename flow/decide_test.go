@@ -71,6 +71,7 @@ func (p *play) Begin(step, _ int) (due time.Time, err error) {
 	return due, nil
 }
 
+func (p *play) ResultBytes(int, int) int          { return 0 }
 func (p *play) OpenItems(step int) ([]int, error) { return p.itemsIn(step, "o"), nil }
 
 func (p *play) DoneItems(step int) (done []flow.DoneItem, _ error) {

@@ -33,6 +33,8 @@ func (d *Decision) items(step int) {
 		return
 	}
 	switch {
+	case each.Bytes > MaxItemsBytes:
+		d.broken(step, NoIndex, &SizeError{each.Bytes})
 	case each.Failed > p.MaxFailures:
 		d.end(step, Failed, "", d.State.Lost)
 	case each.Stopped:
@@ -94,11 +96,11 @@ func (d *Decision) redo(step int, each *Each) {
 		d.err = err
 		return
 	}
-	*each = redoing(each.Count, done)
+	*each = redoing(each.Count, done, each.Bytes)
 }
 
-// redoing is a step that has to do its items again, but for those that are done.
-func redoing(count int, done []int) Each {
+// redoing is a step that has to do its items again, but for those that are done. bytes is the size of their results.
+func redoing(count int, done []int, bytes int) Each {
 	bits := make([]byte, (count+7)/8)
 	for n := range bits {
 		bits[n] = 0xff
@@ -106,7 +108,7 @@ func redoing(count int, done []int) Each {
 	for _, index := range done {
 		bits[index/8] &^= 1 << (index % 8)
 	}
-	return Each{Count: count, Succeeded: len(done), Redo: bits}
+	return Each{Count: count, Succeeded: len(done), Bytes: bytes, Redo: bits}
 }
 
 // match compares the items of a step that begins again with those that are done. The list may be another one: a done item stays done if the list
@@ -125,7 +127,8 @@ func (d *Decision) match(step int, each *Each, items []int64) {
 	if same {
 		return
 	}
-	*each = redoing(len(items), slices.Collect(maps.Values(kept)))
+	bytes := each.Bytes * len(kept) / max(len(done), 1) // an estimate: the state has no sizes of single items
+	*each = redoing(len(items), slices.Collect(maps.Values(kept)), bytes)
 	d.effect(Effect{Deed: DeedDrop, Step: step, Index: NoIndex, Kept: kept})
 }
 

@@ -125,6 +125,7 @@ type Each struct {
 	Succeeded int    `json:"succeeded,omitempty"`
 	Failed    int    `json:"failed,omitempty"`
 	Cancelled int    `json:"cancelled,omitempty"`
+	Bytes     int    `json:"bytes,omitempty"`   // of the results of the items that succeeded
 	Stopped   bool   `json:"stopped,omitempty"` // too many have failed, or the run stops: no other begins
 	Skipped   []int  `json:"skipped,omitempty"` // by hand, while they were open: their ends are no news
 	Redo      []byte `json:"redo,omitempty"`    // one bit for each item that this attempt has to do; nil: all

@@ -315,8 +315,7 @@ func (d *Decision) compensate() {
 		s.Done = s.Done[:len(s.Done)-1]
 		d.mode(ModeCompensating)
 		if err := d.Reader.Undo(step); err != nil {
-			d.effect(Effect{Deed: DeedRefused, Step: step, Index: NoIndex, Err: err})
-			d.undone(step, Failed)
+			d.undone(step, Failed, "it could not begin: "+err.Error())
 			continue
 		}
 		s.Undoing = &step
@@ -333,8 +332,8 @@ func (d *Decision) compensate() {
 }
 
 // undone takes the end of a compensation. A step whose compensation failed stays as it is.
-func (d *Decision) undone(step int, l Letter) {
-	d.effect(Effect{Deed: DeedUndone, Step: step, Index: NoIndex, Letter: l})
+func (d *Decision) undone(step int, l Letter, reason string) {
+	d.effect(Effect{Deed: DeedUndone, Step: step, Index: NoIndex, Letter: l, Reason: reason})
 	if l == Succeeded {
 		d.State.Undone = append(d.State.Undone, step)
 	} else {

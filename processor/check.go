@@ -15,10 +15,21 @@ import (
 // say when, and nothing is over the limits. The error is a BadResponseError around a process.InvalidError that names the
 // field. Check does not change the answer.
 func Check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error {
+	return check(task, resp, process.MaxPayloadBytes)
+}
+
+// CheckOwn is Check for processes that the engine runs itself. Their state and response may be as large as a whole
+// result.
+func CheckOwn(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error {
+	return check(task, resp, process.MaxResultBytes)
+}
+
+// check is Check with a limit for the state and the response, in bytes.
+func check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse, limit int) error {
 	var err *process.InvalidError
 	switch outcome := resp.GetOutcome().(type) {
 	case *progressorv1.ProcessResponse_Result:
-		err = checkResult(outcome.Result)
+		err = checkResult(outcome.Result, limit)
 	case *progressorv1.ProcessResponse_Rejection:
 		if !rejectable(task) {
 			err = invalid("rejection", "a task of type %s cannot be rejected", task)
@@ -40,7 +51,7 @@ func Check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error
 	return nil
 }
 
-func checkResult(result *progressorv1.Result) *process.InvalidError {
+func checkResult(result *progressorv1.Result, limit int) *process.InvalidError {
 	if size := proto.Size(result); size > process.MaxResultBytes {
 		return tooLarge("result", size, process.MaxResultBytes)
 	}
@@ -52,11 +63,11 @@ func checkResult(result *progressorv1.Result) *process.InvalidError {
 			return err
 		}
 	}
-	if err := checkBytes("result.aux_state", result.GetAuxState()); err != nil {
-		return err
+	if n := len(result.GetAuxState()); n > limit {
+		return tooLarge("result.aux_state", n, limit)
 	}
-	if err := checkBytes("result.response", result.GetResponse()); err != nil {
-		return err
+	if n := len(result.GetResponse()); n > limit {
+		return tooLarge("result.response", n, limit)
 	}
 	if err := checkMetadata("result.metadata", result.GetMetadata()); err != nil {
 		return err

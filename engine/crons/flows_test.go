@@ -336,9 +336,9 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	if f := n.awaits(t, "divides", "FIRED FAILED 1, FIRED FAILED 2, FIRED FAILED 3")[2]; !strings.HasPrefix(f.GetDetail(), "payload_template.part: ") || !strings.Contains(f.GetDetail(), "by zero") {
 		t.Errorf("divides: %v", f)
 	}
-	// One that is too large for a message, of which the payload is not all: it is less than 100 bytes short of what a payload may have.
+	// A payload that is too large.
 	c = runs(t, "grows", `{"text": "${attempt > 1 ? [1, 2, 3, 4, 5, 6].map(i, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(j, '`+strings.Repeat("x", 15_000)+`')) : []}", "more": "`+
-		strings.Repeat("x", 148_300)+`"}`)
+		strings.Repeat("x", 150_000)+`"}`)
 	c.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
 	n.create(t, c)
 	run := runOf(t, n.trigger(t, "grows"))
@@ -346,7 +346,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	n.complete(t, run, "broken")
 	n.awaits(t, "grows", "FIRED FAILED 1")
 	n.trigger(t, "grows")
-	if f := n.awaits(t, "grows", "FIRED FAILED 1, FIRED FAILED 2")[1]; !strings.Contains(f.GetDetail(), "too many") {
+	if f := n.awaits(t, "grows", "FIRED FAILED 1, FIRED FAILED 2")[1]; !strings.Contains(f.GetDetail(), "1048576") {
 		t.Errorf("grows: %v", f)
 	}
 }

@@ -116,21 +116,8 @@ func (f *Flows) StartMessage(key process.Key, target *progressorv1.StartRunTarge
 	if err != nil {
 		o.Invalid = wire.Plain(err.Error())
 	}
-	args, err := startArgs(o)
-	if err != nil {
-		o.Payload, o.Invalid = nil, err.Error()
-		args, err = startArgs(o)
-	}
+	args, err := encode(o)
 	return storage.Message{Kind: storage.MessageStart, Target: key, Args: args}, err
-}
-
-// startArgs is the start of a run as a message has it, which is never longer than a payload may be.
-func startArgs(o *order) ([]byte, error) {
-	args, err := json.Marshal(o)
-	if over := len(args) - process.MaxPayloadBytes; err == nil && over > 0 {
-		err = fmt.Errorf("the payload has %d bytes of JSON, which are %d too many", len(o.Payload), over)
-	}
-	return args, err
 }
 
 func payloadOf(t *flow.Target, fire flow.Fire) ([]byte, error) {
@@ -166,7 +153,7 @@ func (f *Flows) EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail 
 		return 0, "", false
 	}
 	failure, _ := wire.Failure(a.Failure) // what cannot be read says nothing
-	detail = cmp.Or(failure.GetMessage(), failure.GetReason())
+	detail = cmp.Or(failure.GetMessage(), failure.GetReason(), a.Message)
 	switch flows.Status(a.Status) {
 	case flows.Succeeded:
 		return cron.Success, "", true

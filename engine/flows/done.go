@@ -107,7 +107,7 @@ func (t *task) apply(e *flow.Effect) error {
 		}
 		t.event(eventStepStatus, p, string(flows.StepPending), string(flows.StepRunning), "")
 	case flow.DeedRefused:
-		t.ends[p] = failed(reasonExpression, e.Err.Error())
+		t.ends[p] = failed(reasonOf(e.Err), e.Err.Error())
 	case flow.DeedEnd:
 		return t.ended(p, e)
 	case flow.DeedAsk:
@@ -117,7 +117,7 @@ func (t *task) apply(e *flow.Effect) error {
 		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
 	case flow.DeedUndone:
 		t.row(p).Compensation = statusOf(e.Letter)
-		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Letter)), "")
+		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Letter)), shorten(e.Reason))
 	case flow.DeedReset:
 		row := t.row(p)
 		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
@@ -225,7 +225,11 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		t.answer.Fresh = t.fresh(&now)
 	}
 	if t.answer != nil {
-		result.JSONResponse(t.answer)
+		response, err := t.response()
+		if err != nil {
+			return nil, err
+		}
+		result.Response(response)
 	}
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -235,6 +239,19 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		return processor.Result().AuxState(text).Done()
 	}
 	return result.AuxState(text).Done()
+}
+
+// response returns the answer as JSON. A result or failure that is too large for a message stays in the row of the run.
+func (t *task) response() ([]byte, error) {
+	text, err := encode(t.answer)
+	if err != nil || len(text) <= process.MaxPayloadBytes {
+		return text, err
+	}
+	short := *t.answer
+	failure, _ := wire.Failure(short.Failure) // the row has all of it
+	short.InRow, short.Message = true, shorten(orElse(failure.GetMessage(), failure.GetReason()))
+	short.Result, short.Failure = nil, nil
+	return encode(&short)
 }
 
 // maxFresh bounds what an answer says of steps that have begun.
@@ -298,7 +315,7 @@ func (t *task) results(step int) ([]byte, error) {
 			set(p.index, e.result)
 		}
 	}
-	text, err := json.Marshal(results)
+	text, err := encode(results)
 	t.ends[whole] = &end{result: text}
 	return text, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -20,6 +21,7 @@ import (
 const (
 	reasonNotStarted = "not_started"
 	reasonExpression = "expression"
+	reasonTooLarge   = "result_too_large"
 	reasonCancelled  = "cancelled"
 	reasonRun        = "run_failed"
 )
@@ -68,7 +70,10 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
 	if err != nil {
 		return err
 	}
-	if o.Letter = letter; e.failure != nil {
+	if o.Letter = letter; by.Undo {
+		o.Reason = cmp.Or(e.reason, e.failure.GetMessage(), e.failure.GetReason())
+	}
+	if e.failure != nil {
 		o.Lost = e.failure.GetReason() == process.ReasonLeaseLost
 	}
 	before := t.ends[p]
@@ -99,7 +104,7 @@ func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, fl
 	switch child.GetStatus() {
 	case progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
 		if action == flow.ActionRun {
-			return runEnd(child)
+			return t.runEnd(child)
 		}
 		return &end{result: resultOf(child.GetResponse())}, flow.Succeeded, nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
@@ -128,11 +133,29 @@ func failed(reason, message string) *end {
 	return &end{failure: &progressorv1.Failure{Reason: reason, Message: wire.Plain(message)}}
 }
 
+// reasonOf returns the reason of the failure of a step that a decision has failed with err.
+func reasonOf(err error) string {
+	if _, large := errors.AsType[*flow.SizeError](err); large {
+		return reasonTooLarge
+	}
+	return reasonExpression
+}
+
 // runEnd is the end of a step that is a run.
-func runEnd(child *progressorv1.ChildEnd) (*end, flow.Letter, error) {
+func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.Letter, error) {
 	var o answered
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
 		return failed(reasonRun, "the run has told no outcome"), flow.Failed, nil //nolint:nilerr // it is told
+	}
+	if o.InRow {
+		row, err := flows.Get(t.ctx, t.flows.store, child.GetNamespace(), child.GetProcessId()[len(process.FlowPrefix):])
+		switch {
+		case errors.Is(err, process.ErrRunNotFound):
+			return failed(reasonRun, "its run was removed before its result was read"), flow.Failed, nil
+		case err != nil:
+			return nil, 0, t.faulted(err)
+		}
+		o.Result, o.Failure = row.Result, row.Failure
 	}
 	switch o.Status {
 	case succeeded:
@@ -155,7 +178,7 @@ func resultOf(response []byte) []byte {
 	case json.Valid(response):
 		return response
 	case utf8.Valid(response):
-		text, _ := json.Marshal(wire.Plain(string(response))) // a string
+		text, _ := encode(wire.Plain(string(response))) // a string
 		return text
 	}
 	text, _ := json.Marshal(base64.StdEncoding.EncodeToString(response)) // a string

@@ -5,6 +5,7 @@
 package flows
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -120,6 +121,18 @@ type answered struct {
 	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled, expired
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure json.RawMessage `json:"failure,omitempty"`
+	// InRow says that Result and Failure are too large for a message: the row of the run has them. Message is the
+	// beginning of the failure's message.
+	InRow bool `json:"in_row,omitempty"`
+}
+
+// encode returns v as JSON. It does not escape HTML, which makes markup up to six times as long.
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'}), err
 }
 
 // freshRun is what a StartRun has made where nothing of it can be anything but a job that nobody has taken.
@@ -176,7 +189,7 @@ func (e *TemplateError) Error() string { return e.Message }
 func (f *Flows) order(ctx context.Context, namespace, runID string, o *order, by process.Actor) (answered, error) {
 	var a answered
 	o.Actor, o.Source = by.Name, by.Source
-	args, err := json.Marshal(o)
+	args, err := encode(o)
 	if err != nil {
 		return a, err
 	}
@@ -251,7 +264,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err != nil {
 		return nil, err
 	}
-	args, err := json.Marshal(o)
+	args, err := encode(o)
 	if err != nil {
 		return nil, err
 	}

@@ -21,12 +21,18 @@ func (t *task) why() (string, error) {
 		return "", err
 	}
 	why := "step " + t.template.Steps[*t.state.Run.Broken].ID + " failed"
-	if text := []rune(orElse(failure.GetMessage(), failure.GetReason())); len(text) > maxWhy {
-		why += ": " + string(text[:maxWhy]) + "…"
-	} else if len(text) > 0 {
-		why += ": " + string(text)
+	if text := shorten(orElse(failure.GetMessage(), failure.GetReason())); text != "" {
+		why += ": " + text
 	}
 	return why, nil
+}
+
+// shorten returns the beginning of a text.
+func shorten(s string) string {
+	if text := []rune(s); len(text) > maxWhy {
+		return string(text[:maxWhy]) + "…"
+	}
+	return s
 }
 
 // maxWhy is how much of a failure the steps repeat that end with it: it may be long, and they may be many.

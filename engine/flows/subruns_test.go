@@ -29,18 +29,15 @@ func TestRunsOfRunsAreChecked(t *testing.T) {
 	}
 }
 
-// TestInputsAsLongAsTheyMayBe gives a process and a run as much as a payload has: what a message has no room for fails the step.
+// TestInputsAsLongAsTheyMayBe gives a process and a run as much as a payload may have.
 func TestInputsAsLongAsTheyMayBe(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "a", "delay": {"duration": "0s"}}]}`)
-	n.put(t, "ns", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "sub", "run": {"type": "inner"}, "ignore_failure": true}, {"step_id": "p", "process": {}}]}`)
+	n.put(t, "ns", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "sub", "run": {"type": "inner"}}, {"step_id": "p", "process": {}}]}`)
 	// JSON as it is stored has a space here and there.
 	payload := `{"a":"` + strings.Repeat("x", 1<<20-40) + `","b":[1,2,3]}`
 	n.run(t, "ns", "outer", "long", payload)
 	r := n.ended(t, "ns", "long")
-	same(t, told(r), "SUCCEEDED: sub FAILED p SUCCEEDED")
-	if got := r.GetSteps()[0].GetFailure().GetMessage(); !strings.Contains(got, "too many") {
-		t.Errorf("sub: %s", got)
-	}
+	same(t, told(r), "SUCCEEDED: sub SUCCEEDED p SUCCEEDED")
 }

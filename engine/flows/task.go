@@ -307,7 +307,7 @@ func (t *task) tell(runID string, o *order) {
 
 // orderTo is the message that orders a run something.
 func orderTo(key process.Key, o *order) storage.Message {
-	args, _ := json.Marshal(o) // plain fields
+	args, _ := encode(o) // plain fields
 	return storage.Message{Kind: storage.MessageNotify, Target: key, Args: args}
 }
 

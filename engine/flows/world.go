@@ -192,6 +192,14 @@ func (t *task) OpenItems(step int) ([]int, error) {
 	return open, t.faulted(err)
 }
 
+// ResultBytes implements flow.Reader.
+func (t *task) ResultBytes(step, index int) int {
+	if e := t.ends[place{step, index}]; e != nil {
+		return len(e.result)
+	}
+	return 0
+}
+
 // DoneItems implements flow.Reader.
 func (t *task) DoneItems(step int) ([]flow.DoneItem, error) {
 	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, false)
@@ -365,7 +373,7 @@ func (t *task) run(s *flow.Step, p place, scope *flow.Scope) (*storage.Message, 
 	if len(id) > maxRunID {
 		return nil, fmt.Errorf("the id of its run would be %s, which has %d bytes: at most %d; start the outer run with a shorter id", id, len(id), maxRunID)
 	}
-	args, err := startArgs(&order{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
+	args, err := encode(&order{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
 	if err != nil {
 		return nil, err
 	}

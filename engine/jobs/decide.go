@@ -84,7 +84,7 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 	var text []byte
 	if options.GetKeepResult() || isStep {
 		var err error
-		if text, err = valueJSON("job_result", e.Response.GetResult().GetJobResult()); err != nil {
+		if text, err = valueJSON("job_result", e.Response.GetResult().GetJobResult(), process.MaxPayloadBytes); err != nil {
 			row, _, _ := read(e.Claim) // it was read before
 			e.Failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
 			fail(e, c, end, row, options)

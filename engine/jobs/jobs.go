@@ -201,9 +201,18 @@ func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*storage.New
 	return j, nil
 }
 
+// maxArgs returns the limit for the args of a job, in bytes of JSON. A job that undoes a step of a run gets the
+// input and the result of the step, each within its own limit.
+func maxArgs(jobID string) int {
+	if strings.HasPrefix(jobID, process.StepPrefix) {
+		return process.MaxMessageBytes
+	}
+	return process.MaxPayloadBytes
+}
+
 // newJob checks a request and makes what is stored of it. path is put before the names of fields in errors.
 func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
-	args, err := valueJSON(path+"args", r.GetArgs())
+	args, err := valueJSON(path+"args", r.GetArgs(), maxArgs(r.GetJobId()))
 	if err != nil {
 		return nil, err
 	}

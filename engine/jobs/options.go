@@ -82,14 +82,14 @@ func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) storage.Uniq
 	return storage.Unique{Key: key, TTL: u.GetTtl().AsDuration(), Waiting: u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
 }
 
-// valueJSON is a value as it is stored, within the limit of a payload.
-func valueJSON(field string, v *structpb.Value) ([]byte, error) {
+// valueJSON returns a value as it is stored. limit is in bytes.
+func valueJSON(field string, v *structpb.Value, limit int) ([]byte, error) {
 	text, err := wire.ValueJSON(v)
 	if err != nil {
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
-	if len(text) > process.MaxPayloadBytes {
-		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxPayloadBytes)}
+	if len(text) > limit {
+		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), limit)}
 	}
 	return text, nil
 }

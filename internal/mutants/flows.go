@@ -116,4 +116,14 @@ var flowMutants = []mutant{
 		file: startSteps, old: "p.status IS NULL AND v.version IS NULL AS direct", planted: "p.status IS NULL AS direct",
 		packages: "./storage", run: "JobsThatMayNotStart",
 	},
+	{
+		name: "flow-result-in-message", breaks: "a run ends whatever the size of its result",
+		file: "engine/flows/done.go", old: "len(text) <= process.MaxPayloadBytes", planted: "len(text) <= process.MaxMessageBytes",
+		packages: "./engine/flows", run: "TestLargeResults|TestLargeFailures",
+	},
+	{
+		name: "flow-items-without-bound", breaks: "the results of the items of a step are bounded",
+		file: "flow/items.go", old: "case each.Bytes > MaxItemsBytes:", planted: "case each.Bytes > 2*MaxItemsBytes:",
+		packages: "./engine/flows", run: "TestLargeItems",
+	},
 }

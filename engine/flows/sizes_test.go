@@ -1,0 +1,137 @@
+package flows_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// text returns a string as JSON: n times s.
+func text(s string, n int) string { return `"` + strings.Repeat(s, n) + `"` }
+
+const mib = 1 << 20
+
+// TestLargeResults ends runs whose results are as large as a step's may be, by each kind of task that can end a run,
+// and gives each to a run around it.
+func TestLargeResults(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "job", "steps": [{"step_id": "a", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "wait", "steps": [{"step_id": "a", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	n.put(t, "pull", `{"type": "at_once", "steps": [{"step_id": "a", "condition": "false", "job": {}}], "result": "${payload}"}`)
+	for _, inner := range []string{"job", "wait", "at_once"} {
+		n.put(t, "pull", fmt.Sprintf(`{"type": "around_%s", "steps": [{"step_id": "sub", "run": {"type": %q}}]}`, inner, inner))
+	}
+	for name, result := range map[string]string{"mib": text("x", mib-64), "html": text("<&>", 100_000)} {
+		for _, inner := range []string{"job", "wait", "at_once"} {
+			for _, around := range []bool{false, true} {
+				runID, templateType, ends := name+"-"+inner, inner, name+"-"+inner
+				if around {
+					runID, templateType, ends = runID+"-around", "around_"+inner, runID+"-around/sub"
+				}
+				n.run(t, "pull", templateType, runID, result)
+				switch inner {
+				case "job":
+					n.answer(t, n.lease(t, "a"), result, "")
+				case "wait":
+					enginetest.Eventually(t, patience, "the wait is answered", func() bool {
+						_, err := n.Complete(context.Background(), &progressorv1.CompleteStepRequest{
+							Namespace: "pull", RunId: ends, StepId: "a",
+							Outcome: &progressorv1.CompleteStepRequest_Result{Result: value(t, result)},
+						}, kim)
+						return err == nil
+					})
+				}
+				r := n.ended(t, "pull", runID)
+				if got := r.GetResult().GetStringValue(); len(got) != len(result)-2 || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
+					t.Errorf("%s: %s with a result of %d bytes", runID, r.GetStatus(), len(got))
+				}
+			}
+		}
+	}
+}
+
+// TestLargeFailures ends runs, and runs around them, with a failure that is larger than a message.
+func TestLargeFailures(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "job", "steps": [{"step_id": "a", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "around", "steps": [{"step_id": "sub", "run": {"type": "job"}}]}`)
+	message := strings.Repeat("<\x01", 150_000)
+	for _, templateType := range []string{"job", "around"} {
+		n.run(t, "pull", templateType, templateType, "")
+		l := n.lease(t, "a")
+		if err := n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "broken", Message: message}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		r := n.ended(t, "pull", templateType)
+		if r.GetFailure().GetMessage() != message || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_FAILED {
+			t.Errorf("%s is %s with %d bytes", templateType, r.GetStatus(), len(r.GetFailure().GetMessage()))
+		}
+	}
+}
+
+// TestLargeItems collects results of items that are larger together than a payload, and fails the step with a reason
+// where they are too large.
+func TestLargeItems(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "each", "steps": [{"step_id": "a", "job": {}, "for_each": {"items": "payload"}}]}`)
+	n.run(t, "pull", "each", "fits", "[1,2,3,4,5,6,7,8,9,10,11,12]")
+	for range 12 {
+		n.answer(t, n.lease(t, "a"), text("x", 100_000), "")
+	}
+	r := n.ended(t, "pull", "fits")
+	if got := len(r.GetResult().GetListValue().GetValues()); got != 12 {
+		t.Errorf("fits: %s, %d results", told(r), got)
+	}
+	n.run(t, "pull", "each", "large", "[1,2,3,4,5,6,7,8,9,10,11,12]")
+	for range 9 {
+		n.answer(t, n.lease(t, "a"), text("x", mib-2), "")
+	}
+	r = n.ended(t, "pull", "large")
+	same(t, told(r)+" "+r.GetFailure().GetReason(), "FAILED: a FAILED result_too_large")
+}
+
+// TestLargeCompensation undoes a step whose input and result are larger together than the args of other jobs may be.
+func TestLargeCompensation(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "undo", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "undo", "u", text("i", mib-2))
+	n.answer(t, n.lease(t, "a"), text("r", mib-2), "")
+	n.answer(t, n.lease(t, "b"), "", "broken")
+	l := n.lease(t, "undo")
+	args := l.GetRequest().GetJobArgs().GetStructValue().GetFields()
+	if len(args["input"].GetStringValue()) != mib-2 || len(args["result"].GetStringValue()) != mib-2 {
+		t.Errorf("the compensation gets %d and %d bytes", len(args["input"].GetStringValue()), len(args["result"].GetStringValue()))
+	}
+	n.answer(t, l, "", "")
+	same(t, told(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo SUCCEEDED b FAILED")
+}
+
+// TestCompensationWithoutInput says why a compensation cannot begin.
+func TestCompensationWithoutInput(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "undo", "steps": [
+		{"step_id": "a", "job": {}, "input": "${run.attempt == 1 ? [1][0] : [1][int(payload)]}", "compensation": {"name": "undo"}},
+		{"step_id": "b", "job": {}}], "retry_policy": {"max_attempts": 2}}`)
+	n.run(t, "pull", "undo", "u", "7")
+	n.answer(t, n.lease(t, "a"), "", "")
+	n.answer(t, n.lease(t, "b"), "", "broken")
+	n.answer(t, n.lease(t, "b"), "", "broken")
+	same(t, told(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo FAILED b FAILED 2")
+	if k := enginetest.Count(t, n.db, `SELECT count(*) FROM job_events
+		WHERE type = 'compensation_changed' AND to_status = 'failed' AND message LIKE '%index out of bounds%'`); k != 1 {
+		t.Errorf("%d events say why", k)
+	}
+}

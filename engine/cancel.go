@@ -77,6 +77,25 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// extended is the step timeout, or the longer one that the kind of the process has for this attempt.
+func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) time.Duration {
+	timeout := e.kinds[c.Kind].Timeout
+	if timeout == nil || c.TaskType != process.TaskTimeout {
+		return ns.stepTimeout
+	}
+	longer := timeout(c)
+	if longer <= ns.stepTimeout {
+		return ns.stepTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := e.store.ExtendAttempt(ctx, c, longer); err != nil {
+		e.log.WarnContext(ctx, "timeout of an attempt not extended", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+		return ns.stepTimeout
+	}
+	return longer
+}
+
 // errGraceOver ends a CANCEL task: its process is CANCELLED with it.
 var errGraceOver = errors.New(process.GraceExpiredMessage)
 
@@ -86,7 +105,7 @@ func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim)
 		if job, err := storage.JobOf(c.Job); err == nil && job != nil {
 			return job.Timeout(), false
 		}
-		return ns.stepTimeout, false
+		return e.extended(ctx, ns, c), false
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

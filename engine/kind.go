@@ -22,6 +22,8 @@ type Kind struct {
 	// namespace's retry and zombie policies are. See ownRetry and commandRetry. It gets no history.
 	// AttemptOf gives it what it has beyond a user's processor.
 	Processor processor.Processor
+	// Timeout is how long an attempt of a timer may take, if that is longer than the step timeout of its namespace. nil: never.
+	Timeout func(*storage.Claim) time.Duration
 	// Decide changes what is stored of the end of an attempt, after what holds for every process. It is pure. nil: nothing.
 	Decide func(End, *storage.Completion)
 	// Forget drops what is past its retention in the tables of the kind, a batch; more: there is more of it. nil: it has none.

@@ -74,7 +74,7 @@ func (c *Crons) Kinds() []engine.Kind {
 	return []engine.Kind{{
 		Name: kind, Processor: processor.Func(c.process),
 		Forget: c.forget, Explain: explained,
-	}, {Name: runKind, Processor: processor.Func(c.processRun)}}
+	}, {Name: runKind, Processor: processor.Func(c.processRun), Timeout: runTimeout}}
 }
 
 // trimEvery is the time between two looks through the tasks of all crons.

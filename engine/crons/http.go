@@ -102,11 +102,7 @@ func token(s string) bool {
 
 // request makes the request of a run. nil: somebody wants the run to end.
 func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time) (*outcome, error) {
-	limit := w.Timeout
-	if limit <= 0 {
-		limit = httpTimeout
-	}
-	limit = max(min(limit, time.Until(deadline)-httpMargin), time.Millisecond)
+	limit := max(min(w.requestTimeout(), time.Until(deadline)-httpMargin), time.Millisecond)
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cancelled := make(chan struct{})

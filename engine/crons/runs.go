@@ -12,6 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 )
 
 // Runs whose target is no process of a user are processes of the engine's own: of the kind run.
@@ -54,6 +55,25 @@ func (t *task) errandArgs(e errand) ([]byte, error) {
 	return json.Marshal(work{
 		CronID: t.state.definition.GetCronId(), Fire: e.Fire, Attempt: e.Attempt, Timeout: durationOf(t.state.definition.GetPolicy().GetTimeout()), Target: target,
 	})
+}
+
+// runTimeout is how long a request may take, with the time to store how it ended, whatever the step timeout of the namespace is; 0: the
+// run is no request.
+func runTimeout(c *storage.Claim) time.Duration {
+	var w work
+	target := &progressorv1.CronTarget{}
+	if json.Unmarshal(c.AuxState, &w) != nil || proto.Unmarshal(w.Target, target) != nil || target.GetHttp() == nil {
+		return 0
+	}
+	return w.requestTimeout() + 2*httpMargin
+}
+
+// requestTimeout is how long the request of a run may take.
+func (w *work) requestTimeout() time.Duration {
+	if w.Timeout > 0 {
+		return w.Timeout
+	}
+	return httpTimeout
 }
 
 // processRun runs a task of a run. Its INIT only sets a timer: a process in INIT cannot be cancelled.

@@ -278,6 +278,41 @@ func TestHTTPAddresses(t *testing.T) {
 	}
 }
 
+// A request may take as long as the policy says, or 10 s, whatever the step timeout of the namespace is.
+func TestRequestsOutlastTheStepTimeout(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(2 * time.Second): // longer than a step
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	n := start(t, storagetest.DSN(t))
+	ns, err := n.GetNamespace(t.Context(), "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.StepTimeout = durationpb.New(500 * time.Millisecond)
+	if _, err := n.PutNamespace(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	n.create(t, target("default", server.URL))
+	timed := target("timed", server.URL)
+	timed.Policy = &progressorv1.CronPolicy{Timeout: durationpb.New(20 * time.Second)}
+	n.create(t, timed)
+	n.trigger(t, "default")
+	n.trigger(t, "timed")
+	eventually(t, "nobody ends them before", func() bool {
+		return n.count(t, "SELECT count(*) FROM running WHERE process_id LIKE '~run/%' AND deadline - running_time > interval '10 seconds'") == 2
+	})
+	n.awaits(t, "default", "FIRED SUCCESS 1")
+	n.awaits(t, "timed", "FIRED SUCCESS 1")
+	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id LIKE '~run/%' AND task_type = 'TIMEOUT' AND attempt > 1"); k != 0 {
+		t.Errorf("%d requests were repeated", k)
+	}
+}
+
 // A response that stalls or is cut off after its status says so. One that is no success is FAILED with its status.
 func TestCutResponses(t *testing.T) {
 	t.Parallel()

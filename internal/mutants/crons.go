@@ -61,6 +61,11 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "CutResponses",
 	},
 	{
+		name: "cron-request-in-step-timeout", breaks: "a request of a cron may take as long as its policy says",
+		file: "engine/cancel.go", old: "	if longer <= ns.stepTimeout {", planted: "	if true {",
+		packages: "./engine/crons", run: "Outlast",
+	},
+	{
 		name: "cron-window-ignored", breaks: "what was due longer ago than the catch-up window is missed",
 		file: cronTick, old: "if d.Policy.CatchUpWindow > 0 {", planted: "if d.Policy.CatchUpWindow > 0 && false {",
 		packages: "./cron", run: "Late|Decisions",

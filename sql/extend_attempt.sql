@@ -1,0 +1,10 @@
+-- ExtendAttempt sets how long an attempt that runs may take, counted from its beginning. It locks the process, as everything does
+-- that changes a task. It returns no row if the attempt is over.
+-- name: ExtendAttempt :execrows
+UPDATE running r SET deadline = r.running_time + (@timeout_us::bigint) * interval '1 microsecond'
+  FROM (
+    SELECT x.namespace, x.process_id FROM processes x
+     WHERE x.namespace = @namespace AND x.process_id = @process_id FOR NO KEY UPDATE) p
+ WHERE r.namespace = p.namespace
+   AND r.process_id = p.process_id
+   AND r.fencing_token = @fencing_token;

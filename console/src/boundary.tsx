@@ -1,6 +1,6 @@
 import { Component, type ReactNode } from "react";
 
-// What browsers say where a part of the console that a page needs could not be loaded. They do not ask for it a second time.
+// Messages of browsers if a part of the console could not be loaded. Browsers do not retry.
 const lost = /dynamically imported module|importing a module script/i;
 
 /** Keeps the shell alive where a page breaks. away: the engine does not answer. */
@@ -16,7 +16,7 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
   componentWillUnmount() {
     clearTimeout(this.again);
   }
-  /** Loads the page anew once the engine is back. Where it answers at the first look it was replaced, and loading by itself might never end. */
+  /** Reloads the page when the engine is back. If the engine answers the first request, it was replaced, and reloading automatically might never end. */
   async look(wasAway: boolean) {
     const back = await fetch(location.href.split("#")[0] ?? "", { cache: "no-store" }).then(
       (r) => r.ok,
@@ -33,11 +33,11 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
       return (
         <div className="notice bad" role="alert">
           <strong>{away === false ? "This page is older than the engine" : "The engine cannot be reached"}</strong>
-          <p>{away === false ? "The engine was replaced since it was loaded, and has other parts." : "Is it running? The page goes on trying."}</p>
+          <p>{away === false ? "The engine was replaced since this page was loaded." : "Is it running? The page keeps trying."}</p>
           {away === false && (
             <p>
               <button type="button" className="button" onClick={() => location.reload()}>
-                Load it anew
+                Reload
               </button>
             </p>
           )}

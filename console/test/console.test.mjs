@@ -162,9 +162,9 @@ spec("A process is started, called, suspended, resumed, cancelled and removed", 
   await dialog.getByRole("button", { name: "Cancel the process" }).click();
   await is("by/hand ü", "CANCELLED");
   await act("Remove…");
-  assert.equal(await dialog.getByRole("button", { name: "Remove for ever" }).isDisabled(), true);
+  assert.equal(await dialog.getByRole("button", { name: "Remove permanently" }).isDisabled(), true);
   await dialog.getByLabel(/Type/).fill("by/hand ü");
-  await dialog.getByRole("button", { name: "Remove for ever" }).click();
+  await dialog.getByRole("button", { name: "Remove permanently" }).click();
   await page.getByRole("heading", { name: "Processes" }).waitFor();
   await assert.rejects(statusOf("by/hand ü"), /not_found/);
 });
@@ -374,7 +374,7 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     await page.getByRole("alert").first().waitFor({ timeout: 30_000 });
     // A page that was not opened before cannot be loaded either; it comes by itself once the engine is back.
     await page.goto(`http://127.0.0.1:${proxy.address().port}/some/path/#/workers?ns=demo`);
-    await page.getByRole("alert").filter({ hasText: "The engine cannot be reached" }).filter({ hasText: "The page goes on trying" }).waitFor();
+    await page.getByRole("alert").filter({ hasText: "The engine cannot be reached" }).filter({ hasText: "The page keeps trying" }).waitFor();
     now = engine;
     await page.getByRole("heading", { name: "Workers" }).waitFor({ timeout: 30_000 });
     await page.getByText("No worker has come").waitFor();

@@ -53,7 +53,7 @@ spec("A cron is made with a preview in words, changed, and deleted", async (page
   assert.deepEqual([c.spec.expressions, c.policy.overlapAction, c.target.http.url], [["0 10 * * MON-FRI"], "OVERLAP_ACTION_BUFFER_ONE", "http://127.0.0.1:1/hook"]);
   await page.getByRole("button", { name: "Delete…" }).click();
   await dialog.getByLabel(/Type/).fill("by hand");
-  await dialog.getByRole("button", { name: "Delete for ever" }).click();
+  await dialog.getByRole("button", { name: "Delete permanently" }).click();
   await page.getByRole("heading", { name: "Crons" }).waitFor();
   await assert.rejects(cronOf("by hand"), /not_found/);
 });
@@ -131,7 +131,7 @@ spec("A cron is triggered, paused with a note, resumed and backfilled", async (p
   await page.getByRole("button", { name: "Backfill…" }).click();
   await dialog.getByLabel("From").fill("2026-10-01T00:00:00");
   await dialog.getByLabel("To").fill("2026-09-30T00:00:00");
-  await dialog.getByText("is not after From").waitFor();
+  await dialog.getByText("must be after From").waitFor();
   await dialog.getByLabel("To").fill("2026-10-04T00:00:00");
   await dialog.getByRole("button", { name: "Backfill 3 fire times" }).click();
   await page.getByText("2026-10-02 02:30:00").waitFor();

@@ -198,9 +198,9 @@ spec("A run that failed is understood, with what was undone; retried, cancelled 
   await page.getByRole("group", { name: "the steps of bad" }).getByRole("link", { name: /^reserve.*undone/ }).waitFor();
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retry…" }).click();
-  await dialog.getByText("Mend first what broke it").waitFor();
+  await dialog.getByText("Fix the cause first").waitFor();
   await dialog.getByRole("button", { name: "Retry" }).click();
-  await page.getByText("bad goes on.").waitFor();
+  await page.getByText("bad continues.").waitFor();
   await page.getByRole("button", { name: "Cancel…" }).click();
   await dialog.getByLabel("Reason").fill("enough");
   await dialog.getByRole("button", { name: "Cancel the run" }).click();
@@ -252,7 +252,7 @@ spec("The job of a step leads to its run, which alone is retried, from the overv
   await page.getByText("stock: there is none").first().waitFor();
   await page.getByRole("button", { name: "Retry…" }).click(); // 3
   await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click(); // 4
-  await page.getByText("hopeless goes on.").waitFor();
+  await page.getByText("hopeless continues.").waitFor();
   await page.getByRole("group", { name: "the steps of hopeless" }).getByRole("link", { name: /^check.*(Pending|Running)/ }).waitFor();
   await go("#/job?ns=orders&id=~job/hopeless/check");
   await page.getByRole("link", { name: "Run hopeless" }).click();

@@ -26,13 +26,12 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 // of a path, then remove it. Never add a path. TestExemptions fails for a path that is no longer
 // needed.
 var phrasesExempt = []string{
-	"CHANGELOG.md", "client/", "cmd/progressor/", "console/src/", "cron/", "docs/cli.md",
-	"docs/configuration.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md",
-	"docs/operations.md", "docs/processors.md", "docs/reference.md", "docs/reliability.md",
-	"docs/sql.md", "docs/troubleshooting.md", "docs/workers.md", "engine/", "explain/", "flow/",
-	"internal/chaos/", "internal/msgpack/read.go", "internal/msgpack/read_value.go",
-	"internal/mutants/flows.go", "internal/mutants/jobs.go", "internal/pgembed/",
-	"internal/reference/main.go", "process/", "processor/", "sql/", "storage/",
+	"CHANGELOG.md", "client/", "cmd/progressor/", "cron/", "docs/cli.md", "docs/configuration.md",
+	"docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md", "docs/operations.md",
+	"docs/processors.md", "docs/reliability.md", "docs/sql.md", "docs/troubleshooting.md",
+	"docs/workers.md", "engine/", "explain/", "flow/", "internal/chaos/",
+	"internal/msgpack/read.go", "internal/msgpack/read_value.go", "internal/mutants/flows.go",
+	"internal/mutants/jobs.go", "internal/pgembed/", "process/", "processor/", "sql/", "storage/",
 }
 
 // Files under these paths still contain lines over the column limits. This list, too, only shrinks.

@@ -20,7 +20,7 @@ export interface Offered {
 }
 
 /** The actions that bring a process out of ERROR. */
-export const mends = (o: Offered) => o.action === "simple" || o.action === "repair" || o.action === "retry";
+export const repairs = (o: Offered) => o.action === "simple" || o.action === "repair" || o.action === "retry";
 
 /** Of a job: nobody calls or repairs one, it is retried. */
 function ofJob(p: Process): Offered[] {
@@ -78,13 +78,13 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
     return (
       <Confirm
         title={`Suspend ${p.processId}?`}
-        says="What runs goes on to its end. Nothing else is handed out: calls are refused, timers that come due wait, until it is resumed."
+        says="A running task finishes. No other task starts until the process is resumed: calls are refused, and timers that become due wait."
         verb="Suspend"
         run={() => processes.suspendProcess({ ...key, reason })}
         done={`${p.processId} is suspended.`}
         onClose={onClose}
       >
-        <Field label="Reason" hint="Whoever looks at it sees it.">
+        <Field label="Reason" hint="Shown with the process.">
           <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
         </Field>
       </Confirm>
@@ -94,21 +94,21 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
       title={`Cancel ${p.processId}?`}
       says={
         atOnce
-          ? "It is CANCELLED at once, for good: calls that wait are answered so, its timers are gone. Its history stays."
-          : "Its processor is asked to wind down, before everything that waits; past the grace the engine makes it CANCELLED by itself. For good: its history stays, nothing runs in it any more."
+          ? "The process becomes CANCELLED at once and permanently. Waiting calls fail, and its timers are dropped. Its history is kept."
+          : "The processor can clean up, before all waiting tasks. After the grace period, the engine cancels the process without it. This is permanent: its history is kept, but nothing runs any more."
       }
       verb="Cancel the process"
       bad
       disabled={ms === undefined}
       run={() => processes.cancelProcess({ ...key, reason, grace: duration(ms ?? 0) })}
-      done={atOnce ? `${p.processId} is cancelled.` : `${p.processId} is asked to end.`}
+      done={atOnce ? `${p.processId} is cancelled.` : `${p.processId} will be cancelled.`}
       onClose={onClose}
     >
       <Field label="Reason">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
       {!atOnce && (
-        <Field label="Grace" hint="How long the processor has; 0s: it is not asked." error={ms === undefined && "a duration, such as 30s or 5m"}>
+        <Field label="Grace" hint="How long the processor may take. 0s: it is not called." error={ms === undefined && "a duration, such as 30s or 5m"}>
           <input value={grace} onChange={(e) => setGrace(e.target.value)} />
         </Field>
       )}
@@ -147,8 +147,8 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
       <form onSubmit={(e) => void send(e)}>
         <p className="says">
           {repair
-            ? "Runs a REPAIR task: the processor gets these args and decides how the process goes on. If it fails, the process stays in ERROR."
-            : "Runs a CALL task with these args, in its turn behind the calls that wait, and shows what the processor answers."}
+            ? "Runs a REPAIR task: the processor gets these args and decides how the process continues. If it fails, the process stays in ERROR."
+            : "Runs a CALL task with these args after the waiting calls, and shows the response of the processor."}
         </p>
         <Field label="Args">
           <PayloadInput value={args} onChange={setArgs} />
@@ -181,13 +181,13 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
 }
 
 export function RetryJob({ ns, id, onClose }: { ns: string; id: string; onClose: () => void }) {
-  return <Confirm title={`Retry ${id}?`} says="It runs again from its first attempt, with all its attempts, args and options. Mend first what broke it, or it breaks again." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done={`${id} runs again.`} onClose={onClose} />;
+  return <Confirm title={`Retry ${id}?`} says="It runs again from its first attempt, with the same args and options. Fix the cause first, or it fails again." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done={`${id} runs again.`} onClose={onClose} />;
 }
 
 export function CancelJob({ ns, id, onClose }: { ns: string; id: string; onClose: () => void }) {
   const [reason, setReason] = useState("");
   return (
-    <Confirm title={`Cancel ${id}?`} says="A job that waits is CANCELLED at once. One that runs is told so with its worker's next heartbeat, and is taken away when its grace is over." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} is cancelled, or will be.`} onClose={onClose}>
+    <Confirm title={`Cancel ${id}?`} says="A waiting job is CANCELLED at once. The worker of a running job learns of it with its next heartbeat, and loses the job after the grace period." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} is cancelled, or will be.`} onClose={onClose}>
       <Field label="Reason">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
@@ -210,7 +210,7 @@ export function ActionDialog({ p, action, onClose }: Props & { action: Action })
           title={`Repair ${p.processId}?`}
           says={
             <>
-              It goes back to RUNNING, with the timers that the error had cancelled. If a timer broke it (task {String(p.corruptedBy)}), that timer runs again. The processor is asked nothing else: mend first what broke it, or it breaks again.
+              It returns to RUNNING, with the timers that the error cancelled. If the task that failed (task {String(p.corruptedBy)}) is a timer, it runs again. The processor is not called otherwise. Fix the cause first, or it fails again.
             </>
           }
           verb="Repair"
@@ -225,21 +225,21 @@ export function ActionDialog({ p, action, onClose }: Props & { action: Action })
       return <CancelJob ns={p.namespace} id={p.processId} onClose={onClose} />;
     case "resume":
       return (
-        <Confirm title={`Resume ${p.processId}?`} says="It gets its status back. What waited in it goes on at once, and timers that came due meanwhile run." verb="Resume" run={() => processes.resumeProcess(key)} done={`${p.processId} goes on.`} onClose={onClose} />
+        <Confirm title={`Resume ${p.processId}?`} says="It returns to its previous status. Its waiting tasks, and timers that became due, run at once." verb="Resume" run={() => processes.resumeProcess(key)} done={`${p.processId} is resumed.`} onClose={onClose} />
       );
     case "remove":
       return (
         <Confirm
           title={`Remove ${p.processId}?`}
-          says="It is deleted with all its tasks and events. What runs is cut off, calls that wait are answered that they were cancelled. There is no way back."
-          verb="Remove for ever"
+          says="It is deleted with all its tasks and events. A running attempt is fenced off, and waiting calls fail. This cannot be undone."
+          verb="Remove permanently"
           bad
           typed={p.processId}
           run={async () => {
             await processes.removeProcess(key);
             go("processes", { ns: p.namespace });
           }}
-          done={`${p.processId} is gone.`}
+          done={`${p.processId} is removed.`}
           onClose={onClose}
         />
       );
@@ -284,13 +284,13 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
     <Dialog title={`Start a process in ${ns}`} onClose={onClose}>
       <form onSubmit={(e) => void start(e)}>
         <p className="says">Makes the process and runs its INIT task. If the processor rejects it, there is none.</p>
-        <Field label="Id" hint="Empty: the engine chooses one.">
+        <Field label="Id" hint="If empty, the engine chooses one.">
           <input autoFocus value={id} onChange={(e) => setId(e.target.value)} autoComplete="off" spellCheck={false} />
         </Field>
         <Field label="Args">
           <PayloadInput value={args} onChange={setArgs} />
         </Field>
-        <Field label="Metadata" hint="Attributes to find it by, a JSON object." error={wrong}>
+        <Field label="Metadata" hint="Searchable attributes, a JSON object." error={wrong}>
           <textarea rows={2} value={metadata} spellCheck={false} onChange={(e) => setMetadata(e.target.value)} />
         </Field>
         <ErrorBox error={error} />

@@ -80,7 +80,7 @@ export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; fil
           <Field label="Processes a second" error={wrongRate && "0.001 to 10000"} hint={!wrongRate && dry && meets > 0n ? `about ${Math.ceil(Number(meets) / perSecond)} s` : undefined}>
             <input inputMode="decimal" value={rate} onChange={(e) => setRate(e.target.value)} />
           </Field>
-          <Field label="Reason" hint="Noted in the audit.">
+          <Field label="Reason" hint="Stored in the audit.">
             <input value={reason} onChange={(e) => setReason(e.target.value)} />
           </Field>
         </div>
@@ -173,7 +173,7 @@ export function BulkPage({ ns }: { ns: string }) {
         </Card>
       )}
       {cancelling && (
-        <Confirm title="Stop this bulk?" verb="Stop it" bad says="It ends once it has done the page that it is at, within about a second. What it has done stays done." run={() => bulks.cancelBulk({ namespace: ns, bulkId: id })} done="It stops." onClose={() => setCancelling(false)} />
+        <Confirm title="Stop this bulk?" verb="Stop it" bad says="It stops after the current page, within about a second. Changes that it made are kept." run={() => bulks.cancelBulk({ namespace: ns, bulkId: id })} done="It stops." onClose={() => setCancelling(false)} />
       )}
     </>
   );
@@ -189,7 +189,7 @@ export function Bulks({ ns }: { ns: string }) {
       {isPending && <Loading />}
       {data?.bulks.length === 0 && (
         <Empty title="No bulk yet">
-          {readOnly ? "" : "A bulk does one thing to all processes that match a filter: begin with "}
+          {readOnly ? "" : "A bulk applies one action to all processes that match a filter. Start with "}
           <a href={href("processes", { ns })}>Processes</a>
         </Empty>
       )}

@@ -19,7 +19,7 @@ export const overlapNames: [OverlapAction, string][] = [
   [OverlapAction.UNSPECIFIED, "as the concurrency policy says (allow)"],
   [OverlapAction.SKIP, "skip this fire"],
   [OverlapAction.CANCEL_PREV, "cancel the run before, start at once"],
-  [OverlapAction.PARALLEL, "start beside it"],
+  [OverlapAction.PARALLEL, "start in parallel"],
   [OverlapAction.BUFFER_ONE, "let one wait until it ends"],
 ];
 
@@ -35,7 +35,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
   const ready = times[0] < times[1];
   const would = useRead(["backfill", c.namespace, c.cronId, from, to], (o) => crons.previewCron({ of: c.spec ? { case: "spec", value: c.spec } : { case: "cron", value: key }, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), limit: 1000 }, o), { enabled: action === "backfill" && ready, every: 0 });
   const noteField = (
-    <Field label="Note" hint="Whoever looks at it sees it.">
+    <Field label="Note" hint="Shown with the cron.">
       <input autoFocus value={note} onChange={(e) => setNote(e.target.value)} />
     </Field>
   );
@@ -55,13 +55,13 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       return <EditCron ns={c.namespace} cron={c} onClose={onClose} />;
     case "trigger":
       return (
-        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, beside what the calendar says (${targetWords(c)}), and stands in the ledger as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="It is triggered." onClose={onClose}>
+        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, in addition to the calendar (${targetWords(c)}). It is recorded as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="It is triggered." onClose={onClose}>
           {overlapField}
         </Confirm>
       );
     case "pause":
       return (
-        <Confirm title={`Pause ${c.cronId}?`} says="Nothing fires until it is resumed. What runs goes on; fire times that come meanwhile wait for the resume." verb="Pause" run={() => crons.pauseCron({ ...key, note })} done="It is paused." onClose={onClose}>
+        <Confirm title={`Pause ${c.cronId}?`} says="Nothing fires until the cron is resumed. Running runs continue. Fire times during the pause wait for the resume." verb="Pause" run={() => crons.pauseCron({ ...key, note })} done="It is paused." onClose={onClose}>
           {noteField}
         </Confirm>
       );
@@ -80,18 +80,18 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       return (
         <Confirm
           title={`Backfill ${c.cronId}?`}
-          says="The fire times of this time are decided now, each through the policies; those that stand in the ledger are left alone."
+          says="The fire times in this period are decided now, by the policies. Those that are already recorded do not change."
           verb={would.data && ready ? `Backfill ${would.data.fireTimes.length === 1000 ? "1,000 or more" : plural(would.data.fireTimes.length, "fire time")}` : "Backfill"}
           disabled={!ready || !would.data?.fireTimes.length}
           run={() => crons.backfillCron({ ...key, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), overlapAction: overlap })}
-          done="They are decided: the ledger shows them as they end."
+          done="Done. The ledger shows the runs."
           onClose={onClose}
         >
           <div className="grid2">
             <Field label="From" hint="Your browser's time, inclusive.">
               <input type="datetime-local" step="1" value={from} onChange={(e) => setFrom(e.target.value)} />
             </Field>
-            <Field label="To" hint="Exclusive." error={times[0] >= times[1] && "is not after From"}>
+            <Field label="To" hint="Exclusive." error={times[0] >= times[1] && "must be after From"}>
               <input type="datetime-local" step="1" value={to} onChange={(e) => setTo(e.target.value)} />
             </Field>
           </div>
@@ -99,7 +99,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
           <ErrorBox error={would.error} />
           {would.data && ready && (
             <p className="dim">
-              {would.data.fireTimes.length === 0 ? "There is no fire time in it." : `First ${exact(millis(would.data.fireTimes[0]) ?? 0, false)}, zone of the cron: ${zone}.`}
+              {would.data.fireTimes.length === 0 ? "There is no fire time in this period." : `First ${exact(millis(would.data.fireTimes[0]) ?? 0, false)}, zone of the cron: ${zone}.`}
             </p>
           )}
         </Confirm>
@@ -108,15 +108,15 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       return (
         <Confirm
           title={`Delete ${c.cronId}?`}
-          says="The cron and its ledger are deleted. What runs goes on. There is no way back."
-          verb="Delete for ever"
+          says="The cron and its ledger are deleted. Running runs continue. This cannot be undone."
+          verb="Delete permanently"
           bad
           typed={c.cronId}
           run={async () => {
             await crons.deleteCron(key);
             go("crons", { ns: c.namespace });
           }}
-          done={`${c.cronId} is gone.`}
+          done={`${c.cronId} is deleted.`}
           onClose={onClose}
         />
       );

@@ -155,7 +155,7 @@ function Preview({ expressions, excludes, timezone, jitter, left, onWrong }: Pic
   );
 }
 
-const overlaps: [OverlapAction, string][] = [[0, "as the concurrency policy says"], [OverlapAction.SKIP, "skip"], [OverlapAction.CANCEL_PREV, "cancel it, start at once"], [OverlapAction.PARALLEL, "start beside it"], [OverlapAction.BUFFER_ONE, "let one wait"]];
+const overlaps: [OverlapAction, string][] = [[0, "as the concurrency policy says"], [OverlapAction.SKIP, "skip"], [OverlapAction.CANCEL_PREV, "cancel it, start at once"], [OverlapAction.PARALLEL, "start in parallel"], [OverlapAction.BUFFER_ONE, "let one wait"]];
 export const failures: [FailureAction, string][] = [[0, "run as always"], [FailureAction.SKIP, "skip one fire"], [FailureAction.RETRY, "count attempts"], [FailureAction.BACKOFF, "count attempts, with a rest"], [FailureAction.HALF_OPEN, "break the circuit"]];
 export const concurrencies: [ConcurrencyPolicy, string][] = [[0, "skip"], [ConcurrencyPolicy.QUEUE, "let it wait"]];
 export const misfires: [MisfirePolicy, string][] = [[0, "fire them all"], [MisfirePolicy.SKIP, "only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "the newest few"]];

@@ -110,7 +110,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           </div>
         )}
         {f.transport === "builtin" && (
-          <Field label="Its name" hint="Such as orders or echo.">
+          <Field label="Its name" hint="For example orders or echo.">
             <input {...text("builtin")} />
           </Field>
         )}
@@ -125,8 +125,8 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           <Field label="Calls that wait in a process" error={wrongCount(f.waiting)}>
             <input placeholder="1000" inputMode="numeric" {...text("waiting")} />
           </Field>
-          <Field label="Retention" hint="Of processes at their end." error={wrong(f.retention)}>
-            <input placeholder="for ever" {...text("retention")} />
+          <Field label="Retention" hint="How long ended processes are kept." error={wrong(f.retention)}>
+            <input placeholder="no limit" {...text("retention")} />
           </Field>
         </div>
         <h3>What failed</h3>
@@ -178,7 +178,7 @@ function One({ n, counts }: { n: Namespace; counts?: Record<string, bigint> }) {
         ["step timeout", shown(n.stepTimeout) || "60s"],
         ["tasks at a time on a node", count(n.maxRunning || 1000)],
         ["calls that wait in a process", count(n.maxWaiting || 1000)],
-        ["retention", shown(n.retention) || "for ever"],
+        ["retention", shown(n.retention) || "no limit"],
         ["attempts", `${r?.maxAttempts || 3}, ${shown(r?.initialInterval) || "5s"} apart${(r?.backoffCoefficient ?? 1) > 1 ? `, growing by ${r?.backoffCoefficient} to ${shown(r?.maxInterval) || "180s"}` : ""}`],
         ["never tried again", r?.nonRetryableErrors.join(", ") || "–"],
         ["a node that died", low(ZombiePolicy[n.zombiePolicy || 1])],

@@ -13,7 +13,7 @@ import { lookOfProcess, lookOfTask, Status, taskTypeName } from "../status";
 import { Timeline, whatNames } from "../timeline";
 import { plainValue } from "../value";
 import { Button, Card, Commanded, Copy, Empty, ErrorBox, Fields, Line, Loading, Missing, Scroll, Tabs, Told, Took, useNow, When } from "../ui";
-import { ActionDialog, mends, offered, type Action } from "./actions";
+import { ActionDialog, offered, repairs, type Action } from "./actions";
 
 const page = 100;
 const atEnd = (s: ProcessStatus) => s === ProcessStatus.COMPLETED || s === ProcessStatus.CANCELLED;
@@ -96,7 +96,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       {bad && !readOnly && (
         <div className="actions">
           {offered(p)
-            .filter(mends)
+            .filter(repairs)
             .map((o) => (
               <Button key={o.action} kind={o.main ? "main" : undefined} onClick={() => act(o.action)}>
                 {o.name}
@@ -372,7 +372,7 @@ function One({ ns, id }: { ns: string; id: string }) {
               {home.kind === "job" ? "Job" : `${home.kind[0]?.toUpperCase()}${home.kind.slice(1)} ${home.name}`}
             </a>
           )}
-          {actions.filter((o) => p.status !== ProcessStatus.ERROR || !mends(o)).map((o) => (
+          {actions.filter((o) => p.status !== ProcessStatus.ERROR || !repairs(o)).map((o) => (
             <Button key={o.action} kind={o.main ? "main" : o.bad ? "bad" : undefined} onClick={() => setAction(o.action)}>
               {o.name}
             </Button>

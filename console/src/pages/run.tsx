@@ -127,7 +127,7 @@ export function RunPage({ ns }: { ns: string }) {
   const r = data?.run;
   const live = r !== undefined && !runEnded(r);
   const template = useRead(["template", ns, r?.templateType, r?.templateVersion], (o) => flows.getTemplate({ namespace: ns, type: r?.templateType, version: r?.templateVersion }, o), { every: 30000, enabled: r !== undefined });
-  // The version may be one of a template that was deleted and put anew: then its steps are others.
+  // The template may have been deleted and stored again. Then this version has other steps.
   const known = template.data?.template;
   const t = known && r?.steps.every((s) => known.steps.some((k) => k.stepId === s.stepId)) ? known : undefined;
   const waiting = r?.status === RunStatus.WAITING_WORKER || r?.steps.some((s) => s.status === StepStatus.RUNNING && t?.steps.find((k) => k.stepId === s.stepId)?.action.case === "wait");

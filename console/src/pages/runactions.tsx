@@ -30,9 +30,9 @@ function Cancel({ r, t, onClose }: Props) {
       says={
         <>
           {atOnce
-            ? "No worker has it in hand: it ends at once."
+            ? "No worker runs a step: it ends at once."
             : immediate
-              ? "What runs is taken away from its workers at once."
+              ? "Running steps are taken away from their workers at once."
               : `Nothing new begins. Steps that run are told so with their next heartbeat, and have ${grace}; a step that is not cancelable ends first.`}{" "}
           {undone && "Then what was done is undone, the last first."} It can be retried.
         </>
@@ -43,7 +43,7 @@ function Cancel({ r, t, onClose }: Props) {
       done={`${r.runId} is cancelled, or will be.`}
       onClose={onClose}
     >
-      <Field label="Reason" hint="Whoever looks at it sees it.">
+      <Field label="Reason" hint="Shown with the run.">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
     </Confirm>
@@ -55,10 +55,10 @@ function Retry({ r, onClose }: Props) {
   return (
     <Confirm
       title={`Retry ${r.runId}?`}
-      says="It is taken up again at the steps that did not succeed, or were undone, with a new count of attempts and a new timeout. What succeeded keeps its result. Mend first what broke it."
+      says="It continues at the steps that did not succeed or were undone. Attempts and the timeout start again. Steps that succeeded keep their results. Fix the cause first."
       verb="Retry"
       run={() => flows.retryRun({ namespace: r.namespace, runId: r.runId, newestVersion: newest })}
-      done={`${r.runId} goes on.`}
+      done={`${r.runId} continues.`}
       onClose={onClose}
     >
       <label className="check">
@@ -74,7 +74,7 @@ function Repeat({ r, onClose }: Props) {
   return (
     <Confirm
       title={`Repeat ${r.runId}?`}
-      says="Starts a new run from its beginning, with the same payload, scope and metadata, by the newest version of the template. This one stays as it is."
+      says="Starts a new run with the same payload, scope and metadata, and the newest version of the template. This run does not change."
       verb="Start the new run"
       run={async () => {
         const { run } = await flows.repeatRun({ namespace: r.namespace, runId: r.runId, idempotencyKey: key.current });
@@ -96,7 +96,7 @@ function Skip({ r, t, step, onClose }: Props & { step: Step }) {
   return (
     <Confirm
       title={`Skip ${name}?`}
-      says="The step ends with this result in place of its own; those that depend on it go on as if it had succeeded. What does it now is asked to end."
+      says="The step ends with this result. Steps that depend on it continue as if it had succeeded. A running job of the step is cancelled."
       verb="Skip it"
       bad
       disabled={Boolean(result.wrong)}
@@ -104,7 +104,7 @@ function Skip({ r, t, step, onClose }: Props & { step: Step }) {
       done={`${name} is skipped.`}
       onClose={onClose}
     >
-      <Field label="Reason" hint="Whoever looks at it sees it.">
+      <Field label="Reason" hint="Shown with the run.">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
       <JsonForm schema={schema} label="Result" value={begin.json} onChange={setResult} />

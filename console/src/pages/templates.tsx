@@ -209,8 +209,8 @@ export function TemplatePage({ ns }: { ns: string }) {
         <Fields
           list={[
             ["the same run is", t.dedupeKeys.length ? t.dedupeKeys.join(", ") : "scope, scope_id"],
-            ["a second one is", scopes[t.concurrencyPolicy] ?? "started beside it"],
-            ["again after success", t.repeatable === false ? "no: answered with that run" : "yes"],
+            ["a second one is", scopes[t.concurrencyPolicy] ?? "started in parallel"],
+            ["again after success", t.repeatable === false ? "no: returns that run" : "yes"],
             ["attempts of a run", String(Math.max(1, t.retryPolicy?.maxAttempts ?? 1))],
             ["timeout of a run", t.timeout && durationMillis(t.timeout) ? span(durationMillis(t.timeout) ?? 0) : "none"],
             ["a cancel", t.cancelPolicy?.supported === false ? "is refused" : t.cancelPolicy?.mode === CancelPolicy_Mode.IMMEDIATE ? "takes leases away at once" : `gives steps ${span(durationMillis(t.cancelPolicy?.grace) ?? 30_000)}`],
@@ -224,12 +224,12 @@ export function TemplatePage({ ns }: { ns: string }) {
         <Card title="Result of a run">{t.result ? <Payload bytes={json(plainValue(t.result))} name="result" /> : <p className="dim">that of the last step that succeeded</p>}</Card>
       </div>
       {action === "start" && <StartRun ns={ns} type={t.type} onClose={close} />}
-      {action === "enable" && <Confirm title={`Enable ${t.type}?`} says="New runs are taken again, those of crons too." verb="Enable" run={() => flows.enableTemplate(key)} done={`${t.type} is enabled.`} onClose={close} />}
-      {action === "disable" && <Confirm title={`Disable ${t.type}?`} says="New runs are refused; fires of crons that would start one fail. Runs that are not at their end go on." verb="Disable" bad run={() => flows.disableTemplate(key)} done={`${t.type} is disabled.`} onClose={close} />}
+      {action === "enable" && <Confirm title={`Enable ${t.type}?`} says="New runs can start again, also those of crons." verb="Enable" run={() => flows.enableTemplate(key)} done={`${t.type} is enabled.`} onClose={close} />}
+      {action === "disable" && <Confirm title={`Disable ${t.type}?`} says="New runs are refused, and fires of crons that would start one fail. Existing runs continue." verb="Disable" bad run={() => flows.disableTemplate(key)} done={`${t.type} is disabled.`} onClose={close} />}
       {action === "delete" && (
         <Confirm
           title={`Delete ${t.type}?`}
-          says="All its versions are gone. It is refused while a run of it is not at its end; runs that have ended stay, without their graph."
+          says="All its versions are deleted. This is refused while a run has not ended. Runs that have ended are kept, without their graph."
           verb="Delete"
           bad
           typed={t.type}

@@ -34,8 +34,7 @@ type PollParams struct {
 const (
 	// defaultLease is how long a worker may be silent where neither it nor its namespace nor the job says.
 	defaultLease = 30 * time.Second
-	// maxLease bounds what a poll, a heartbeat or a job may ask for: a worker that dies holds its task for so long.
-	maxLease = time.Hour
+	maxLease     = process.MaxLease
 )
 
 // Poll leases tasks to a worker: at once where there are some, else as soon as there are, at most Wait from now. One that was told to take

@@ -29,3 +29,6 @@ const (
 
 // DefaultCancelGrace is how long a cancel may take where its request does not say.
 const DefaultCancelGrace = 30 * time.Second
+
+// MaxLease bounds what a namespace, a poll, a heartbeat or a job may ask for: the task of a worker that dies waits that long.
+const MaxLease = time.Hour

@@ -15,13 +15,12 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
  CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id LIMIT 1) p
  WHERE l.namespace = @namespace AND l.process_id = @process_id AND l.fencing_token = @fencing_token AND l.salt = @salt;
 
--- BeatLeases extends leases of a worker that still count, stores the progress of jobs, and tells what became of each. lease_us 0: as before.
--- An item that is missing from the answer is lost.
+-- BeatLeases extends leases of a worker that still count, stores the progress of jobs, and returns what became of each.
+-- lease_us 0: as before. The interval is at most half of the lease. An item that is missing from the response is lost.
 -- name: BeatLeases :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, l.namespace, l.process_id, l.fencing_token, t.progress, coalesce((SELECT (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint FROM jobs j
-           WHERE j.namespace = l.namespace AND j.process_id = l.process_id), CASE WHEN t.lease_us > 0 THEN t.lease_us / 3 ELSE (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint END) AS beat_us,
-         CASE WHEN t.lease_us > 0 THEN t.lease_us ELSE (extract(epoch FROM l.lease_duration) * 1000000)::bigint END AS lease_us,
+  SELECT t.ord, l.namespace, l.process_id, l.fencing_token, t.progress, d.lease_us,
+         least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2) AS beat_us,
          p.cancel_deadline IS NOT NULL AND p.kind = 'job' AS cancelling, p.cancel_reason
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]), unnest(@salts::bytea[]),
                     unnest(@progresses::text[]), unnest(@leases_us::bigint[]))
@@ -29,6 +28,10 @@ WITH i AS MATERIALIZED (
     JOIN leases l ON l.namespace = ANY (ARRAY[t.namespace]) AND l.process_id = t.process_id AND l.fencing_token = t.fencing_token AND l.salt = t.salt
    CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
    CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id AND p.removed_time IS NULL LIMIT 1) p
+   CROSS JOIN LATERAL (SELECT coalesce(NULLIF(t.lease_us, 0), (extract(epoch FROM l.lease_duration) * 1000000)::bigint) AS lease_us) d
+    LEFT JOIN LATERAL (
+      SELECT (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us FROM jobs j
+       WHERE j.namespace = l.namespace AND j.process_id = l.process_id LIMIT 1) j ON true
    WHERE l.worker_id = @worker_id::text),
 up AS (
   UPDATE leases l SET beat_time = statement_timestamp(), expires_time = statement_timestamp() + i.lease_us * interval '1 microsecond',
@@ -40,6 +43,23 @@ pr AS (
     FROM i WHERE i.progress <> '' AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id)
 SELECT i.ord::int AS ord, i.cancelling::bool AS cancelling, coalesce(i.cancel_reason, '')::text AS cancel_reason, up.expires_time, i.beat_us::bigint AS beat_us
   FROM i JOIN up ON up.ord = i.ord;
+
+-- UpdateLeases changes how long the leases of a running job last: its own, or those of its members. It takes effect with the next
+-- heartbeat. It locks them in the order of BeatLeases, before UpdateJob changes what heartbeats change after them.
+-- name: UpdateLeases :exec
+WITH job AS (SELECT @namespace::text AS namespace, @process_id::text AS process_id, @lease_us::bigint AS lease_us),
+attempts AS (
+  SELECT job.process_id FROM job
+  UNION ALL
+  SELECT m.process_id FROM job JOIN job_places m ON m.namespace = job.namespace AND m.job_id = job.process_id AND m.state IS NULL),
+locked AS MATERIALIZED (
+  SELECT l.namespace, l.process_id, job.lease_us FROM job CROSS JOIN attempts
+    JOIN leases l ON l.namespace = ANY (ARRAY[job.namespace]) AND l.process_id = attempts.process_id
+   ORDER BY l.process_id COLLATE "POSIX" FOR UPDATE OF l)
+UPDATE leases l SET lease_duration = locked.lease_us * interval '1 microsecond'
+  FROM locked
+ WHERE l.namespace = ANY (ARRAY[locked.namespace])
+   AND l.process_id = locked.process_id;
 
 -- EndLeases drops the leases of attempts whose result this transaction has stored. One that a quick statement has missed still runs.
 -- name: EndLeases :exec

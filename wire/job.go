@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/internal/durations"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -236,4 +237,27 @@ func blockedOn(r *storage.JobRow) string {
 		return strings.TrimSpace("constraint " + name + " " + key)
 	}
 	return ""
+}
+
+// CheckLease checks the lease and the heartbeat interval of a job: a worker must be able to beat twice before its lease expires.
+// field is put before the names of fields in errors.
+func CheckLease(field string, o *progressorv1.JobOptions) error {
+	lease, interval := o.GetLeaseDuration(), o.GetHeartbeatInterval()
+	switch {
+	case lease != nil && lease.AsDuration() <= 0:
+		return &process.InvalidError{Field: field + "lease_duration", Message: "must be a positive duration, such as 30s"}
+	case interval != nil && interval.AsDuration() <= 0:
+		return &process.InvalidError{Field: field + "heartbeat_interval", Message: "must be a positive duration, such as 10s"}
+	}
+	most, of := process.MaxLease/2, "the longest lease, "+durations.Exact(process.MaxLease)
+	if lease != nil && lease.AsDuration() < process.MaxLease {
+		most, of = lease.AsDuration()/2, "lease_duration, "+durations.Exact(lease.AsDuration())
+	}
+	if got := interval.AsDuration(); got > most {
+		return &process.InvalidError{
+			Field:   field + "heartbeat_interval",
+			Message: fmt.Sprintf("must be at most half of %s (got %s)", of, durations.Exact(got)),
+		}
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ type jobChangeFlags struct {
 	Metadata          string          `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	CancelGrace       *time.Duration  `placeholder:"DURATION" help:"How long its worker may take to stop when it is cancelled. Default: 30s."`
 	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker that is silent for so long loses it. Default: the worker's, else the namespace's, 30s."`
-	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"How often its worker is to beat. Default: a third of the lease."`
+	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"How often its worker is to beat, at most half of the lease. Default: a third."`
 	Workers           *int32          `placeholder:"N" help:"So many workers run it side by side, each once, and have to succeed."`
 	WorkerID          []string        `sep:"none" placeholder:"ID" help:"A worker that may run it; give it once for each. Without: any."`
 	MaxFailures       *int32          `placeholder:"N" help:"How many workers may fail before the job does. Default: 0."`

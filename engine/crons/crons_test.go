@@ -320,6 +320,11 @@ func TestRefused(t *testing.T) {
 		"cron.target.enqueue_job.options.run_time": func(c *progressorv1.Cron) {
 			c.Target = enqueues("", &progressorv1.JobOptions{RunTime: stamp(time.Now())}).Target
 		},
+		"cron.target.enqueue_job.options.heartbeat_interval": func(c *progressorv1.Cron) {
+			c.Target = enqueues("", &progressorv1.JobOptions{
+				LeaseDuration: durationpb.New(time.Second), HeartbeatInterval: durationpb.New(time.Second),
+			}).Target
+		},
 		"cron.target.enqueue_job.options.timeout": func(c *progressorv1.Cron) {
 			c.Target = enqueues("", &progressorv1.JobOptions{Timeout: durationpb.New(366 * 24 * time.Hour)}).Target
 		},

@@ -182,7 +182,7 @@ func checkJob(o *progressorv1.JobOptions) error {
 	case o.GetRunTime() != nil:
 		return invalid(field+"run_time", "must not be set: the cron says when its jobs run")
 	}
-	return nil
+	return wire.CheckLease(field, o)
 }
 
 // namespaceOf is the namespace of a target, and the field that names it; "": the cron's own.

@@ -97,7 +97,7 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by .
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(checkTimeout("", r.GetOptions()), q.checkTakers(ctx, "", j)); err != nil {
+	if err := cmp.Or(checkTimes("", r.GetOptions()), q.checkTakers(ctx, "", j)); err != nil {
 		return nil, err
 	}
 	j.Actor = nameOf(by)
@@ -128,7 +128,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	for n, e := range r.GetJobs() {
 		j, err := q.NewJob(fmt.Sprintf("jobs[%d].", n), e)
 		if err == nil {
-			err = cmp.Or(checkTimeout(fmt.Sprintf("jobs[%d].", n), e.GetOptions()), q.checkTakers(ctx, fmt.Sprintf("jobs[%d].", n), j))
+			err = cmp.Or(checkTimes(fmt.Sprintf("jobs[%d].", n), e.GetOptions()), q.checkTakers(ctx, fmt.Sprintf("jobs[%d].", n), j))
 		}
 		if err != nil {
 			return nil, err
@@ -159,12 +159,13 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	return resp, nil
 }
 
-// checkTimeout refuses a timeout that is given and lets no attempt begin. Of crons and templates that were stored before it is the default.
-func checkTimeout(path string, o *progressorv1.JobOptions) error {
-	if o.GetTimeout() == nil || o.GetTimeout().AsDuration() > 0 {
-		return nil
+// checkTimes refuses durations that a job cannot have. Crons and templates that were stored with such a duration get the default.
+// path is put before the names of fields in errors.
+func checkTimes(path string, o *progressorv1.JobOptions) error {
+	if o.GetTimeout() != nil && o.GetTimeout().AsDuration() <= 0 {
+		return &process.InvalidError{Field: path + "options.timeout", Message: "must be a positive duration, such as 30s"}
 	}
-	return &process.InvalidError{Field: path + "options.timeout", Message: "must be a positive duration, such as 30s"}
+	return wire.CheckLease(path+"options.", o)
 }
 
 // checkTakers refuses a job that several workers run where there are none. path is put before the names of fields in errors.

@@ -62,6 +62,12 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	}
 	rest := proto.Clone(o).(*progressorv1.JobOptions)
 	rest.Priority, rest.Timeout, rest.Tags, rest.Metadata, rest.RunTime = 0, nil, nil, nil, nil
+	if rest.GetLeaseDuration().AsDuration() <= 0 {
+		rest.LeaseDuration = nil
+	}
+	if rest.GetHeartbeatInterval().AsDuration() <= 0 {
+		rest.HeartbeatInterval = nil
+	}
 	if proto.Size(rest) == 0 {
 		return s, nil
 	}
@@ -106,9 +112,6 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	if len(r.GetUpdateMask().GetPaths()) == 0 {
 		return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("must name what changes: some of %v", updatable)}
 	}
-	if err := checkTimeout("", r.GetOptions()); err != nil {
-		return nil, err
-	}
 	row, err := q.row(ctx, key, 0)
 	if err != nil {
 		return nil, err
@@ -132,6 +135,9 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 			options.ProtoReflect().Clear(fd)
 		}
 	}
+	if err := checkTimes("", options); err != nil {
+		return nil, err
+	}
 	s, err := storedOptions("options.", options)
 	if err != nil {
 		return nil, err
@@ -145,6 +151,9 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	}
 	if named["priority"] {
 		u.Priority = &options.Priority
+	}
+	if lease := options.GetLeaseDuration().AsDuration(); named["lease_duration"] && lease > 0 {
+		u.Lease = min(lease, process.MaxLease)
 	}
 	if named["run_time"] {
 		at := options.GetRunTime().AsTime()

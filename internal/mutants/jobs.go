@@ -51,8 +51,13 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-first-beat-late", breaks: "a lease that never beats runs out after two intervals",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "least(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3))", planted: "greatest(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3))",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "2 * r.beat_us", planted: "greatest(r.lease_us, 2 * r.beat_us)",
 		packages: "./engine/jobs", run: "Lease",
+	},
+	{
+		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
+		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
+		packages: "./engine/jobs", run: "Interval",
 	},
 	{
 		name: "lease-late-answer-counts", breaks: "an answer that comes after the engine has ended the attempt is lost",

@@ -111,7 +111,8 @@ type Update struct {
 	Options  []byte
 	Metadata *[]byte
 	Priority *int32
-	RunTime  *time.Time // zero: now
+	RunTime  *time.Time    // zero: now
+	Lease    time.Duration // of the attempt that runs, from its next heartbeat on; 0: unchanged
 }
 
 // forgetBatch bounds what one statement forgets.

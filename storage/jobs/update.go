@@ -29,6 +29,13 @@ func Change(ctx context.Context, s *storage.Store, u Update) error {
 		a.SetsRunTime, a.RunTime = true, *u.RunTime
 	}
 	return s.Locked(ctx, "update job", []process.Key{u.Key}, func(ctx context.Context, db storage.DB) error {
+		if u.Lease > 0 {
+			if err := dbsqlc.New().UpdateLeases(ctx, db, dbsqlc.UpdateLeasesParams{
+				Namespace: u.Key.Namespace, ProcessID: u.Key.ProcessID, LeaseUs: u.Lease.Microseconds(),
+			}); err != nil {
+				return err
+			}
+		}
 		row, err := dbsqlc.New().UpdateJob(ctx, db, a)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return process.ErrJobNotFound

@@ -15,9 +15,8 @@ import (
 
 const beatLeases = `-- name: BeatLeases :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, l.namespace, l.process_id, l.fencing_token, t.progress, coalesce((SELECT (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint FROM jobs j
-           WHERE j.namespace = l.namespace AND j.process_id = l.process_id), CASE WHEN t.lease_us > 0 THEN t.lease_us / 3 ELSE (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint END) AS beat_us,
-         CASE WHEN t.lease_us > 0 THEN t.lease_us ELSE (extract(epoch FROM l.lease_duration) * 1000000)::bigint END AS lease_us,
+  SELECT t.ord, l.namespace, l.process_id, l.fencing_token, t.progress, d.lease_us,
+         least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2) AS beat_us,
          p.cancel_deadline IS NOT NULL AND p.kind = 'job' AS cancelling, p.cancel_reason
     FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bytea[]),
                     unnest($6::text[]), unnest($7::bigint[]))
@@ -25,6 +24,10 @@ WITH i AS MATERIALIZED (
     JOIN leases l ON l.namespace = ANY (ARRAY[t.namespace]) AND l.process_id = t.process_id AND l.fencing_token = t.fencing_token AND l.salt = t.salt
    CROSS JOIN LATERAL (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token LIMIT 1) r
    CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id AND p.removed_time IS NULL LIMIT 1) p
+   CROSS JOIN LATERAL (SELECT coalesce(NULLIF(t.lease_us, 0), (extract(epoch FROM l.lease_duration) * 1000000)::bigint) AS lease_us) d
+    LEFT JOIN LATERAL (
+      SELECT (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us FROM jobs j
+       WHERE j.namespace = l.namespace AND j.process_id = l.process_id LIMIT 1) j ON true
    WHERE l.worker_id = $8::text),
 up AS (
   UPDATE leases l SET beat_time = statement_timestamp(), expires_time = statement_timestamp() + i.lease_us * interval '1 microsecond',
@@ -57,8 +60,8 @@ type BeatLeasesRow struct {
 	BeatUs       int64
 }
 
-// BeatLeases extends leases of a worker that still count, stores the progress of jobs, and tells what became of each. lease_us 0: as before.
-// An item that is missing from the answer is lost.
+// BeatLeases extends leases of a worker that still count, stores the progress of jobs, and returns what became of each.
+// lease_us 0: as before. The interval is at most half of the lease. An item that is missing from the response is lost.
 func (q *Queries) BeatLeases(ctx context.Context, db DBTX, arg BeatLeasesParams) ([]BeatLeasesRow, error) {
 	rows, err := db.Query(ctx, beatLeases,
 		arg.Ords,
@@ -288,4 +291,33 @@ func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (
 		&i.TimeoutUs,
 	)
 	return i, err
+}
+
+const updateLeases = `-- name: UpdateLeases :exec
+WITH job AS (SELECT $1::text AS namespace, $2::text AS process_id, $3::bigint AS lease_us),
+attempts AS (
+  SELECT job.process_id FROM job
+  UNION ALL
+  SELECT m.process_id FROM job JOIN job_places m ON m.namespace = job.namespace AND m.job_id = job.process_id AND m.state IS NULL),
+locked AS MATERIALIZED (
+  SELECT l.namespace, l.process_id, job.lease_us FROM job CROSS JOIN attempts
+    JOIN leases l ON l.namespace = ANY (ARRAY[job.namespace]) AND l.process_id = attempts.process_id
+   ORDER BY l.process_id COLLATE "POSIX" FOR UPDATE OF l)
+UPDATE leases l SET lease_duration = locked.lease_us * interval '1 microsecond'
+  FROM locked
+ WHERE l.namespace = ANY (ARRAY[locked.namespace])
+   AND l.process_id = locked.process_id
+`
+
+type UpdateLeasesParams struct {
+	Namespace string
+	ProcessID string
+	LeaseUs   int64
+}
+
+// UpdateLeases changes how long the leases of a running job last: its own, or those of its members. It takes effect with the next
+// heartbeat. It locks them in the order of BeatLeases, before UpdateJob changes what heartbeats change after them.
+func (q *Queries) UpdateLeases(ctx context.Context, db DBTX, arg UpdateLeasesParams) error {
+	_, err := db.Exec(ctx, updateLeases, arg.Namespace, arg.ProcessID, arg.LeaseUs)
+	return err
 }

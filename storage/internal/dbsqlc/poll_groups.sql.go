@@ -16,7 +16,7 @@ import (
 const pollGroups = `-- name: PollGroups :many
 WITH ready AS MATERIALIZED (
   SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.own_priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, d.job_id, d.taker, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
-         least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us, j.beat_us
+         l.lease_us, least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2) AS beat_us
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]),
                     unnest($8::bool[]))
          AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
@@ -70,6 +70,7 @@ WITH ready AS MATERIALIZED (
                          'constraints_now', c.version) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
            (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
       FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
+  CROSS JOIN LATERAL (SELECT least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us) l
    ORDER BY d.priority, starts_with(d.taker, '=') IS TRUE DESC, d.task_id LIMIT $9::int),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
@@ -81,8 +82,8 @@ ins AS (
 le AS (
   INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time, lease_duration, heartbeat_interval)
   SELECT r.namespace, r.process_id, r.fencing_token, $1::text, r.salt, statement_timestamp(),
-         statement_timestamp() + least(r.lease_us, 2 * coalesce(r.beat_us, r.lease_us / 3)) * interval '1 microsecond',
-         r.lease_us * interval '1 microsecond', coalesce(r.beat_us, r.lease_us / 3) * interval '1 microsecond'
+         statement_timestamp() + 2 * r.beat_us * interval '1 microsecond',
+         r.lease_us * interval '1 microsecond', r.beat_us * interval '1 microsecond'
     FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
   ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
      leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
@@ -106,7 +107,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, $1::text AS worker_id,
-       r.lease_us::bigint AS lease_us, coalesce(r.beat_us, r.lease_us / 3)::bigint AS beat_us,
+       r.lease_us::bigint AS lease_us, r.beat_us::bigint AS beat_us,
        (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
 `

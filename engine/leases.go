@@ -48,6 +48,7 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	over := time.NewTimer(p.Wait)
 	defer over.Stop()
 	for first := true; ; first = false {
+		known := e.registry.byName.Load()
 		lines, err := e.lines(ctx, p)
 		if err != nil {
 			return nil, err
@@ -63,8 +64,9 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			}
 			return nil, nil
 		}
-		wait := e.pulls.join(p.WorkerID, lines)
-		if e.workers.lastOrder(p.WorkerID) != storage.WorkerGoesOn { // it was told since, and nobody has found the poll to wake it
+		wait := e.pulls.join(&p, lines)
+		if e.workers.lastOrder(p.WorkerID) != storage.WorkerGoesOn || e.registry.byName.Load() != known {
+			// The order or a change of a namespace came before the poll could be woken.
 			e.pulls.leave(wait)
 			continue
 		}

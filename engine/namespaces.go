@@ -131,7 +131,7 @@ func (e *Engine) takeOver(row storage.Namespace) {
 // applyNamespaces takes over rows that differ from what is known. The caller holds the registry's lock.
 func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	old := e.registry.all()
-	changed := false
+	changed := map[string]struct{}{}
 	next := make(map[string]*namespace, len(old)+len(rows))
 	maps.Copy(next, old)
 	for _, row := range rows {
@@ -142,11 +142,12 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 		if replaced, ok := old[row.Namespace]; ok {
 			closeIdle(replaced.processor)
 		}
-		changed = true
+		changed[row.Namespace] = struct{}{}
 	}
-	if changed {
+	if len(changed) > 0 {
 		e.registry.byName.Store(&next)
 		e.wakeAll()
+		e.pulls.wakeNamespaces(changed)
 	}
 }
 

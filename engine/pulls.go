@@ -24,10 +24,11 @@ type pulls struct {
 
 // pull is one poll that waits.
 type pull struct {
-	workerID string
-	lines    []storage.Line
-	woken    chan struct{} // closed once
-	began    time.Time
+	workerID   string
+	namespaces []string // all that it asks for; lines has none of those that are paused
+	lines      []storage.Line
+	woken      chan struct{} // closed once
+	began      time.Time
 }
 
 func newPulls(e *Engine) *pulls {
@@ -67,8 +68,10 @@ func (p *pulls) grouped(lines []storage.Line) bool {
 }
 
 // join enters a poll, before it looks: what comes between its look and its wait wakes it.
-func (p *pulls) join(workerID string, lines []storage.Line) *pull {
-	w := &pull{workerID: workerID, lines: lines, woken: make(chan struct{}), began: time.Now()}
+func (p *pulls) join(params *PollParams, lines []storage.Line) *pull {
+	w := &pull{
+		workerID: params.WorkerID, namespaces: params.Namespaces, lines: lines, woken: make(chan struct{}), began: time.Now(),
+	}
 	p.mu.Lock()
 	p.waiting[w] = struct{}{}
 	p.mu.Unlock()
@@ -103,6 +106,17 @@ func (p *pulls) wakeWorker(workerID string) {
 	defer p.mu.Unlock()
 	for w := range p.waiting {
 		if w.workerID == workerID {
+			p.end(w)
+		}
+	}
+}
+
+// wakeNamespaces wakes the polls of namespaces that have changed: one that was resumed is among their lines only from now on.
+func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.waiting {
+		if slices.ContainsFunc(w.namespaces, func(name string) bool { _, ok := changed[name]; return ok }) {
 			p.end(w)
 		}
 	}

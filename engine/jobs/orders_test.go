@@ -3,6 +3,8 @@ package jobs_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -350,6 +352,35 @@ func TestPausedNamespace(t *testing.T) {
 	}
 	for _, ns := range []string{"ns", "pull"} {
 		n.job(t, ns, "waits", succeeded)
+	}
+}
+
+// A poll that waits in a paused namespace gets a job as soon as the namespace is resumed, on any node.
+func TestResumedNamespaceWakesPolls(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n, other := start(t, dsn, scripted()), start(t, dsn, scripted())
+	for _, at := range []*node{n, other} {
+		if _, err := n.SetNamespacePaused(t.Context(), "pull", true, process.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		enginetest.Eventually(t, patience, "the node knows of the pause", func() bool { return at.IsPaused("pull") })
+		worker := fmt.Sprintf("w%p", at)
+		n.enqueue(t, "pull", "of "+worker, nil)
+		got := make(chan int, 1)
+		go func() {
+			leases, _ := at.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 1, Wait: patience})
+			got <- len(leases)
+		}()
+		enginetest.Eventually(t, patience, "the worker polls", func() bool {
+			return slices.ContainsFunc(at.workers(t, "pull"), func(w *progressorv1.Worker) bool { return w.GetWorkerId() == worker })
+		})
+		if _, err := n.SetNamespacePaused(t.Context(), "pull", false, process.Actor{}); err != nil {
+			t.Fatal(err)
+		}
+		if k := <-got; k != 1 {
+			t.Errorf("%d leases, want 1", k)
+		}
 	}
 }
 

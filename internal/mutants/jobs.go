@@ -55,6 +55,11 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Lease",
 	},
 	{
+		name: "poll-sleeps-through-a-resume", breaks: "a poll that waits gets tasks of a namespace that is resumed",
+		file: "engine/namespaces.go", old: "		e.pulls.wakeNamespaces(changed)\n", planted: "		_ = changed\n",
+		packages: "./engine/jobs", run: "ResumedNamespace",
+	},
+	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
 		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

@@ -155,7 +155,9 @@ func TestUpdatedGroupIsCounted(t *testing.T) {
 	b.group("waits", 1)
 	later := time.Now().Add(time.Hour)
 	for id, want := range map[string]string{"waits": "scheduled 1", "runs": "available 1, running 1", "looks": "available 1, running 1"} {
-		err := jobs.Change(t.Context(), b.Store, jobs.Update{Key: key(id), Timeout: time.Hour, Options: []byte(`{"workers": {}}`), RunTime: &later})
+		err := jobs.Change(t.Context(), b.Store, key(id), func(*jobs.Row) (*jobs.Update, error) {
+			return &jobs.Update{Timeout: time.Hour, Options: []byte(`{"workers": {}}`), RunTime: &later}, nil
+		})
 		if _, wrong := errors.AsType[*process.WrongStatusError](err); wrong != (id != "waits") || !wrong && err != nil {
 			t.Errorf("%s: %v", id, err)
 		}

@@ -271,10 +271,7 @@ func (q *Jobs) row(ctx context.Context, key process.Key, wait time.Duration) (*j
 			return nil, err
 		}
 		if rows[0] == nil {
-			if _, err := q.engine.GetNamespace(ctx, key.Namespace); err != nil {
-				return nil, err
-			}
-			return nil, fmt.Errorf("job %s: %w", key, process.ErrJobNotFound)
+			return nil, q.notFound(ctx, key)
 		}
 		left := time.Until(over)
 		if rows[0].Status.Ended() || rows[0].Status == process.StatusError || left <= 0 {
@@ -284,6 +281,14 @@ func (q *Jobs) row(ctx context.Context, key process.Key, wait time.Duration) (*j
 			return nil, err
 		}
 	}
+}
+
+// notFound returns the error of a job that does not exist: its namespace may not exist, either.
+func (q *Jobs) notFound(ctx context.Context, key process.Key) error {
+	if _, err := q.engine.GetNamespace(ctx, key.Namespace); err != nil {
+		return err
+	}
+	return fmt.Errorf("job %s: %w", key, process.ErrJobNotFound)
 }
 
 // FetchResult hands a kept result out once; it waits for the job's end at most so long.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -112,24 +113,37 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	if len(r.GetUpdateMask().GetPaths()) == 0 {
 		return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("must name what changes: some of %v", updatable)}
 	}
-	row, err := q.row(ctx, key, 0)
-	if err != nil {
-		return nil, err
+	for _, path := range r.GetUpdateMask().GetPaths() {
+		if !slices.Contains(updatable, protoreflect.Name(path)) {
+			return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("%q is no option that can change: some of %v can", path, updatable)}
+		}
 	}
+	err := jobs.Change(ctx, q.store, key, func(row *jobs.Row) (*jobs.Update, error) { return updated(row, r, nameOf(by)) })
+	if errors.Is(err, process.ErrJobNotFound) {
+		return nil, q.notFound(ctx, key)
+	}
+	if err != nil {
+		return nil, q.byState(ctx, key, err)
+	}
+	q.engine.Retried()
+	q.groups.wake()
+	q.admission.look(key.Namespace)
+	return q.Get(ctx, key, 0)
+}
+
+// updated returns what an update stores of a job as it is now.
+func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jobs.Update, error) {
 	job, err := wire.Job(row)
 	if err != nil {
 		return nil, err
 	}
-	options := job.GetOptions()
+	options, given := job.GetOptions(), r.GetOptions().ProtoReflect()
 	named := map[protoreflect.Name]bool{}
 	for _, path := range r.GetUpdateMask().GetPaths() {
 		name := protoreflect.Name(path)
-		if !slices.Contains(updatable, name) {
-			return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("%q is no option that can change: some of %v can", path, updatable)}
-		}
 		named[name] = true
 		fd := options.ProtoReflect().Descriptor().Fields().ByName(name)
-		if given := r.GetOptions().ProtoReflect(); given.Has(fd) {
+		if given.Has(fd) {
 			options.ProtoReflect().Set(fd, given.Get(fd))
 		} else {
 			options.ProtoReflect().Clear(fd)
@@ -145,7 +159,9 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	if was := bytes.Contains(row.Options, []byte(`"workers"`)) && row.Runs != nil || row.Grouped; was != s.grouped {
 		return nil, &process.InvalidError{Field: "options.workers", Message: "a job that one worker runs stays one, and a job that several run has to say how many"}
 	}
-	u := jobs.Update{Key: key, Actor: nameOf(by), Fields: slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths())), Timeout: s.timeout, Tags: s.tags, Options: s.options}
+	u := &jobs.Update{
+		Actor: actor, Fields: slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths())), Timeout: s.timeout, Tags: s.tags, Options: s.options,
+	}
 	if named["metadata"] {
 		u.Metadata = &s.metadata
 	}
@@ -159,11 +175,5 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 		at := options.GetRunTime().AsTime()
 		u.RunTime = &at
 	}
-	if err := jobs.Change(ctx, q.store, u); err != nil {
-		return nil, q.byState(ctx, key, err)
-	}
-	q.engine.Retried()
-	q.groups.wake()
-	q.admission.look(key.Namespace)
-	return q.Get(ctx, key, 0)
+	return u, nil
 }

@@ -60,6 +60,11 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "ResumedNamespace",
 	},
 	{
+		name: "job-update-unlocked", breaks: "updates of a job that come at the same time all take effect",
+		file: "storage/jobs/update.go", old: `s.Locked(ctx, "update job", []process.Key{key}`, planted: `s.Locked(ctx, "update job", nil`,
+		packages: "./engine/jobs", run: "ConcurrentUpdates",
+	},
+	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
 		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

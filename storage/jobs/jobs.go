@@ -103,7 +103,6 @@ func FetchResult(ctx context.Context, s *storage.Store, key process.Key) (result
 
 // Update is what UpdateJob stores. What is nil or zero of the things that wait with the job stays.
 type Update struct {
-	Key      process.Key
 	Actor    string   // who asked; "": nobody who was named
 	Fields   []string // of its options that change, for its events
 	Timeout  time.Duration

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +13,37 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Change gives a job that is not at its end other options. process.ErrJobNotFound: there is no such job; a *process.WrongStatusError: it is at
-// its end, or runs and was to have another run_time.
-func Change(ctx context.Context, s *storage.Store, u Update) error {
+// Change changes options of a job that is not at its end. update gets the job under its lock, so that no other change is lost, and
+// returns what to store. An error of update is returned as it is. process.ErrJobNotFound: there is no such job; a
+// *process.WrongStatusError: it is at its end, or it runs and was to have another run_time.
+func Change(ctx context.Context, s *storage.Store, key process.Key, update func(*Row) (*Update, error)) error {
+	var refused error
+	err := s.Locked(ctx, "update job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().GetJobs(ctx, db, dbsqlc.GetJobsParams{
+			Ords: []int32{0}, Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID},
+		})
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			refused = process.ErrJobNotFound
+			return refused
+		}
+		u, err := update(&rows[0])
+		if err != nil {
+			refused = err
+			return refused
+		}
+		return u.write(ctx, db, key, s.EventModeOf(key.Namespace))
+	})
+	return cmp.Or(refused, err)
+}
+
+// write stores an update. The caller has locked the job.
+func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode int32) error {
 	a := dbsqlc.UpdateJobParams{
-		Namespace: u.Key.Namespace, ProcessID: u.Key.ProcessID, TimeoutUs: u.Timeout.Microseconds(), Tags: string(u.Tags), Options: string(u.Options),
-		Actor: u.Actor, Fields: u.Fields, Mode: s.EventModeOf(u.Key.Namespace),
+		Namespace: key.Namespace, ProcessID: key.ProcessID, TimeoutUs: u.Timeout.Microseconds(), Tags: string(u.Tags),
+		Options: string(u.Options), Actor: u.Actor, Fields: u.Fields, Mode: mode,
 	}
 	if u.Metadata != nil {
 		a.SetsMetadata, a.Metadata = true, string(*u.Metadata)
@@ -28,30 +54,29 @@ func Change(ctx context.Context, s *storage.Store, u Update) error {
 	if u.RunTime != nil {
 		a.SetsRunTime, a.RunTime = true, *u.RunTime
 	}
-	return s.Locked(ctx, "update job", []process.Key{u.Key}, func(ctx context.Context, db storage.DB) error {
-		if u.Lease > 0 {
-			if err := dbsqlc.New().UpdateLeases(ctx, db, dbsqlc.UpdateLeasesParams{
-				Namespace: u.Key.Namespace, ProcessID: u.Key.ProcessID, LeaseUs: u.Lease.Microseconds(),
-			}); err != nil {
-				return err
-			}
-		}
-		row, err := dbsqlc.New().UpdateJob(ctx, db, a)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return process.ErrJobNotFound
-		}
-		if err != nil {
+	if u.Lease > 0 {
+		if err := dbsqlc.New().UpdateLeases(ctx, db, dbsqlc.UpdateLeasesParams{
+			Namespace: key.Namespace, ProcessID: key.ProcessID, LeaseUs: u.Lease.Microseconds(),
+		}); err != nil {
 			return err
 		}
-		switch {
-		case !row.Open:
-			return &process.WrongStatusError{Key: u.Key, Status: row.Status, Reason: "the job is at its end"}
-		case !row.Changed:
-			return &process.WrongStatusError{Key: u.Key, Status: row.Status, Reason: "run_time changes only while a job waits, and this one runs: leave it out of update_mask, or give it when the job waits again"}
-		}
-		// One that waited for a place may wait for its time now.
-		return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{u.Key.Namespace}, ProcessIds: []string{u.Key.ProcessID}})
-	})
+	}
+	row, err := dbsqlc.New().UpdateJob(ctx, db, a)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return process.ErrJobNotFound
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case !row.Open:
+		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job is at its end"}
+	case !row.Changed:
+		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "run_time changes only while a job waits, and this one runs: " +
+			"leave it out of update_mask, or give it when the job waits again"}
+	}
+	// A job that waited for a slot may wait for its time now.
+	return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}})
 }
 
 // Retry lets a job that is at its end run again, if no other job holds its unique key meanwhile. by: who asked.

@@ -143,12 +143,15 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) 
 		return nil, err
 	}
 	leases := make([]*progressorv1.Lease, 0, len(held))
+	histories := 0
 	for n := range held {
-		if ctx.Err() != nil || !e.admits(&held[n].Claim) { // nobody would get it, or may
+		// Nobody would get it, or may, or the histories that were read fill the response.
+		if ctx.Err() != nil || histories > maxHistoriesBytes || !e.admits(&held[n].Claim) {
 			e.release(&held[n])
 			continue
 		}
-		lease, err := e.leaseMessage(&held[n])
+		lease, history, err := e.leaseMessage(&held[n])
+		histories += history
 		if err != nil {
 			e.refuseLease(&held[n], err)
 			continue
@@ -159,6 +162,9 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) 
 	}
 	return leases, nil
 }
+
+// maxHistoriesBytes bounds the events of all leases of a response. The tasks themselves are bounded by the claim.
+const maxHistoriesBytes = process.MaxHistoryBytes
 
 // pollsAtOnce is how many polls are in the database at a time. Each passes over the rows that the others have locked: with eight of them, a
 // hundred jobs each, that was a third of what a claim costs.
@@ -175,31 +181,31 @@ func (e *Engine) polled(ctx context.Context, p PollParams, lines []storage.Line)
 	return e.store.Poll(ctx, p.WorkerID, lines, p.Max, e.pulls.grouped(lines))
 }
 
-// leaseMessage is a lease as its worker gets it.
-func (e *Engine) leaseMessage(l *storage.Lease) (*progressorv1.Lease, error) {
+// leaseMessage returns a lease as its worker gets it, and the bytes of the events in it.
+func (e *Engine) leaseMessage(l *storage.Lease) (lease *progressorv1.Lease, history int, err error) {
 	c := &l.Claim
 	ns, ok := e.registry.all()[c.Namespace]
 	if !ok {
-		return nil, errGivenBack
+		return nil, 0, errGivenBack
 	}
-	history, err := e.historyOf(ns, c, nil)
+	read, err := e.historyOf(ns, c, nil)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	request, err := wire.Request(c, history.events, history.asked, c.RunningTime.Add(l.Timeout))
+	request, err := wire.Request(c, read.events, read.asked, c.RunningTime.Add(l.Timeout))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	job, err := wire.LeasedJob(l)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	parent, state := e.traces.handOut(c)
 	return &progressorv1.Lease{
 		LeaseToken: leaseToken(l), Namespace: c.Namespace, Request: request, Job: job,
 		ExpiresTime:       timestamppb.New(c.RunningTime.Add(min(l.Duration, 2*l.Heartbeat))),
 		HeartbeatInterval: durationpb.New(l.Heartbeat), LeasedTime: timestamppb.New(c.RunningTime), Traceparent: parent, Tracestate: state,
-	}, nil
+	}, read.bytes, nil
 }
 
 // refuseLease ends an attempt that cannot be handed out, such as one of a process whose history is too large.
@@ -332,6 +338,12 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		progress, err := wire.ProgressJSON(b.GetProgress())
 		if err != nil {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("beats[%d].progress", n), Message: err.Error()}
+		}
+		if len(progress) > process.MaxProgressBytes {
+			return nil, &process.InvalidError{
+				Field: fmt.Sprintf("beats[%d].progress", n), TooLarge: true,
+				Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(progress), process.MaxProgressBytes),
+			}
 		}
 		e.workers.see(r.GetWorkerId(), t.Key.Namespace)
 		beats = append(beats, storage.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), maxLease)})

@@ -18,6 +18,12 @@ const (
 	MaxHistoryEvents  = 10_000
 	MaxHistoryBytes   = 8 << 20
 	MaxDuration       = 100 * 365 * 24 * time.Hour
+
+	MaxPollBytes        = 4 << 20  // of the tasks of one Poll; the task that passes it is among them
+	MaxJobFailures      = 20       // that a job keeps, the newest
+	MaxFailureDetails   = 8 << 10  // of a failure that a job keeps
+	MaxProgressBytes    = 64 << 10 // of a heartbeat for one lease
+	MaxGroupResultBytes = 8 << 20  // the results of all workers of a job together
 )
 
 // The defaults of a namespace.

@@ -79,21 +79,25 @@ UPDATE schedule s SET waits_for = 'members', attempt = 1, fencing_token = coales
   FROM x WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.task_id = x.task_id;
 
 -- EndGroups ends jobs that several workers have run. outcome: succeeded, failed, cancelled. kept: the results of the members are the job's, an
--- object with one for each worker, until ttl_us are over; those of a step
+-- object with one for each worker, until ttl_us are over. Results that come after 8 MiB (process.MaxGroupResultBytes) are left out. Those of a step
 -- are the response of its task, which its run is told. One that is retried may end before it rests once: it was not running then. It runs under TakeGroups.
 -- name: EndGroups :many
 WITH i AS MATERIALIZED (
-  SELECT x.*, s.task_id, s.priority, s.scheduled_time, s.idempotency_key, s.args, s.job_name, s.attempt, s.fencing_token, p.cancel_deadline, p.cancel_reason, l.running_time, l.failures, l.results,
+  SELECT x.*, s.task_id, s.priority, s.scheduled_time, s.idempotency_key, s.args, s.job_name, s.attempt, s.fencing_token, p.cancel_deadline, p.cancel_reason, l.running_time, l.failures, l.results, l.left_out,
          CASE x.outcome WHEN 'succeeded' THEN 'COMPLETED' WHEN 'failed' THEN 'ERROR' ELSE 'CANCELLED' END::process_status AS new_status
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@outcomes::text[]), unnest(@failures::text[]), unnest(@details::text[]),
                     unnest(@kepts::bool[]), unnest(@ttls_us::bigint[]), unnest(@modes::int[])) AS x(namespace, process_id, outcome, failure, detail, kept, ttl_us, mode)
    CROSS JOIN LATERAL (SELECT s.* FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_type = 'INIT' LIMIT 1) s
    CROSS JOIN LATERAL (SELECT p.cancel_deadline, p.cancel_reason FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p
    CROSS JOIN LATERAL (
-     SELECT min(l.running_time) AS running_time, json_object_agg(l.worker_id, convert_from(l.result, 'UTF8')::json ORDER BY l.finished_time) FILTER (WHERE l.result IS NOT NULL) AS results,
+     SELECT min(l.running_time) AS running_time,
+            json_object_agg(l.worker_id, convert_from(l.result, 'UTF8')::json ORDER BY l.finished_time)
+              FILTER (WHERE l.result_bytes <= 8 * 1024 * 1024 AND l.result IS NOT NULL) AS results,
+            count(l.result) FILTER (WHERE l.result_bytes > 8 * 1024 * 1024) AS left_out,
             jsonb_agg(jsonb_build_object('attempt', l.attempts, 'workerId', l.worker_id, 'time', l.finished_time, 'takeover', false, 'failure', l.failure) ORDER BY l.finished_time)
               FILTER (WHERE l.state = 'failed') AS failures
-       FROM job_places l WHERE l.namespace = x.namespace AND l.job_id = x.process_id) l),
+       FROM (SELECT l.*, sum(octet_length(l.result)) OVER (ORDER BY l.finished_time, l.process_id) AS result_bytes
+               FROM job_places l WHERE l.namespace = x.namespace AND l.job_id = x.process_id) l) l),
 up AS (
   UPDATE processes p SET status = i.new_status, previous_status = p.status, status_changed_time = statement_timestamp(),
          attention = i.new_status, attention_time = statement_timestamp(), cancel_deadline = NULL,
@@ -114,7 +118,10 @@ jc AS (
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
   SELECT i.namespace, i.process_id, i.outcome, CASE WHEN i.attempt = 0 THEN 'available' WHEN i.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, i.outcome, 1,
-         NULLIF(CASE i.outcome WHEN 'cancelled' THEN coalesce(i.cancel_reason, '') ELSE i.detail END, '') FROM i WHERE i.mode > 0),
+         NULLIF(CASE WHEN i.outcome = 'cancelled' THEN coalesce(i.cancel_reason, '')
+                     WHEN i.outcome = 'succeeded' AND i.kept AND i.left_out > 0
+                     THEN 'the results of ' || i.left_out || ' workers are left out: the results of a job have at most 8 MiB'
+                     ELSE i.detail END, '') FROM i WHERE i.mode > 0),
 ds AS (
   DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id),
 jb AS (

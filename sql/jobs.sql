@@ -1,6 +1,7 @@
 -- WriteJobs writes what the ends of attempts say of their jobs. It follows SaveResult and finds its items by the row that this very transaction
 -- has written of their task: in tasks where it has ended, in schedule where it is to be tried again. A fenced item writes nothing.
--- kept: result is stored until ttl_us are over.
+-- kept: result is stored until ttl_us are over. A job keeps its newest 20 failures (process.MaxJobFailures). The oldest of them
+-- says how many came before it, and how many of those were takeovers.
 -- name: WriteJobs :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
@@ -16,8 +17,21 @@ WITH i AS MATERIALIZED (
      LIMIT 1) e)
 UPDATE jobs j SET
        updated_time = statement_timestamp(), worker_id = coalesce(NULLIF(i.worker_id, ''), j.worker_id), takeovers = j.takeovers + i.takeovers,
-       failures = CASE WHEN i.failure = '' THEN j.failures ELSE coalesce(j.failures, '[]') || jsonb_build_array(jsonb_build_object('attempt', i.attempt,
-         'workerId', i.worker_id, 'time', statement_timestamp(), 'takeover', i.takeovers > 0, 'failure', i.failure::jsonb)) END,
+       failures = CASE WHEN i.failure = '' THEN j.failures ELSE
+         CASE WHEN jsonb_array_length(j.failures) >= 20 THEN (
+                SELECT jsonb_agg(CASE WHEN f.n = jsonb_array_length(j.failures) - 18
+                         THEN f.failure || jsonb_build_object(
+                                'omitted', jsonb_array_length(j.failures) - 19 + coalesce((j.failures->0->>'omitted')::int, 0),
+                                'omittedTakeovers', coalesce((j.failures->0->>'omittedTakeovers')::int, 0) + (
+                                  SELECT count(*) FROM jsonb_array_elements(j.failures) WITH ORDINALITY AS g(failure, n)
+                                   WHERE g.n <= jsonb_array_length(j.failures) - 19
+                                     AND (g.failure->>'takeover')::bool))
+                         ELSE f.failure END ORDER BY f.n)
+                  FROM jsonb_array_elements(j.failures) WITH ORDINALITY AS f(failure, n)
+                 WHERE f.n > jsonb_array_length(j.failures) - 19)
+              ELSE coalesce(j.failures, '[]') END
+         || jsonb_build_array(jsonb_build_object('attempt', i.attempt, 'workerId', i.worker_id, 'time', statement_timestamp(),
+              'takeover', i.takeovers > 0, 'failure', i.failure::jsonb)) END,
        result = CASE WHEN i.kept THEN i.result END,
        result_expires_time = CASE WHEN i.kept THEN statement_timestamp() + i.ttl_us * interval '1 microsecond' ELSE j.result_expires_time END
   FROM i WHERE j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id;
@@ -149,13 +163,13 @@ SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.cre
                         AND l.fencing_token = x.fencing_token LIMIT 1) l ON true
   LEFT JOIN LATERAL (
     SELECT jsonb_agg(jsonb_build_object('workerId', coalesce(y.worker_id, ''), 'attempts', coalesce(NULLIF(y.attempts, 0), s.attempt, r.attempt, 0), 'runningTime', y.running_time,
-             'finishedTime', y.finished_time, 'failure', coalesce(y.failure, s.failure), 'result', convert_from(y.result, 'UTF8'), 'state', coalesce(y.state,
+             'finishedTime', y.finished_time, 'failure', coalesce(y.failure, s.failure), 'result', CASE WHEN y.result_bytes <= 8 * 1024 * 1024 THEN convert_from(y.result, 'UTF8') END, 'state', coalesce(y.state,
                CASE WHEN r.attempt IS NOT NULL THEN 'running' WHEN s.attempt > 0 AND y.worker_id IS NOT NULL THEN 'retryable' ELSE 'available' END))
              ORDER BY octet_length(y.process_id), y.process_id) AS runs
-      FROM job_places y
+      FROM (SELECT y.*, sum(octet_length(y.result)) OVER (ORDER BY y.finished_time, y.process_id) AS result_bytes FROM job_places y
+             WHERE j.options ? 'workers' AND y.namespace = t.namespace AND y.job_id = t.process_id) y
       LEFT JOIN LATERAL (SELECT s.attempt, s.failure FROM schedule s WHERE y.state IS NULL AND s.namespace = y.namespace AND s.process_id = y.process_id LIMIT 1) s ON true
-      LEFT JOIN LATERAL (SELECT r.attempt FROM running r WHERE y.state IS NULL AND r.namespace = y.namespace AND r.process_id = y.process_id LIMIT 1) r ON true
-     WHERE j.options ? 'workers' AND y.namespace = t.namespace AND y.job_id = t.process_id) m ON true;
+      LEFT JOIN LATERAL (SELECT r.attempt FROM running r WHERE y.state IS NULL AND r.namespace = y.namespace AND r.process_id = y.process_id LIMIT 1) r ON true) m ON true;
 
 -- FetchResult hands a kept result out and drops it: who comes second gets none.
 -- name: FetchResult :one

@@ -4,9 +4,11 @@
 -- after two intervals: its response may have been lost.
 -- Of the places of groups it sees none: see PollGroups.
 -- name: Poll :many
-WITH ready AS MATERIALIZED (
+WITH found AS MATERIALIZED (
   SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
-         l.lease_us, least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2) AS beat_us
+         l.lease_us, least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2) AS beat_us,
+         coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.aux_state), 0)
+         + coalesce(octet_length(j.job::text), 0) AS bytes
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
                     unnest(@jobs_only::bool[]))
          AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
@@ -43,6 +45,11 @@ WITH ready AS MATERIALIZED (
       FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
   CROSS JOIN LATERAL (SELECT least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us) l
    ORDER BY d.priority, d.task_id LIMIT @lim::int),
+-- A response has at most 4 MiB of tasks (process.MaxPollBytes). The first task is always among them.
+ready AS MATERIALIZED (
+  SELECT b.* FROM (
+    SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+   WHERE b.bytes_before < 4 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)

@@ -49,6 +49,10 @@ type JobFailure struct {
 	Time     time.Time       `json:"time"`
 	Takeover bool            `json:"takeover"` // the worker was lost, and no retry was used up
 	Failure  json.RawMessage `json:"failure"`
+
+	// Of the oldest that is kept: how many failures came before it, and how many of those were takeovers.
+	Omitted          int32 `json:"omitted"`
+	OmittedTakeovers int32 `json:"omittedTakeovers"`
 }
 
 // JobFailures reads the failed attempts of a job, oldest first.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -137,6 +139,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 	before, _ := wire.JobFailures(row.Failures) // what cannot be read counts as nothing
 	used := int32(1)
 	for _, f := range before {
+		used += f.Omitted - f.OmittedTakeovers
 		if !f.Takeover {
 			used++
 		}
@@ -159,8 +162,8 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 		c.Outcome, c.RetryAfter = storage.Retry, wire.Backoff(options.GetBackoff(), used, e.Random)
 	}
 	if end.Takeover || again {
-		text, _ := wire.FailureJSON(failure) // it has been cleaned, or is made of plain strings
-		c.Failure, end.Failure = text, text
+		c.Failure, _ = wire.FailureJSON(failure) // it has been cleaned, or is made of plain strings
+		end.Failure = keptFailure(failure)
 		if c.Uncounted {
 			end.Failure = nil
 		}
@@ -195,15 +198,28 @@ func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
 	c.Job.Message = short(strings.TrimPrefix(failure.GetReason()+": "+failure.GetMessage(), ": "))
 }
 
-// failed ends a job for good.
+// failed ends a job for good. It returns the failure that the job keeps.
 func failed(c *storage.Completion, failure *progressorv1.Failure) []byte {
 	text, _ := wire.FailureJSON(failure) // see fail
 	c.Outcome, c.Failure, c.Rejection, c.Response = storage.Failed, text, nil, nil
 	c.Detail = short(cmp.Or(failure.GetMessage(), failure.GetReason()))
+	return keptFailure(failure)
+}
+
+// keptFailure returns a failure as its job keeps it: with short texts, and without details that are too large.
+func keptFailure(failure *progressorv1.Failure) []byte {
+	if proto.Size(failure) > process.MaxFailureDetails {
+		failure = proto.CloneOf(failure)
+		failure.Reason, failure.Message = short(failure.GetReason()), short(failure.GetMessage())
+		if proto.Size(failure.GetDetails()) > process.MaxFailureDetails {
+			failure.Details = nil
+		}
+	}
+	text, _ := wire.FailureJSON(failure) // see fail
 	return text
 }
 
-// maxDetail bounds what lists and events show of why a job failed.
+// maxDetail bounds what lists, events and the failures of a job show of why it failed.
 const maxDetail = 4096
 
 func short(text string) string {

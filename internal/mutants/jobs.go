@@ -65,6 +65,16 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "ConcurrentUpdates",
 	},
 	{
+		name: "poll-without-a-limit-in-bytes", breaks: "a Poll returns at most 4 MiB of tasks",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "b.bytes_before < 4 * 1024 * 1024", planted: "b.bytes_before < 4000 * 1024 * 1024",
+		packages: "./engine/jobs", run: "PollIsBounded",
+	},
+	{
+		name: "job-forgets-omitted-failures", breaks: "a job with more failures than it keeps is tried again max_retry times",
+		file: jobDecide, old: "		used += f.Omitted - f.OmittedTakeovers\n", planted: "",
+		packages: "./engine/jobs", run: "FailuresAreBounded",
+	},
+	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
 		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

@@ -75,7 +75,8 @@ func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedPar
 
 const explainJob = `-- name: ExplainJob :one
 SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN $1::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
-       (SELECT count(*) FROM jsonb_array_elements(j.failures) f WHERE NOT (f->>'takeover')::bool)::int AS failed,
+       (SELECT count(*) FILTER (WHERE NOT (f->>'takeover')::bool) + coalesce(sum((f->>'omitted')::int - (f->>'omittedTakeovers')::int), 0)
+          FROM jsonb_array_elements(j.failures) f)::int AS failed,
        coalesce((SELECT r.status::text FROM flow_runs r WHERE r.namespace = j.namespace AND r.run_id = substring(j.process_id FROM '^~job/(.*)/[^/]*$')), '')::text AS run_status
   FROM jobs j
  WHERE j.namespace = $2 AND j.process_id = $3

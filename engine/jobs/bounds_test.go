@@ -1,0 +1,127 @@
+package jobs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// A Poll hands out only so many bytes of tasks. The others come with the next one, also if places of groups wait.
+func TestPollIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	const jobs, size = 12, 1_000_000
+	args := structpb.NewStringValue(strings.Repeat("x", size))
+	for _, group := range []*progressorv1.WorkerGroup{nil, {Count: 1}} {
+		for k := range jobs {
+			if _, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+				Namespace: "pull", JobId: fmt.Sprintf("%d of %v", k, group), Name: "work", Args: args, Options: &progressorv1.JobOptions{Workers: group},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for left := jobs; left > 0; {
+			leases := n.poll(t, "w"+fmt.Sprint(left), jobs)
+			if most := process.MaxPollBytes/size + 1; len(leases) == 0 || len(leases) > most {
+				t.Fatalf("%d leases in one response, want at most %d", len(leases), most)
+			}
+			for _, l := range leases {
+				left--
+				must(t, n.succeed(l, nil))
+			}
+		}
+	}
+}
+
+// A job keeps its newest failures, with short texts. All of them count: it is tried again max_retry times and no more.
+func TestFailuresAreBounded(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	const attempts = process.MaxJobFailures + 10
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
+		MaxRetry: attempts - 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}},
+	})
+	long := strings.Repeat("<", 50_000)
+	for k := range attempts {
+		l := n.one(t, "w")
+		if got := len(l.GetJob().GetFailures()); got != min(k, process.MaxJobFailures) {
+			t.Fatalf("attempt %d: the lease has %d failures", k+1, got)
+		}
+		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{
+				Reason: "broken", Message: long, Details: structpb.NewStringValue(long),
+			}},
+		}}))
+	}
+	job := n.job(t, "pull", "j", failed)
+	last := job.GetFailures()[len(job.GetFailures())-1]
+	if len(job.GetFailures()) != process.MaxJobFailures || last.GetAttempt() != attempts || last.GetReason() != "broken" {
+		t.Errorf("%d failures, the last one of attempt %d: %s", len(job.GetFailures()), last.GetAttempt(), last.GetReason())
+	}
+	if size := proto.Size(job); size > 200_000 {
+		t.Errorf("the job has %d bytes", size)
+	}
+	if k := n.count(t, "SELECT length(failure->>'message') FROM tasks WHERE process_id = 'j'"); k != len(long) {
+		t.Errorf("the task keeps %d bytes of the message", k)
+	}
+}
+
+// More failures than a job keeps may have been stored before there was a limit.
+func TestFailuresOfBeforeTheLimit(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 31, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0)}}})
+	n.exec(t, `UPDATE jobs SET failures = (SELECT jsonb_agg(jsonb_build_object('attempt', k, 'workerId', 'w', 'time', now(), 'takeover', k <= 10,
+		'failure', '{"reason": "broken"}'::jsonb) ORDER BY k) FROM generate_series(1, 40) k)`)
+	for k, want := range []progressorv1.JobState{available, failed} { // 30 retries are used up
+		must(t, n.fail(n.one(t, "w"), "broken"))
+		if job := n.job(t, "pull", "j", want); len(job.GetFailures()) != process.MaxJobFailures {
+			t.Errorf("%d failures after %d more", len(job.GetFailures()), k+1)
+		}
+	}
+}
+
+// A heartbeat with too much progress is refused by the name of the field, and extends nothing.
+func TestProgressIsBounded(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", nil)
+	l := n.one(t, "w")
+	beat := func(bytes int) error {
+		_, err := n.BeatLeases(t.Context(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{
+			{LeaseToken: l.GetLeaseToken(), Progress: &progressorv1.Progress{Summary: strings.Repeat("x", bytes)}},
+		}})
+		return err
+	}
+	wantField(t, beat(process.MaxProgressBytes), "beats[0].progress")
+	wantField(t, beat(process.MaxProgressBytes-100), "")
+}
+
+// The results of many workers fit into one job: those that come too late are left out, and its end says how many.
+func TestResultsOfAGroupAreBounded(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	const members, size = 10, 1_000_000
+	o := workers(members, 0)
+	o.KeepResult = true
+	n.enqueue(t, "pull", "j", o)
+	for k := range members {
+		must(t, n.succeed(n.one(t, fmt.Sprintf("w%d", k)), structpb.NewStringValue(strings.Repeat("x", size))))
+	}
+	job := n.job(t, "pull", "j", succeeded)
+	if got := len(job.GetResult().GetStructValue().GetFields()); got != process.MaxGroupResultBytes/size {
+		t.Errorf("the results of %d workers are kept", got)
+	}
+	if text := n.story(t, "pull", "j"); !strings.Contains(text, "the results of 2 workers are left out") {
+		t.Error(text)
+	}
+}

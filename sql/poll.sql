@@ -1,12 +1,13 @@
 -- Poll leases tasks that wait for a slot to a worker, by priority, then age, at most lim in all. It takes jobs of the given names
 -- or, if job_name is empty, all tasks that the engine does not run itself; with jobs_only, only jobs. The locked rows carry the
--- whole condition, as in SearchCalls. A worker is told to beat at least twice per lease. A lease that was never renewed expires
--- after two intervals: its response may have been lost.
+-- whole condition, as in SearchCalls. A worker is told to beat at least twice per lease, and within half of the timeout. A lease
+-- that was never renewed expires after two intervals: its response may have been lost.
 -- Of the places of groups it sees none: see PollGroups.
 -- name: Poll :many
 WITH found AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
-         l.lease_us, least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2) AS beat_us,
+  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job,
+         l.lease_us, coalesce(j.timeout_us, n.step_timeout_us) AS timeout_us,
+         least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2, coalesce(j.timeout_us, n.step_timeout_us) / 2) AS beat_us,
          coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.aux_state), 0)
          + coalesce(octet_length(j.job::text), 0) AS bytes
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
@@ -33,7 +34,7 @@ WITH found AS MATERIALIZED (
          AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
        ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
   LEFT JOIN LATERAL (
-    SELECT j.timeout, CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
+    SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us, CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
          THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version)
          WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
          THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version,
@@ -54,7 +55,7 @@ ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority), fencing_token, @node_id::bigint,
-         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
+         statement_timestamp() + timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
 le AS (
@@ -80,7 +81,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, @worker_id::text AS worker_id,
        r.lease_us::bigint AS lease_us, r.beat_us::bigint AS beat_us,
-       (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
+       r.timeout_us::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
 -- CountPollable tells for each pair of namespace and job name (empty: any) how many tasks a Poll would find, at most lim.

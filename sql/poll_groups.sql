@@ -5,8 +5,9 @@
 -- that are for this worker.
 -- name: PollGroups :many
 WITH found AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
-         l.lease_us, least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2) AS beat_us,
+  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job,
+         l.lease_us, coalesce(j.timeout_us, n.step_timeout_us) AS timeout_us,
+         least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2, coalesce(j.timeout_us, n.step_timeout_us) / 2) AS beat_us,
          coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.aux_state), 0)
          + coalesce(octet_length(j.job::text), 0) AS bytes
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
@@ -57,7 +58,7 @@ WITH found AS MATERIALIZED (
          AND NOT @worker_id::text = ANY (g.takers) AND (g.worker_ids IS NULL OR @worker_id::text = ANY (g.worker_ids))
        ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) e ORDER BY e.job_id, e.priority, e.task_id) f) d
   LEFT JOIN LATERAL (
-    SELECT j.timeout, json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+    SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us, json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
            (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
@@ -73,7 +74,7 @@ ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority), fencing_token, @node_id::bigint,
-         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
+         statement_timestamp() + timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
 le AS (
@@ -105,5 +106,5 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, @worker_id::text AS worker_id,
        r.lease_us::bigint AS lease_us, r.beat_us::bigint AS beat_us,
-       (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
+       r.timeout_us::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;

@@ -72,8 +72,8 @@ func TestJobEvents(t *testing.T) {
 		}, []string{
 			"enqueued >available", "started available>running 1 w", "released running>available 1 w", "started available>running 1 w2", "succeeded running>succeeded 1 w2",
 		}},
-		{"takes too long", &progressorv1.JobOptions{Timeout: durationpb.New(time.Millisecond)}, func(t *testing.T, id string) {
-			n.one(t, "w")
+		{"takes too long", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second)}, func(t *testing.T, id string) {
+			n.beat(t, "w", n.one(t, "w"))
 			n.job(t, "pull", id, failed)
 		}, []string{
 			"enqueued >available", "started available>running 1 w", "timeout running>failed 1 w timeout: the attempt passed the step timeout",

@@ -278,8 +278,8 @@ func TestCancel(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(50 * time.Millisecond)})
-	n.one(t, "w1")
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second)})
+	n.beat(t, "w1", n.one(t, "w1"))
 	if job := n.job(t, "pull", "j", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
 		t.Errorf("%v", job)
 	}

@@ -77,7 +77,7 @@ func TestLeaseBeatsOnce(t *testing.T) {
 func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(200 * time.Millisecond), LeaseDuration: durationpb.New(time.Hour)})
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Hour)})
 	l := n.one(t, "w1")
 	enginetest.Eventually(t, patience, "the worker has lost it", func() bool { return n.beat(t, "w1", l).GetDirective() == lost })
 	if job := n.job(t, "pull", "j", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
@@ -109,6 +109,20 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 	}
 	if job, err := n.Get(context.Background(), key("pull", "j"), 0); err != nil || job.GetAttempt() != 1 {
 		t.Errorf("%v, %v", job, err)
+	}
+}
+
+// Also of a job with a short timeout the attempt is not counted if its lease never reached the worker.
+func TestLeaseThatNeverBeatsByItsTimeout(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(300 * time.Millisecond)})
+	l := n.one(t, "w1") // whose response is lost
+	if got := l.GetHeartbeatInterval().AsDuration(); got > 150*time.Millisecond {
+		t.Errorf("the interval is %s", got)
+	}
+	if again := n.one(t, "w2"); again.GetJob().GetAttempt() != 1 || len(again.GetJob().GetFailures()) != 0 {
+		t.Errorf("attempt %d, %v", again.GetJob().GetAttempt(), again.GetJob().GetFailures())
 	}
 }
 

@@ -75,6 +75,11 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "FailuresAreBounded",
 	},
 	{
+		name: "lease-lost-on-its-way-times-out", breaks: "a lease that never reached its worker uses up no attempt",
+		file: zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time, false", planted: "false, false",
+		packages: "./engine/jobs", run: "LeaseThatNeverBeats",
+	},
+	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
 		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

@@ -18,7 +18,9 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_t
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id)::json AS job,
        coalesce(l.worker_id, '')::text AS worker_id, (l.worker_id IS NOT NULL AND l.beat_time IS NULL)::bool AS never_beat,
-       (r.deadline < statement_timestamp())::bool AS timed_out, r.running_time, r.context
+       (r.deadline < statement_timestamp()
+        AND NOT coalesce(l.beat_time IS NULL AND 2 * l.heartbeat_interval <= r.deadline - r.running_time, false))::bool AS timed_out,
+       r.running_time, r.context
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]))
        AS k(namespace, process_id, fencing_token)
   JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
@@ -57,7 +59,8 @@ type CollectZombiesRow struct {
 
 // CollectZombies returns the running rows of these fencing tokens as zombies, if they still look dead. Each is then saved as a
 // retry or a failure under its own token, as any end of an attempt: if its node was quicker, nothing happens. If a worker holds
-// the task, its lease counts instead of the node that handed it out, and its deadline counts without a margin.
+// the task, its lease counts instead of the node that handed it out, and its deadline counts without a margin. timed_out: the
+// attempt has passed its deadline. If its worker should have beaten before that, and never has, it may not know of the lease.
 func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombiesParams) ([]CollectZombiesRow, error) {
 	rows, err := db.Query(ctx, collectZombies,
 		arg.Namespaces,

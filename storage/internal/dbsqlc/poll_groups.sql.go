@@ -15,8 +15,9 @@ import (
 
 const pollGroups = `-- name: PollGroups :many
 WITH found AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.own_priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, d.job_id, d.taker, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job, j.timeout,
-         l.lease_us, least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2) AS beat_us,
+  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.own_priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, d.job_id, d.taker, nextval('fencing_tokens') AS fencing_token, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job,
+         l.lease_us, coalesce(j.timeout_us, n.step_timeout_us) AS timeout_us,
+         least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2, coalesce(j.timeout_us, n.step_timeout_us) / 2) AS beat_us,
          coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.aux_state), 0)
          + coalesce(octet_length(j.job::text), 0) AS bytes
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]),
@@ -67,7 +68,7 @@ WITH found AS MATERIALIZED (
          AND NOT $1::text = ANY (g.takers) AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))
        ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) e ORDER BY e.job_id, e.priority, e.task_id) f) d
   LEFT JOIN LATERAL (
-    SELECT j.timeout, json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+    SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us, json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
            (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
@@ -75,14 +76,14 @@ WITH found AS MATERIALIZED (
   CROSS JOIN LATERAL (SELECT least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us) l
    ORDER BY d.priority, starts_with(d.taker, '=') IS TRUE DESC, d.task_id LIMIT $9::int),
 ready AS MATERIALIZED (
-  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.own_priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.job_id, b.taker, b.fencing_token, b.step_timeout_us, b.mode, b.salt, b.job, b.timeout, b.lease_us, b.beat_us, b.bytes, b.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.fencing_token, f.step_timeout_us, f.mode, f.salt, f.job, f.timeout, f.lease_us, f.beat_us, f.bytes, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
+  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.own_priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.job_id, b.taker, b.fencing_token, b.mode, b.salt, b.job, b.lease_us, b.timeout_us, b.beat_us, b.bytes, b.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.fencing_token, f.mode, f.salt, f.job, f.lease_us, f.timeout_us, f.beat_us, f.bytes, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
    WHERE b.bytes_before < 4 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority), fencing_token, $10::bigint,
-         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
+         statement_timestamp() + timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
          retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
   ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
 le AS (
@@ -114,7 +115,7 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, $1::text AS worker_id,
        r.lease_us::bigint AS lease_us, r.beat_us::bigint AS beat_us,
-       (extract(epoch FROM coalesce(r.timeout, r.step_timeout_us * interval '1 microsecond')) * 1000000)::bigint AS timeout_us
+       r.timeout_us::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
 `
 

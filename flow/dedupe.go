@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
 )
 
 // maxDedupeKey bounds a key; of a longer one its digest stands there. A row of a B-tree has room for 2,704 bytes.
@@ -72,7 +74,7 @@ func payloadAt(v *structpb.Value, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		v = v.GetStructValue().GetFields()[name]
 	}
-	return canonical(v.AsInterface())
+	return canonical(process.PlainNumbers(v.AsInterface()))
 }
 
 // canonical has one form for each number: -0 is 0.

@@ -17,7 +17,7 @@ import (
 // scope is that of a run of which step a has succeeded, b has failed and c was skipped.
 func scope(t testing.TB) *flow.Scope {
 	return &flow.Scope{
-		Payload: value(t, `{"user": {"id": 7, "name": "Ada", "none": null}, "list": [1, "two", {"three": 3}], "price": 1.5, "big": 9007199254740993,
+		Payload: value(t, `{"user": {"id": 7, "name": "Ada", "none": null}, "list": [1, "two", {"three": 3}], "price": 1.5, "total": {"$float": 1200}, "big": 9007199254740993,
 			"at": "2026-03-01T10:00:00Z", "on": true, "a b": "c", "yes": "yes", "in": "reserved", "people": ["ada", "bob"], "empty": []}`),
 		Scope: "user", ScopeID: "42", RunID: "r1", Attempt: 2, CreatedTime: time.Date(2026, 3, 1, 9, 0, 0, 500_000_000, time.UTC),
 		Step: func(i int) (flow.Ended, error) {
@@ -43,6 +43,7 @@ func TestValues(t *testing.T) {
 		{`1`, `1`}, {`null`, `null`}, {`"text"`, `"text"`}, {`[1, {"a": "b"}]`, `[1,{"a":"b"}]`},
 		{`"${payload.user}"`, `{"id":7,"name":"Ada","none":null}`},
 		{`"${payload.user.none}"`, `null`},
+		{`"${payload.total + 1.0}"`, `1201`}, {`"${payload.total > 1000.0}"`, `true`}, {`"${payload.total}"`, `{"$float":1200}`},
 		{`"${ payload.user.id }"`, `7`},
 		{`{"id": "${payload.user.id}", "list": ["x", "${payload.list}"], "plain": true}`, `{"id":7,"list":["x",[1,"two",{"three":3}]],"plain":true}`},
 		{`"user-${payload.user.id}/${payload.user.name}"`, `"user-7/Ada"`},

@@ -134,6 +134,7 @@ func TestPayloads(t *testing.T) {
 		`{}`:                            "payload.user: is required",
 		`{"user": {"boss": {"id": 1}}}`: "payload.user.boss.id: must be of type string, and is of type number\npayload.user.boss.name: is required\npayload.user.id: is required\npayload.user.name: is required",
 		`{"user": {"id": "x", "name": "y"}, "x y": 1, "z": 2}`:                     "payload.z: is not in the schema, which takes no other fields\npayload[\"x y\"]: is not in the schema, which takes no other fields",
+		`{"user": {"id": "x", "name": "y"}, "n": {"$float": 7}}`:                   "",
 		`{"user": {"id": "x", "name": "y"}, "n": 0}`:                               "payload.n: must be at least 1, and is 0",
 		`{"user": {"id": "x", "name": "y"}, "n": 10.5}`:                            "payload.n: must be of type integer, and is of type number",
 		`{"user": {"id": "x", "name": "y"}, "n": 10}`:                              "payload.n: must be at most 9, and is 10",

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/process"
 )
 
 // schema is a JSON Schema of a template.
@@ -84,7 +86,7 @@ func (s *schema) check(name string, v *structpb.Value) []Problem {
 	if s == nil {
 		return nil
 	}
-	instance := v.AsInterface()
+	instance := process.PlainNumbers(v.AsInterface())
 	err := s.compiled.Validate(instance)
 	if err == nil {
 		return nil

@@ -192,7 +192,7 @@ func variables(s jobs.Subject) map[string]any {
 			_ = json.Unmarshal(j.from, j.into) // it was written as JSON by this program
 		}
 	}
-	if args == nil {
+	if args = process.PlainNumbers(args); args == nil {
 		args = types.NullValue
 	}
 	return map[string]any{"job.name": s.Name, "job.args": args, "job.priority": int64(s.Priority), "job.tags": tags, "job.metadata": metadata}

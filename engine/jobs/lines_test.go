@@ -56,7 +56,8 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 func TestKeyText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, key, want string }{
-		{`{"a": "x"}`, "job.args.a", "x"}, {`{"a": 7}`, "job.args.a", "7"}, {`{"a": 7.5}`, "job.args.a", "7.5"}, {`{"a": true}`, "job.args.a", "true"},
+		{`{"a": "x"}`, "job.args.a", "x"}, {`{"a": 7}`, "job.args.a", "7"}, {`{"a": 7.5}`, "job.args.a", "7.5"},
+		{`{"a": {"$float": 7}}`, "job.args.a", "7"}, {`{"a": true}`, "job.args.a", "true"},
 		{`{"a": null}`, "job.args.a", ""}, {`{}`, "job.args.a", ""}, {`null`, "job.args.a", ""}, {`{"a": [1]}`, "job.args.a", ""},
 		{`{}`, "string(job.priority) + job.name", "7work"}, {`{}`, `"x" in job.tags`, "true"}, {`{}`, "job.metadata.m", "1"},
 		{`{"a": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}`, "job.args.a + job.args.a + job.args.a + job.args.a + job.args.a",

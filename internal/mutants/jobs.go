@@ -80,6 +80,11 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "LeaseThatNeverBeats",
 	},
 	{
+		name: "constraint-float-is-no-number", breaks: "a float without a fraction is a number for constraints",
+		file: "engine/jobs/constraint.go", old: "args = process.PlainNumbers(args); args == nil", planted: "args == nil",
+		packages: "./engine/jobs", run: "KeyText",
+	},
+	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
 		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

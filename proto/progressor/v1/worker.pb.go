@@ -1993,7 +1993,8 @@ type JobOptions struct {
 	CancelGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=cancel_grace,json=cancelGrace,proto3" json:"cancel_grace,omitempty"`
 	// How long a worker may be silent before it loses the lease. Default: that of the poll.
 	LeaseDuration *durationpb.Duration `protobuf:"bytes,13,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"`
-	// Sent to the worker with its lease. Default: a third of the lease.
+	// How often the worker sends heartbeats: more than 0, at most half of lease_duration.
+	// Default: a third of the lease.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,14,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// How many times the job goes to another worker after a lost lease without using up a retry.
 	// After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with

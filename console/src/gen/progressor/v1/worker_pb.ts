@@ -981,7 +981,8 @@ export type JobOptions = Message<"progressor.v1.JobOptions"> & {
   leaseDuration?: Duration | undefined;
 
   /**
-   * Sent to the worker with its lease. Default: a third of the lease.
+   * How often the worker sends heartbeats: more than 0, at most half of lease_duration.
+   * Default: a third of the lease.
    *
    * @generated from field: google.protobuf.Duration heartbeat_interval = 14;
    */

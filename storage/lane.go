@@ -132,7 +132,7 @@ func (l *lane) run() {
 			return
 		}
 		l.lockFailures = 0
-		l.flush(ops, mode)
+		l.flush(l.holdTwinEnds(ops), mode)
 	}
 }
 
@@ -208,6 +208,24 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 		}
 	}
 	return ops, mode, true
+}
+
+// holdTwinEnds returns ops without the second end of the same attempt, which it holds for the next flush. The engine and the
+// collector may both end an attempt. A statement that gets both would store both, because each finds the running row.
+func (l *lane) holdTwinEnds(ops []operation) []operation {
+	ended := make(map[int64]struct{}, len(ops))
+	return slices.DeleteFunc(ops, func(op operation) bool {
+		c := completionOf(op)
+		if c == nil {
+			return false
+		}
+		_, twin := ended[c.FencingToken]
+		if twin {
+			l.held = append(l.held, op)
+		}
+		ended[c.FencingToken] = struct{}{}
+		return twin
+	})
 }
 
 // nextOf takes from a result the call that goes with it.

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -239,6 +240,49 @@ func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 		}
 	}
 	b.is("p", "RUNNING e2: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL FINISHED")
+}
+
+// The collector may retry an attempt while the engine stores its result. If both meet in one flush, one of them is stored.
+func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
+	b.process("first")
+	for n, outcomes := range [][2]storage.Outcome{
+		{storage.Finished, storage.Retry}, {storage.Retry, storage.Finished},
+		{storage.Retry, storage.Completed}, {storage.Retry, storage.Removed}, {storage.Retry, storage.Retry},
+	} {
+		id := fmt.Sprint("p", n)
+		b.process(id)
+		claim := b.claim(id)
+		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		waits := b.waits(1)
+		var ends []func() (storage.Saved, error) // in one flush, because the lane is busy
+		for _, outcome := range outcomes {
+			ends = append(ends, later(func() (storage.Saved, error) { return s.SaveResult(end(claim, outcome, parked)) }))
+			for s.Pending() < int64(len(ends)+1) && waits {
+				waits = b.waits(1)
+			}
+		}
+		release()
+		_, _ = first() // unavailable if the machine is slow
+		stored, fenced := 0, 0
+		for _, wait := range ends {
+			switch _, err := wait(); {
+			case err == nil:
+				stored++
+			case errors.Is(err, process.ErrFenced):
+				fenced++
+			default:
+				t.Errorf("%v: %v", outcomes, err)
+			}
+		}
+		equal(t, fmt.Sprintf("stored and fenced of %v", outcomes), []int{stored, fenced}, "[1 1]")
+		equal(t, fmt.Sprintf("places of the task after %v", outcomes), ask[int](b, `SELECT count(*) FROM (
+			SELECT task_id FROM tasks UNION ALL SELECT task_id FROM schedule UNION ALL SELECT task_id FROM running) AS x
+			WHERE task_id = $1`, claim.TaskID) <= 1, true)
+	}
 }
 
 // The collector and a node may both fail one attempt: the second comes when the process was repaired, and cancels nothing.

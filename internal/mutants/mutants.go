@@ -83,6 +83,11 @@ var mutants = []mutant{
 		packages: "./storage", run: "TestLockedTask",
 	},
 	{
+		name: "twin-ends-together", breaks: "one flush stores one end of an attempt",
+		file: "storage/lane.go", old: "l.flush(l.holdTwinEnds(ops), mode)", planted: "l.flush(ops, mode)",
+		packages: "./storage", run: "OneFlushStoresOneEnd",
+	},
+	{
 		name: "timeout-not-split", breaks: "a flush that times out is halved",
 		file: "storage/lane.go", old: "len(ops) > 0 && timedOut(err) || len(ops) > 1 && breaks > 1", planted: "len(ops) == 1 && timedOut(err)",
 		packages: "./storage", run: "TimesOut",

@@ -42,6 +42,7 @@ generate: ## Rebuild what is generated: protobuf, Connect, OpenAPI, docs/referen
 	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
 	$(GO) run ./internal/openapi docs/openapi.yaml
 	$(TOOL) sqlc generate
+	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" cron/zoneinfo.zip && chmod 644 cron/zoneinfo.zip
 	@# The generators leave the code of a file that is gone.
 	@for code in proto/progressor/v1/*.pb.go; do \
 	  test -f $${code%.pb.go}.proto || rm -v $$code; done

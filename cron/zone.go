@@ -3,15 +3,19 @@ package cron
 import (
 	"fmt"
 	"math"
+	"sort"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata" // a machine or a container without zone files has the zones too
 )
 
-// LoadZone finds an IANA zone; "" is UTC. "Local" is refused: it would be another zone on each node.
+// LoadZone finds an IANA zone; "" is UTC. All nodes of one version agree on a zone: the program's own copy comes before the files of the
+// machine. "Local" is refused: it would be another zone on each node.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, fmt.Errorf("time zone %q is another one on each node: write an IANA name such as Europe/Berlin", name)
+	}
+	if location := embeddedZone(name); location != nil {
+		return location, nil
 	}
 	location, err := time.LoadLocation(name)
 	if err != nil {
@@ -45,8 +49,8 @@ func (z *zone) at(instant int64) *segment {
 	s.before, s.behind = s.offset, s.offset
 	start, end := t.ZoneBounds()
 	if !start.IsZero() {
-		s.start = start.Unix()
-		s.before = offsetOf(start.Add(-time.Second))
+		s.start = z.begin(start.Unix(), instant, s.offset)
+		s.before = offsetOf(time.Unix(s.start-1, 0).In(z.location))
 	}
 	if !end.IsZero() {
 		s.end = end.Unix()
@@ -59,6 +63,16 @@ func (z *zone) at(instant int64) *segment {
 	}
 	z.last.Store(s)
 	return s
+}
+
+// begin is when the offset of an instant began. Behind the last transition that a zone's file lists, Go 1.26 takes the start from its rule
+// alone: it may lie before that transition, where the offset was another one.
+func (z *zone) begin(start, instant, offset int64) int64 {
+	at := func(second int64) int64 { return offsetOf(time.Unix(second, 0).In(z.location)) }
+	if at(start) == offset {
+		return start
+	}
+	return start + int64(sort.Search(int(instant-start), func(n int) bool { return at(start+int64(n)) == offset }))
 }
 
 func offsetOf(t time.Time) int64 {

@@ -66,6 +66,11 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "Outlast",
 	},
 	{
+		name: "cron-zone-of-machine", breaks: "nodes agree on a zone, whatever files their machines have",
+		file: "cron/zone.go", old: "location := embeddedZone(name); location != nil", planted: "location := embeddedZone(name); false",
+		packages: "./cron", run: "ZonesOfTheProgram",
+	},
+	{
 		name: "cron-window-ignored", breaks: "what was due longer ago than the catch-up window is missed",
 		file: cronTick, old: "if d.Policy.CatchUpWindow > 0 {", planted: "if d.Policy.CatchUpWindow > 0 && false {",
 		packages: "./cron", run: "Late|Decisions",

@@ -1,0 +1,58 @@
+package cron
+
+import (
+	"archive/zip"
+	"bytes"
+	_ "embed" // of the zone data
+	"io"
+	"sync"
+	"time"
+)
+
+// zoneinfo is the zone data of the Go release that builds the program: lib/time/zoneinfo.zip of GOROOT. Package time would read the files of
+// the machine first, and nodes with other files would disagree on when a cron fires.
+//
+//go:embed zoneinfo.zip
+var zoneinfo []byte
+
+// zoneFiles are the files of zoneinfo by the names of their zones.
+var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
+	files := map[string]*zip.File{}
+	all, err := zip.NewReader(bytes.NewReader(zoneinfo), int64(len(zoneinfo)))
+	if err != nil {
+		return files
+	}
+	for _, f := range all.File {
+		files[f.Name] = f
+	}
+	return files
+})
+
+// zones are the zones that were read, by name. There are as many as files at the most.
+var zones sync.Map
+
+// embeddedZone reads a zone from zoneinfo; nil if it has none of this name.
+func embeddedZone(name string) *time.Location {
+	if known, ok := zones.Load(name); ok {
+		return known.(*time.Location)
+	}
+	file, ok := zoneFiles()[name]
+	if !ok {
+		return nil
+	}
+	r, err := file.Open()
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil
+	}
+	location, err := time.LoadLocationFromTZData(name, data)
+	if err != nil {
+		return nil
+	}
+	zones.Store(name, location)
+	return location
+}

@@ -1,0 +1,65 @@
+package cron
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// The zone data of the program come before those of the machine.
+func TestZonesOfTheProgram(t *testing.T) {
+	winter := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if os.Getenv("ZONES_OF_THE_MACHINE") != "" { // in the process below
+		location, err := LoadZone("Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, offset := winter.In(location).Zone(); offset != 3600 {
+			t.Errorf("Berlin is %d s ahead of UTC", offset)
+		}
+		if machine, err := time.LoadLocation("Europe/Berlin"); err != nil || offsetOf(winter.In(machine)) != 9*3600 {
+			t.Errorf("the machine has other zones: %v, %v", machine, err)
+		}
+		return
+	}
+	tokyo, err := zoneFiles()["Asia/Tokyo"].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "Europe"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(dir, "Europe", "Berlin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.ReadFrom(tokyo); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "TestZonesOfTheProgram")
+	again.Env = append(os.Environ(), "ZONES_OF_THE_MACHINE=other", "ZONEINFO="+dir)
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// zoneinfo.zip is that of the Go release that builds the program.
+func TestZoneDataOfThisRelease(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Skip(err)
+	}
+	if string(want) != string(zoneinfo) {
+		t.Error("cron/zoneinfo.zip is not that of this Go release: make generate")
+	}
+	if len(zoneFiles()) < 500 {
+		t.Errorf("%d zones", len(zoneFiles()))
+	}
+}

@@ -48,7 +48,7 @@ var settingRemarks = []struct {
 	{"default_transaction_read_only", "on", "new connections cannot store anything", "off"},
 	{"autovacuum", "off", "the hot tables grow without end", "on"},
 	{"wal_init_zero", "on", "stalls of 60 to 90 ms for new WAL segments: set it off, or min_wal_size to an hour of WAL", ""},
-	{"idle_in_transaction_session_timeout", "0", "a forgotten transaction holds back vacuum for ever", ""},
+	{"idle_in_transaction_session_timeout", "0", "a forgotten transaction blocks vacuum without limit", ""},
 	{"min_wal_size", "", "", ""},
 	{"max_wal_size", "", "", ""},
 	{"wal_level", "", "", ""},

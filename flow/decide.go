@@ -64,6 +64,9 @@ const (
 // ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
 const ReasonStopped = "the run stopped"
 
+// ReasonOverdue is the reason of Ask for what has passed the timeout of its step.
+const ReasonOverdue = "it passed the timeout of its step"
+
 // ReasonItemsFailed is the reason of an item that ends because too many items of its step have failed.
 const ReasonItemsFailed = "too many items of its step failed"
 
@@ -87,6 +90,7 @@ type Outcome struct {
 	Undo        bool   // it is the compensation of the step
 	Letter      Letter // Succeeded, Failed or Cancelled; of what is skipped at its due time: Skipped
 	Lost        bool   // its worker was lost, with no takeover left
+	Overdue     bool   // it passed the timeout of its step, and is asked to end
 	Reason      string // of an item that the run itself ends, and of a compensation
 }
 
@@ -219,6 +223,13 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 		return true, d.done()
 	case d.Letter(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
 		return false, d.done()
+	}
+	if o.Overdue {
+		d.effect(Effect{Deed: DeedAsk, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
+		if o.Index != NoIndex {
+			each := s.Each[o.Step]
+			each.Skipped = append(each.Skipped, o.Index) // its own end is no news
+		}
 	}
 	d.ended(o)
 	return true, d.done()

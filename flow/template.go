@@ -117,6 +117,23 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 	return c.template, nil
 }
 
+// Refused lists what Compile accepts, because stored templates have it, and new versions may not have.
+func Refused(t *progressorv1.Template) (list []Problem) {
+	for n, step := range t.GetSteps() {
+		if step.GetTimeout().AsDuration() == 0 {
+			continue
+		}
+		path := fmt.Sprintf("steps[%d].timeout", n)
+		switch step.GetAction().(type) {
+		case *progressorv1.StepTemplate_Wait:
+			list = append(list, Problem{path, "is refused where the step is a wait: set wait.due"})
+		case *progressorv1.StepTemplate_Delay:
+			list = append(list, Problem{path, "is refused where the step is a delay, which ends at its time: leave it out"})
+		}
+	}
+	return list
+}
+
 // steps takes the steps as listed.
 func (c *compiler) steps() {
 	t := c.template

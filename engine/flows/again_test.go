@@ -158,3 +158,35 @@ func TestBadResult(t *testing.T) {
 		t.Errorf("failure %v", r.GetFailure())
 	}
 }
+
+// TestStepTimeouts lets steps pass their timeouts: runs, and items that are runs. Each is cancelled, and its step fails.
+func TestStepTimeouts(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "inner", "steps": [{"step_id": "ask", "wait": {}}]}`)
+	n.put(t, "pull", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "one", "timeout": "0.2s", "ignore_failure": true, "run": {"type": "inner"}},
+		{"step_id": "each", "timeout": "0.2s", "for_each": {"items": "[1, 2]", "max_failures": 2}, "run": {"type": "inner"}},
+		{"step_id": "process", "timeout": "0.2s", "ignore_failure": true, "process": {}}]}`)
+	n.run(t, "pull", "outer", "r", "")
+	r := n.ended(t, "pull", "r")
+	same(t, told(r), "SUCCEEDED: one FAILED each SUCCEEDED process FAILED")
+	for _, step := range []int{0, 2} {
+		if f := r.GetSteps()[step].GetFailure(); f.GetReason() != "timeout" || f.GetMessage() != "it has not ended within 200ms" {
+			t.Errorf("failure %v", f)
+		}
+	}
+	for _, id := range []string{"r/one", "r/each.0", "r/each.1"} {
+		n.ended(t, "pull", id)
+	}
+	same(t, n.ask(t, "SELECT string_agg(DISTINCT cancel_reason, ', ') FROM flow_runs WHERE run_id LIKE 'r/%'"), "it passed the timeout of its step")
+
+	for action, want := range map[string]string{"wait": "set wait.due", "delay": "leave it out"} {
+		m := &progressorv1.StepTemplate{StepId: "a", Timeout: seconds(1), Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}}}
+		if action == "delay" {
+			m.Action = &progressorv1.StepTemplate_Delay{Delay: &progressorv1.DelayAction{Until: &progressorv1.DelayAction_Duration{Duration: seconds(2)}}}
+		}
+		_, err := n.PutTemplate(t.Context(), &progressorv1.PutTemplateRequest{Template: &progressorv1.Template{Namespace: "pull", Type: "no", Steps: []*progressorv1.StepTemplate{m}}})
+		refusedField(t, err, "template.steps[0].timeout", want)
+	}
+}

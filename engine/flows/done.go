@@ -94,7 +94,10 @@ func (t *task) apply(e *flow.Effect) error {
 	switch e.Deed {
 	case flow.DeedBegin:
 		row := t.row(p)
-		row.Status, row.Begins, row.Due = flows.StepRunning, true, e.Due
+		row.Status, row.Begins = flows.StepRunning, true
+		if a := t.template.Steps[e.Step].Action; a == flow.ActionWait || a == flow.ActionDelay {
+			row.Due = e.Due
+		}
 		if b := t.begun[p]; b != nil {
 			row.Input, row.Token, row.Wait, row.ItemHash = b.input, b.token, b.wait, b.hash
 			if b.message != nil {
@@ -111,7 +114,7 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.DeedEnd:
 		return t.ended(p, e)
 	case flow.DeedAsk:
-		t.ask(p)
+		t.ask(p, e.Reason)
 	case flow.DeedUndo:
 		t.row(p).Compensation = flows.StepRunning
 		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
@@ -162,12 +165,12 @@ func (t *task) ended(p place, e *flow.Effect) error {
 }
 
 // ask asks what does a step, or an item, to end. A wait or a delay is ended by the run itself.
-func (t *task) ask(p place) {
+func (t *task) ask(p place, reason string) {
 	s := &t.template.Steps[p.step]
 	if s.ForEach() && p.index == noIndex {
 		return
 	}
-	id, reason := t.doer(p, false), t.asks()
+	id, reason := t.doer(p, false), orElse(reason, t.asks())
 	switch s.Action {
 	case flow.ActionJob:
 		t.messages = append(t.messages, storage.Message{

@@ -323,8 +323,14 @@ func (t *task) tick() error {
 		if t.decision.Letter(due.Step) != flow.Open {
 			continue // it has ended with another one
 		}
-		if t.template.Steps[due.Step].Action == flow.ActionWait {
+		switch t.template.Steps[due.Step].Action {
+		case flow.ActionWait:
 			o.Letter = t.overdue(p)
+		case flow.ActionProcess, flow.ActionRun:
+			o.Letter, o.Overdue = flow.Failed, true
+			timeout := t.template.Steps[due.Step].Source.GetTimeout().AsDuration()
+			t.ends[p] = failed(process.ReasonTimeout, "it has not ended within "+durations.Exact(timeout))
+		case flow.ActionJob, flow.ActionDelay:
 		}
 		if _, err := t.decision.Ended(o); err != nil {
 			return err

@@ -144,7 +144,11 @@ func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequ
 	}
 	enabled := t.Enabled
 	t.Version, t.Enabled, t.CreatedTime, t.UpdatedTime = 0, nil, nil, nil
-	if _, problems := flow.Compile(t); len(problems) > 0 {
+	_, problems := flow.Compile(t)
+	if len(problems) == 0 {
+		problems = flow.Refused(t)
+	}
+	if len(problems) > 0 {
 		for i := range problems {
 			problems[i].Path = "template." + problems[i].Path
 		}

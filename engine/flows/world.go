@@ -260,14 +260,24 @@ func (t *task) Begin(step, index int) (due time.Time, err error) {
 		b.message, err = t.job(s, s.Source.GetJob(), p, false, input)
 	case flow.ActionProcess:
 		b.message, err = t.start(s, p, input)
+		due = t.timeoutOf(s)
 	case flow.ActionRun:
 		b.message, err = t.run(s, p, scope)
+		due = t.timeoutOf(s)
 	case flow.ActionDelay:
 		return t.template.Until(s, scope, t.now)
 	case flow.ActionWait:
 		return t.open(s, b, scope)
 	}
 	return due, err
+}
+
+// timeoutOf is when the process or the run of a step that begins now passes its timeout; zero if it has none.
+func (t *task) timeoutOf(s *flow.Step) (due time.Time) {
+	if timeout := s.Source.GetTimeout().AsDuration(); timeout > 0 {
+		due = t.now.Add(timeout)
+	}
+	return due
 }
 
 // Undo implements flow.Reader.

@@ -82,6 +82,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "CancelledWhenDue",
 	},
 	{
+		name: "flow-overdue-goes-on", breaks: "what passes the timeout of its step is asked to end",
+		file: flowDecide, old: "	if o.Overdue {", planted: "	if o.Overdue && o.Undo {",
+		packages: "./engine/flows", run: "StepTimeouts",
+	},
+	{
 		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
 		file: flowItems, old: "d.Plan.Steps[step].Waits == NoWait {\n		d.askItems", planted: "d.Plan.Steps[step].Waits != NoWait {\n		d.askItems",
 		packages: "./flow", run: "ItemsThatWaitFail",

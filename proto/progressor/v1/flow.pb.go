@@ -800,7 +800,9 @@ type StepTemplate struct {
 	// Unique in the template, 1 to 64 characters of [a-z0-9_].
 	StepId string `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Limit of one attempt. Default: that of the action.
+	// Limit of one attempt. Job: default 30 s. Process or run: default none. Past it, the process
+	// or run is asked to end, and the step is FAILED (`timeout`). Refused for a wait, which has due,
+	// and for a delay.
 	Timeout    *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Cancelable *bool                `protobuf:"varint,4,opt,name=cancelable,proto3,oneof" json:"cancelable,omitempty"` // default: true; if false, a cancel waits until the step ends
 	DependsOn  []string             `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`

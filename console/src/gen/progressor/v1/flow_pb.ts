@@ -269,7 +269,9 @@ export type StepTemplate = Message<"progressor.v1.StepTemplate"> & {
   name: string;
 
   /**
-   * Limit of one attempt. Default: that of the action.
+   * Limit of one attempt. Job: default 30 s. Process or run: default none. Past it, the process
+   * or run is asked to end, and the step is FAILED (`timeout`). Refused for a wait, which has due,
+   * and for a delay.
    *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */

@@ -66,6 +66,7 @@ type chain struct {
 	gates []*gate
 	asked map[string]int      // times, by process and operation
 	away  int                 // requests that are not taken
+	live  map[string]int      // attempts that are worked on, by task
 	told  map[string][][]byte // responses by process and operation; nil: not kept
 
 	inFlight atomic.Int64
@@ -189,6 +190,7 @@ func (c *chain) process(ctx context.Context, req *progressorv1.ProcessRequest) (
 	}
 	c.inFlight.Add(1)
 	defer c.inFlight.Add(-1)
+	defer c.begin(fmt.Sprint(req.GetTaskId()))()
 	for _, g := range gates {
 		g.arrived.Add(1)
 		select {

@@ -32,7 +32,13 @@ type siege struct {
 	nodes   []*node
 	proxies []*proxy
 	started int
+	tenants *tenants
 	old     *pgx.Conn // holds a snapshot
+
+	freezes  int // of engines that cancelled their attempts before they were declared dead
+	repeated int // tasks with two live attempts while an engine was frozen
+	moved    int // attempts whose times were moved by steps of the clock
+	locked   int // rows that another client has locked
 
 	fired    map[string]int
 	recovery map[string]time.Duration // the longest, by fault, until calls were answered again
@@ -45,6 +51,8 @@ var counted = []struct{ what, metric string }{
 	{"tasks adopted whose commit lost its answer", "progressor_tasks_adopted_total"},
 	{"results refused under an old token", "progressor_stale_results_total"},
 	{"flushes recovered after a broken connection", "progressor_flush_recoveries_total"},
+	{"attempts cancelled by an engine that was frozen or cut off", "progressor_attempts_fenced_total"},
+	{"items that did not wait for a locked row", "progressor_flush_contended_total"},
 	{"messages held for a suspended process", `progressor_messages_total{kind="notify",namespace="chain",outcome="held"}`},
 }
 
@@ -56,6 +64,10 @@ var faults = []struct {
 	{"kill an engine", (*siege).kill},
 	{"kill an engine that is cut off", (*siege).killDumb},
 	{"stop an engine past its lease", (*siege).stop},
+	{"freeze an engine for less than its lease", (*siege).freeze},
+	{"freeze an engine whose processor works on", (*siege).freezeLong},
+	{"set the clock of PostgreSQL forward", (*siege).clockForward},
+	{"set the clock of PostgreSQL back", (*siege).clockBackward},
 	{"restart an engine", (*siege).roll},
 	{"crash PostgreSQL", (*siege).crash},
 	{"terminate backends", (*siege).terminate},
@@ -64,6 +76,8 @@ var faults = []struct {
 	{"cut an engine's connections", func(s *siege, i int) { s.proxies[i].cut() }},
 	{"an old snapshot stays open", (*siege).remember},
 	{"rows locked by another client", (*siege).lockRows},
+	{"a process with a long queue ends", (*siege).queueUp},
+	{"many namespaces with a backlog", (*siege).pileUp},
 	{"slow processor", (*siege).slow},
 	{"processor away", (*siege).away},
 }
@@ -88,7 +102,9 @@ func TestChaos(t *testing.T) {
 		f.strike(s, s.random.IntN(len(s.nodes)))
 		s.fired[f.name]++
 		before := s.load.acked.Load()
-		took := await(t, patience, "calls are answered after: "+f.name, func() bool { return s.load.acked.Load() >= before+50 })
+		took := await(t, patience, "calls are answered after: "+f.name, func() bool {
+			return s.load.acked.Load() >= before+50
+		})
 		s.recovery[f.name] = max(s.recovery[f.name], took)
 	}
 	s.conclude()
@@ -107,6 +123,8 @@ func newSiege(t testing.TB, seed uint64) *siege {
 		s.open(i)
 	}
 	putChain(t, s.nodes[0], s.chain, nil)
+	s.tenants = &tenants{}
+	s.putTenants()
 	s.fleet = newFleet(t, s.nodes...)
 	s.fleet.start(50)
 	s.crons = startCrons(s.fleet, s.nodes[0], s.chain)
@@ -116,8 +134,8 @@ func newSiege(t testing.TB, seed uint64) *siege {
 	return s
 }
 
-// vary makes operations of all kinds. What is only accepted, and what other processes say, would be cancelled where its process
-// breaks, so that processes with an even number never do.
+// vary makes operations of all kinds. Operations that are only accepted, and messages of other processes, would be
+// cancelled if their process broke, so processes with an even number never do.
 func vary(e *entry, number int, random *rand.Rand) {
 	switch kind := random.IntN(100); {
 	case kind < 10:
@@ -155,12 +173,28 @@ func (s *siege) harvest(n *node) {
 	}
 }
 
-// busy holds the processor until an engine runs tasks, if it comes to that: its clients may all wait for others.
+// busy holds the processor until it works on two calls of an engine. It gives up after two seconds, because all clients
+// may wait for other engines.
 func (s *siege) busy(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
-	g := s.chain.hold(nil)
-	soon(2*time.Second, func() bool { return g.arrived.Load() >= 2 && running(s.t, conn, s.nodes[i]) >= 2 })
+	s.chain.hold(nil)
+	soon(2*time.Second, func() bool { return s.chain.working(chainCalls(s.t, conn, s.nodes[i])) >= 2 })
+}
+
+// chainCalls returns the tasks of the chain that an engine runs.
+func chainCalls(t testing.TB, conn *pgx.Conn, n *node) []string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `SELECT r.task_id::text FROM running AS r JOIN nodes AS n USING (node_id)
+		WHERE n.address = $1 AND r.namespace = $2`, n.name, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
 }
 
 // soon waits for something that may not come.
@@ -179,7 +213,7 @@ func soon(limit time.Duration, met func() bool) bool {
 	return true
 }
 
-// kill ends an engine while it holds calls, and, where a step of a run ends meanwhile, before anybody has stored what follows from that.
+// kill ends an engine while it holds calls. If a step of a run ends meanwhile, no engine has stored the next step yet.
 func (s *siege) kill(i int) {
 	s.busy(i)
 	s.harvest(s.nodes[i])
@@ -264,18 +298,21 @@ func (s *siege) remember(int) {
 	}
 }
 
-// lockRows locks processes that run, and the tasks of two of them, as another client would, until others have done much.
+// lockRows locks running processes and running tasks, as another client would, until other processes make progress.
 func (s *siege) lockRows(int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	for _, sql := range []string{
 		"BEGIN",
-		"SELECT FROM progressor.processes WHERE (namespace, process_id) IN (SELECT namespace, process_id FROM progressor.running LIMIT 5) FOR UPDATE SKIP LOCKED",
+		`SELECT FROM progressor.processes WHERE (namespace, process_id) IN (
+			SELECT namespace, process_id FROM progressor.running LIMIT 5) FOR UPDATE SKIP LOCKED`,
 		"SELECT FROM progressor.running LIMIT 2 FOR UPDATE SKIP LOCKED",
 	} {
-		if _, err := conn.Exec(s.t.Context(), sql); err != nil {
+		tag, err := conn.Exec(s.t.Context(), sql)
+		if err != nil {
 			s.t.Fatal(err)
 		}
+		s.locked += int(tag.RowsAffected())
 	}
 	before := s.load.acked.Load()
 	soon(2*time.Second, func() bool { return s.load.acked.Load() > before+500 })
@@ -319,6 +356,7 @@ func (s *siege) conclude() {
 	s.crons.end(s.load, conn)
 	runs := s.flows.end(conn)
 	jobs := s.jobs.end(conn)
+	others := s.settleTenants(conn)
 	settle(s.t, s.dsn)
 	for _, n := range s.nodes {
 		s.harvest(n)
@@ -327,11 +365,12 @@ func (s *siege) conclude() {
 	said, wrong := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
 	turnedAway, done := held(s.load.orders.windows, entries)
 	fires, odd := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
-	for _, w := range slices.Concat(wrong, done, odd, s.jobs.judge(jobs), s.flows.judge(runs)) {
+	for _, w := range slices.Concat(wrong, done, odd, s.jobs.judge(jobs), s.flows.judge(runs), s.tenants.judge(others)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
-	s.tell(conn, entries, slices.Concat(s.figures(conn, said, turnedAway, fires), s.jobs.figures(jobs), s.flows.figures(runs)))
+	s.tell(conn, entries, slices.Concat(
+		s.figures(conn, said, turnedAway, fires), s.jobs.figures(jobs), s.flows.figures(runs), s.tenants.figures()))
 }
 
 // resumeAll resumes what an engine that was away has suspended by an old order, and tells how many that were.

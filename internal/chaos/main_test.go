@@ -96,7 +96,7 @@ func (b *executable) remove() {
 // doctor runs `progressor doctor`: every invariant holds of the database.
 func doctor(t testing.TB, dsn string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience+*chaosDuration)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program.path(t), "doctor", "--db.dsn", dsn)
 	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("violations: 0")) {

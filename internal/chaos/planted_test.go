@@ -78,3 +78,49 @@ func TestHeld(t *testing.T) {
 		t.Errorf("turned away %d, %q", n, wrong)
 	}
 }
+
+// A second live attempt of a task is seen, and one that has ended is not.
+func TestTwice(t *testing.T) {
+	t.Parallel()
+	c := &chain{}
+	first, other := c.begin("1"), c.begin("2")
+	if n := c.twice(); n != 0 {
+		t.Errorf("%d tasks have two attempts, want none", n)
+	}
+	second := c.begin("1")
+	if n := c.twice(); n != 1 {
+		t.Errorf("%d tasks have two attempts, want 1", n)
+	}
+	first()
+	if n := c.twice(); n != 0 {
+		t.Errorf("%d tasks have two attempts after one has ended", n)
+	}
+	second()
+	other()
+	if len(c.live) != 0 {
+		t.Errorf("attempts that have ended are kept: %v", c.live)
+	}
+}
+
+// A notification of a queue or a task of a backlog that is lost, and rows that a removed process has left, are seen.
+func TestTenantsAreJudged(t *testing.T) {
+	t.Parallel()
+	w := &tenants{queues: []queue{{process: "q0", n: 10}, {process: "q1", n: 20, removed: true}}, backlog: 30}
+	for name, tt := range map[string]struct {
+		plant func(rows *tenantRows)
+		want  string
+	}{
+		"all is well":            {func(*tenantRows) {}, ""},
+		"a notification is lost": {func(r *tenantRows) { r.ended["q0"] = 9 }, "9 of the 10 notifications of q0 have ended"},
+		"one ended twice":        {func(r *tenantRows) { r.ended["q0"] = 11 }, "11 of the 10 notifications of q0 have ended"},
+		"a row is left":          {func(r *tenantRows) { r.left["q1"] = 1 }, "q1 was removed, but 1 of its rows are left"},
+		"one of a cancelled one": {func(r *tenantRows) { r.left["q0"] = 2 }, "q0 was removed, but 2 of its rows are left"},
+		"a timer is lost":        {func(r *tenantRows) { r.backlog = 29 }, "29 of the 30 tasks of the backlog have finished"},
+	} {
+		rows := tenantRows{ended: map[string]int{"q0": 10}, left: map[string]int{}, backlog: 30}
+		tt.plant(&rows)
+		if got := strings.Join(w.judge(rows), "; "); got != tt.want {
+			t.Errorf("%s: found %q, want %q", name, got, tt.want)
+		}
+	}
+}

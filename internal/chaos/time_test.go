@@ -1,0 +1,166 @@
+//go:build linux
+
+package chaos
+
+import (
+	"syscall"
+	"time"
+)
+
+// liveLimit is how long an engine that goes on after a freeze may leave an attempt alive that another one repeats.
+const liveLimit = 5 * time.Second
+
+// freeze stops an engine for between 2/3 of its lease and all of it. It must cancel its attempts by itself.
+func (s *siege) freeze(i int) {
+	s.busy(i)
+	n := s.nodes[i]
+	conn := observe(s.t, s.dsn)
+	defer conn.Close(s.t.Context())
+	before := n.metric("progressor_attempts_fenced_total")
+	n.signal(syscall.SIGSTOP)
+	held := s.chain.working(chainCalls(s.t, conn, n))
+	await(s.t, patience, "2/3 of the lease are over", func() bool {
+		return count(s.t, conn, `SELECT count(*) FROM nodes WHERE address = $1
+			AND beat_time < statement_timestamp() - interval '0.75 s'`, n.name) == 1
+	})
+	taken := count(s.t, conn, `SELECT count(*) FROM nodes WHERE address = $1 AND dead_beat_time = beat_time`, n.name)
+	n.signal(syscall.SIGCONT)
+	if taken == 0 && held > 0 {
+		await(s.t, liveLimit, "the engine cancels its attempts", func() bool {
+			return n.metric("progressor_attempts_fenced_total") > before
+		})
+		s.freezes++
+	}
+	s.alone()
+	s.chain.openAll()
+	await(s.t, patience, "the engine is ready again", n.isReady)
+}
+
+// freezeLong stops an engine while its processor works, until another engine repeats one of its attempts.
+// When the engine goes on, it must cancel its own. Tasks that it has locked are repeated only after 10 s.
+// The test does not wait for those, because the step timeout of the calls is as long.
+func (s *siege) freezeLong(i int) {
+	s.busy(i)
+	n := s.nodes[i]
+	conn := observe(s.t, s.dsn)
+	defer conn.Close(s.t.Context())
+	n.signal(syscall.SIGSTOP)
+	soon(5*time.Second, func() bool { return s.chain.twice() > 0 })
+	s.repeated += s.chain.twice()
+	n.signal(syscall.SIGCONT)
+	s.alone()
+	s.chain.openAll()
+	await(s.t, patience, "the engine is ready again", n.isReady)
+}
+
+// alone waits until no task has two live attempts.
+func (s *siege) alone() {
+	s.t.Helper()
+	await(s.t, liveLimit, "no task has two live attempts", func() bool { return s.chain.twice() == 0 })
+}
+
+// A step of the clock of PostgreSQL changes how old everything looks. Moving stored times does the same, and needs no
+// privileges. Timers that run are left out, because the test looks for timers that fired early. A task is moved under
+// the lock of its process, which everything that changes tasks must hold.
+const (
+	moveNodes = `UPDATE nodes SET beat_time = beat_time + $1::interval, started_time = started_time + $1::interval,
+		dead_beat_time = dead_beat_time + $1::interval`
+	moveRunning = `UPDATE running SET running_time = running_time + $1::interval, deadline = deadline + $1::interval
+		WHERE task_type <> 'TIMEOUT' AND (namespace, process_id) IN (SELECT namespace, process_id FROM processes
+			WHERE (namespace, process_id) IN (SELECT namespace, process_id FROM running) FOR UPDATE SKIP LOCKED)`
+	moveLeases = `UPDATE leases SET leased_time = leased_time + $1::interval, beat_time = beat_time + $1::interval,
+		expires_time = expires_time + $1::interval
+		WHERE (namespace, process_id) IN (SELECT namespace, process_id FROM leases FOR UPDATE SKIP LOCKED)`
+	moveMessages = `UPDATE messages SET created_time = created_time + $1::interval
+		WHERE (namespace, process_id, message_id) IN (
+			SELECT namespace, process_id, message_id FROM messages FOR UPDATE SKIP LOCKED)`
+	moveCancels = `UPDATE processes SET cancel_requested_time = cancel_requested_time + $1::interval,
+		cancel_deadline = cancel_deadline + $1::interval
+		WHERE (namespace, process_id) IN (
+			SELECT namespace, process_id FROM processes WHERE cancel_deadline IS NOT NULL FOR UPDATE SKIP LOCKED)`
+)
+
+// clockForward sets the clock forward by an hour: every heartbeat, lease and deadline is long over.
+func (s *siege) clockForward(int) { s.clockStep("-1 hour", moveNodes, moveRunning, moveLeases) }
+
+// clockBackward sets the clock back by an hour: everything that is stored is in the future.
+func (s *siege) clockBackward(int) {
+	s.clockStep("1 hour", moveNodes, moveRunning, moveLeases, moveMessages, moveCancels)
+}
+
+// clockStep moves stored times while the engines hold calls, and waits for the next heartbeat of each.
+// No engine may take all others for dead.
+func (s *siege) clockStep(by string, statements ...string) {
+	s.busy(0)
+	dead := s.sum("progressor_nodes_declared_dead_total")
+	conn := observe(s.t, s.dsn)
+	defer conn.Close(s.t.Context())
+	for _, sql := range statements {
+		tag, err := conn.Exec(s.t.Context(), sql, by)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if sql == moveRunning {
+			s.moved += int(tag.RowsAffected())
+		}
+	}
+	for _, n := range s.nodes {
+		await(s.t, patience, "the engine has a heartbeat", func() bool {
+			return count(s.t, conn, `SELECT count(*) FROM nodes WHERE address = $1
+				AND abs(extract(epoch FROM statement_timestamp() - beat_time)) < 1`, n.name) > 0
+		})
+	}
+	s.chain.openAll()
+	if now := s.sum("progressor_nodes_declared_dead_total"); now-dead >= float64(len(s.nodes)) {
+		s.t.Errorf("%v engines were declared dead after a step of the clock by %s", now-dead, by)
+	}
+}
+
+// sum is a metric of all engines.
+func (s *siege) sum(name string) (sum float64) {
+	for _, n := range s.nodes {
+		sum += n.metric(name)
+	}
+	return sum
+}
+
+// begin notes an attempt that the processor works on.
+func (c *chain) begin(task string) (end func()) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.live == nil {
+		c.live = map[string]int{}
+	}
+	c.live[task]++
+	return func() {
+		c.mutex.Lock()
+		defer c.mutex.Unlock()
+		if c.live[task]--; c.live[task] == 0 {
+			delete(c.live, task)
+		}
+	}
+}
+
+// working counts the tasks of a list that the processor works on.
+func (c *chain) working(tasks []string) (n int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, task := range tasks {
+		if c.live[task] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// twice counts the tasks of which the processor works on two attempts at once.
+func (c *chain) twice() (n int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, attempts := range c.live {
+		if attempts > 1 {
+			n++
+		}
+	}
+	return n
+}

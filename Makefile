@@ -1,5 +1,5 @@
-# Everything that one does with this repository. `make help` lists it. No target but those of the console needs anything but Go, bash and git:
-# PostgreSQL's binaries are installed where they are missing, and the tools are built from tools/go.mod.
+# `make help` lists the targets. They need Go, bash and git; those of the console also need Node. The
+# Makefile installs the binaries of PostgreSQL if they are missing, and builds tools from tools/go.mod.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -7,14 +7,14 @@ GO ?= go
 TOOL := $(GO) tool -modfile=tools/go.mod
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# Passed on to the program by run and bench, as in: make bench ARGS='--workload start --clients 128'
+# Passed to the program by run and bench, for example: make bench ARGS='--workload start --clients 128'
 ARGS ?=
-# Of chaos: how long, and the seed that repeats a run (0: a new one, which is printed).
+# Duration and seed of chaos. 0 chooses a seed and prints it, so that the run can be repeated.
 SECONDS ?= 60
 SEED ?= 0
-# Which bugs mutants plants: those whose name contains this.
+# mutants plants the bugs whose name contains this.
 MUTANT ?=
-# The packages that test takes, as in: make test PKG=./storage/...
+# The packages to test, for example: make test PKG=./storage/...
 PKG ?= ./...
 
 GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml docs/reference.md
@@ -37,13 +37,13 @@ race: postgres ## Run all tests with the race detector
 	$(GO) test -race -timeout 40m $(PKG)
 
 .PHONY: generate
-generate: ## Rebuild what is generated: protobuf, Connect, OpenAPI, docs/reference.md, sqlc
-	@# The warning left out is the OpenAPI plugin's own, about a field of a library that it does not fill.
+generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, docs/reference.md, sqlc
+	@# The OpenAPI plugin prints a useless warning about a field that it does not set.
 	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
 	$(GO) run ./internal/openapi docs/openapi.yaml
 	$(TOOL) sqlc generate
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" cron/zoneinfo.zip && chmod 644 cron/zoneinfo.zip
-	@# The generators leave the code of a file that is gone.
+	@# The generators do not delete the code of deleted files.
 	@for code in proto/progressor/v1/*.pb.go; do \
 	  test -f $${code%.pb.go}.proto || rm -v $$code; done
 	@for code in proto/progressor/v1/progressorv1connect/*.connect.go; do name=$${code##*/}; \
@@ -52,7 +52,7 @@ generate: ## Rebuild what is generated: protobuf, Connect, OpenAPI, docs/referen
 	  test -f sql/$${name%.go} || rm -v $$code; done
 
 .PHONY: console
-console: ## Rebuild the web console and its clients (needs Node; what is built is committed)
+console: ## Rebuild the web console and its clients (needs Node; commit the result)
 	@./console/build.sh
 
 .PHONY: test-console
@@ -60,11 +60,11 @@ test-console: postgres build ## Test the web console in Chromium (needs Node; AR
 	@./console/test.sh $(ARGS)
 
 .PHONY: pictures
-pictures: postgres build ## Take the pictures of the documents anew (needs Node and Chromium; look at each)
+pictures: postgres build ## Retake the screenshots of the docs (needs Node and Chromium; check each of them)
 	@./console/pictures.sh
 
 .PHONY: verify
-verify: verify-format lint verify-generated verify-console verify-chart verify-tidy verify-vulnerabilities ## Check all that needs no running server
+verify: verify-format lint verify-generated verify-console verify-chart verify-tidy verify-vulnerabilities ## Run all checks that need no server
 	@echo "verify: ok"
 
 .PHONY: lint
@@ -86,7 +86,7 @@ chaos: postgres ## Break things for SECONDS under load, then check every invaria
 mutants: postgres ## Plant bugs into the engine, one at a time: the tests must catch each (MUTANT=part of a name)
 	$(GO) run ./internal/mutants -run '$(MUTANT)'
 
-# What the targets above are made of.
+# Targets that others depend on.
 
 .PHONY: build
 build:
@@ -105,7 +105,7 @@ verify-format:
 .PHONY: verify-generated
 verify-generated: generate
 	@changed=$$(git status --porcelain -- $(GENERATED)); \
-	  test -z "$$changed" || { echo "generated code differs from what is committed (make generate, then commit):"; \
+	  test -z "$$changed" || { echo "generated code is out of date (run make generate, then commit):"; \
 	  echo "$$changed"; git --no-pager diff --stat -- $(GENERATED); exit 1; }
 
 .PHONY: verify-console

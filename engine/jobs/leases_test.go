@@ -90,7 +90,9 @@ func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 func TestLeaseThatNeverBeats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Hour), HeartbeatInterval: durationpb.New(50 * time.Millisecond)})
+	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
+		Timeout: durationpb.New(time.Hour), LeaseDuration: durationpb.New(time.Hour), HeartbeatInterval: durationpb.New(50 * time.Millisecond),
+	})
 	n.one(t, "w1") // whose answer is lost
 	l := n.one(t, "w2")
 	if l.GetJob().GetAttempt() != 1 {

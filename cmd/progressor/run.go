@@ -92,6 +92,7 @@ func (n *node) run(ctx context.Context) error {
 	bulks := bulk.New(eng)
 	eng.Add(bulks.Kind())
 	schedules := crons.New(eng, store, registry)
+	schedules.KeepLedger(n.engine.LedgerRetention)
 	eng.Add(schedules.Kinds()...)
 	queue := jobs.New(eng, store, registry)
 	eng.Add(queue.Kind())

@@ -58,6 +58,8 @@ type engineFlags struct {
 	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node that has not beaten for so long is dead. The same on every node. Default: ${default}."`
 	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long past its deadline a node that lives may hold a task before others take it. Default: ${default}."`
 	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for what runs. Default: ${default}."`
+
+	LedgerRetention time.Duration `default:"720h" placeholder:"DURATION" setting:"" help:"How long rows of the ledger of crons, and the tasks of crons, are kept; at least 1h. Default: ${default}."`
 }
 
 type logFlags struct {
@@ -111,6 +113,8 @@ func (e engineFlags) check() error {
 		return errors.New("--engine.zombie-margin: want more than 0s")
 	case e.DrainTimeout <= 0:
 		return errors.New("--engine.drain-timeout: want more than 0s")
+	case e.LedgerRetention < time.Hour:
+		return errors.New("--engine.ledger-retention: want at least 1h")
 	case e.MaxInFlight < 1:
 		return errors.New("--engine.max-in-flight: want 1 or more")
 	}

@@ -41,6 +41,8 @@ type Crons struct {
 	trimmed time.Time // when the tasks of crons were last looked through, by the collector alone
 	newJob  NewJob
 	flows   Flows
+
+	retention time.Duration // of the ledger and of the tasks of crons
 }
 
 // NewJob makes what is stored of a job that is to be enqueued; path is put before the names of fields in its errors.
@@ -66,8 +68,11 @@ func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 
 // New makes the crons of an engine and its store. Their kinds have to be added to it. registerer nil: no metrics.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
-	return &Crons{engine: e, store: store, metrics: newMetrics(registerer), http: newHTTPClient()}
+	return &Crons{engine: e, store: store, metrics: newMetrics(registerer), http: newHTTPClient(), retention: crons.DefaultRetention}
 }
+
+// KeepLedger sets how long rows of the ledger, and the tasks of crons, are kept. It has to be called before the engine runs.
+func (c *Crons) KeepLedger(retention time.Duration) { c.retention = retention }
 
 // Kinds are what the engine has to know of crons.
 func (c *Crons) Kinds() []engine.Kind {
@@ -82,10 +87,10 @@ const trimEvery = 10 * time.Minute
 
 // forget drops what is past its retention, a batch.
 func (c *Crons) forget(ctx context.Context) (more bool, err error) {
-	if more, err = crons.Forget(ctx, c.store); more || err != nil || time.Since(c.trimmed) < trimEvery {
+	if more, err = crons.Forget(ctx, c.store, c.retention); more || err != nil || time.Since(c.trimmed) < trimEvery {
 		return more, err
 	}
-	if more, err = crons.ForgetTasks(ctx, c.store); !more && err == nil {
+	if more, err = crons.ForgetTasks(ctx, c.store, c.retention); !more && err == nil {
 		c.trimmed = time.Now()
 	}
 	return more, err

@@ -115,13 +115,14 @@ func TestForget(t *testing.T) {
 	n.create(t, c)
 	n.trigger(t, "d")
 	for _, old := range []string{
-		"UPDATE cron_fires SET decided_time = now() - interval '31 days'",
-		"UPDATE tasks SET finished_time = now() - interval '31 days' WHERE process_id = '~cron/c'",
+		"UPDATE cron_fires SET decided_time = now() - interval '10 days'",
+		"UPDATE tasks SET finished_time = now() - interval '10 days' WHERE process_id = '~cron/c'",
 	} {
 		if _, err := n.db.Exec(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
 	}
+	n.KeepLedger(9 * 24 * time.Hour)
 	n.forget(t)
 	if rows := n.count(t, "SELECT count(*) FROM cron_fires"); rows != 1 {
 		t.Errorf("%d rows are left", rows)

@@ -15,9 +15,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Retention is how long a row of the ledger is kept, counted from its decision, and the tasks of a cron; the row of a run that has not ended
-// is kept longer.
-const Retention = 30 * 24 * time.Hour
+// DefaultRetention is how long a row of the ledger is kept, counted from its decision, and the tasks of a cron, unless the node is told
+// otherwise. The row of a run that has not ended is kept longer.
+const DefaultRetention = 30 * 24 * time.Hour
 
 // Row is a row of the ledger.
 type Row = dbsqlc.ListFiresRow
@@ -113,9 +113,9 @@ func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, bef
 }
 
 // Forget drops rows that are past their retention. more: there are more of them.
-func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
+func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	return forget(ctx, s, "forget fires", func(ctx context.Context, db storage.DB) (int64, error) {
-		return dbsqlc.New().ForgetFires(ctx, db, dbsqlc.ForgetFiresParams{RetentionUs: Retention.Microseconds(), Lim: forgetBatch})
+		return dbsqlc.New().ForgetFires(ctx, db, dbsqlc.ForgetFiresParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	})
 }
 
@@ -124,9 +124,9 @@ const forgetTasksBatch = 200
 
 // ForgetTasks drops tasks of crons that are past the retention of the ledger: nobody else does so while their process lives. more: there
 // may be more of them.
-func ForgetTasks(ctx context.Context, s *storage.Store) (more bool, err error) {
+func ForgetTasks(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	err = s.Write(ctx, "forget tasks of crons", func(ctx context.Context, db storage.DB) error {
-		n, err := dbsqlc.New().ForgetCronTasks(ctx, db, dbsqlc.ForgetCronTasksParams{RetentionUs: Retention.Microseconds(), Lim: forgetTasksBatch})
+		n, err := dbsqlc.New().ForgetCronTasks(ctx, db, dbsqlc.ForgetCronTasksParams{RetentionUs: retention.Microseconds(), Lim: forgetTasksBatch})
 		more = n >= forgetTasksBatch
 		return err
 	})

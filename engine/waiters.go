@@ -182,7 +182,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	}
 	limit, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	rows, err := w.engine.store.ReadAnswers(limit, refs)
+	rows, cut, err := w.engine.store.ReadAnswers(limit, refs)
 	if err != nil {
 		if ctx.Err() == nil && !w.failing { // not every AnswerPoll while the database is away
 			w.failing = true
@@ -196,6 +196,12 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	if w.failing {
 		w.failing = false
 		w.engine.log.Info("answers are read again", "tasks", len(refs))
+	}
+	if cut { // the others are asked for again
+		read := int(slices.MaxFunc(rows, func(a, b storage.Answer) int { return int(a.Ord - b.Ord) }).Ord)
+		for _, r := range refs[read+1:] {
+			w.recheck(r.Key)
+		}
 	}
 	for i := range rows {
 		a, err := answerOfRow(&rows[i])

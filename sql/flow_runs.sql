@@ -128,19 +128,27 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
   FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id AND p.removed_time IS NULL
  WHERE r.namespace = @namespace AND r.run_id = @run_id;
 
--- ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id '': all; only_steps: none of items.
+-- ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id '': all; only_steps: none of items. It
+-- returns steps until these have passed max_bytes, and the step that passes it.
 -- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
        coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(CASE WHEN f.status = 'running' THEN j.progress END, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        (u.task_id IS NOT NULL)::bool AS held
-  FROM flow_steps f
+  FROM (
+    SELECT w.*, sum(w.bytes) OVER (ORDER BY w.ord, w.index ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
+      SELECT f.*, coalesce(octet_length(f.input::text), 0) + coalesce(octet_length(f.result::text), 0)
+                  + coalesce(octet_length(f.failure::text), 0) AS bytes
+        FROM flow_steps f
+       WHERE f.namespace = @namespace AND f.run_id = @run_id AND (@step_id::text = '' OR f.step_id = @step_id)
+         AND (NOT @only_steps::bool OR f.index = -1)
+         AND (f.ord, f.index) > (@after_ord::int, @after_index::int)
+       ORDER BY f.ord, f.index LIMIT @lim::int) w) f
   LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status <> 'pending' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
   LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) u ON true
   LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
- WHERE f.namespace = @namespace AND f.run_id = @run_id AND (@step_id::text = '' OR f.step_id = @step_id) AND (NOT @only_steps::bool OR f.index = -1)
-   AND (f.ord, f.index) > (@after_ord::int, @after_index::int)
- ORDER BY f.ord, f.index LIMIT @lim::int;
+ WHERE f.bytes_before < @max_bytes::bigint
+ ORDER BY f.ord, f.index;
 
 -- CountItems counts the items of the steps of a run by their status.
 -- name: CountItems :many

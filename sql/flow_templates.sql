@@ -25,11 +25,17 @@ SELECT v.version, v.created_time AS updated_time, t.enabled
 -- name: ListVersions :many
 SELECT v.version FROM flow_templates v WHERE v.namespace = @namespace AND v.template_type = @template_type ORDER BY v.version;
 
--- ListTemplates lists the newest version of each template.
+-- ListTemplates lists the newest version of each template until these have passed max_bytes, and the one that passes it.
 -- name: ListTemplates :many
-SELECT v.template_type, v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled
-  FROM flow_types t JOIN flow_templates v USING (namespace, template_type, version)
- WHERE t.namespace = @namespace AND t.template_type > @after ORDER BY t.template_type LIMIT @lim::int;
+SELECT x.template_type, x.version, x.definition, x.updated_time, x.created_time, x.enabled FROM (
+  SELECT w.*, sum(w.bytes) OVER (ORDER BY w.template_type ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
+    SELECT v.template_type, v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled,
+           octet_length(v.definition::text) AS bytes
+      FROM flow_types t JOIN flow_templates v USING (namespace, template_type, version)
+     WHERE t.namespace = @namespace AND t.template_type > @after
+     ORDER BY t.template_type LIMIT @lim::int) w) x
+ WHERE x.bytes_before <= @max_bytes::bigint
+ ORDER BY x.template_type;
 
 -- EnableTemplate lets new runs start, or not.
 -- name: EnableTemplate :execrows

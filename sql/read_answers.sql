@@ -1,18 +1,25 @@
 -- ReadAnswers tells what became of tasks, for all who wait on a node by one statement. A task that has not ended is missing.
--- process_status: of the process of a task that failed; '': it is gone, or the task did not fail.
+-- process_status: of the process of a task that failed; '': it is gone, or the task did not fail. It returns answers in the order
+-- of ord until these have passed max_bytes, and the answer that passes it.
 -- name: ReadAnswers :many
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection,
-       coalesce(CASE t.status WHEN 'ERROR' THEN
-         (SELECT p.status FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
-       END::text, '')::text AS process_status
-  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
-       AS k(ord, namespace, process_id, task_id)
-  JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
-UNION ALL
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection, '' AS process_status
-  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
-       AS k(ord, namespace, process_id, task_id)
-  JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id;
+SELECT x.ord::int AS ord, x.task_type, x.status, x.response, x.failure, x.rejection, x.process_status::text AS process_status FROM (
+  SELECT w.*, sum(w.size) OVER (ORDER BY w.ord ROWS UNBOUNDED PRECEDING) - w.size AS bytes_before FROM (
+    SELECT u.*, coalesce(octet_length(u.response), 0) + coalesce(octet_length(u.failure::text), 0)
+                + coalesce(octet_length(u.rejection::text), 0) AS size FROM (
+      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection,
+             coalesce(CASE t.status WHEN 'ERROR' THEN
+               (SELECT p.status FROM processes p
+                 WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
+             END::text, '') AS process_status
+        FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
+             AS k(ord, namespace, process_id, task_id)
+        JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
+      UNION ALL
+      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection, ''
+        FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
+             AS k(ord, namespace, process_id, task_id)
+        JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id) u) w) x
+ WHERE x.bytes_before < @max_bytes::bigint;
 
 -- ReadRequests finds what idempotent requests were accepted as.
 -- name: ReadRequests :many

@@ -24,7 +24,7 @@ func (b *bench) cancelTask(id string) *storage.Claim {
 // statusOf tells how a task ended.
 func (b *bench) statusOf(id string, taskID int64) process.TaskStatus {
 	b.t.Helper()
-	answers, err := b.ReadAnswers(b.t.Context(), []storage.TaskRef{{Key: key(id), TaskID: taskID}})
+	answers, _, err := b.ReadAnswers(b.t.Context(), []storage.TaskRef{{Key: key(id), TaskID: taskID}})
 	if len(must(b.t, answers, err)) != 1 {
 		b.t.Fatalf("task %d of %s has not ended", taskID, id)
 	}

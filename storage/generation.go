@@ -80,8 +80,10 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 
 // MissingTasks returns the indexes of tasks that the database does not know.
 func (s *Store) MissingTasks(ctx context.Context, refs []TaskRef) ([]int32, error) {
-	arg := dbsqlc.MissingTasksParams(answersParams(refs))
-	missing, err := s.q.MissingTasks(ctx, s.kept, arg)
+	arg := answersParams(refs)
+	missing, err := s.q.MissingTasks(ctx, s.kept, dbsqlc.MissingTasksParams{
+		Ords: arg.ords, Namespaces: arg.namespaces, ProcessIds: arg.processIDs, TaskIds: arg.taskIDs,
+	})
 	return missing, mapped("find missing tasks", err)
 }
 

@@ -60,18 +60,18 @@ func TestReadAnswers(t *testing.T) {
 	c := b.claim("p")
 	w := b.call("p")
 	refs := []storage.TaskRef{{Key: key("p"), TaskID: w.TaskID}, {Key: key("q"), TaskID: c.TaskID}, {Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: c.TaskID}}
-	answers, err := b.ReadAnswers(t.Context(), refs)
+	answers, _, err := b.ReadAnswers(t.Context(), refs)
 	equal(t, "before the end", len(must(t, answers, err)), 0)
 	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Response = []byte("yes") }))
-	answers, err = b.ReadAnswers(t.Context(), refs)
+	answers, _, err = b.ReadAnswers(t.Context(), refs)
 	equal(t, "two who wait for one task", len(must(t, answers, err)), 2)
 	equal(t, "the answer", []any{answers[0].Ord > 1, string(answers[0].Response), answers[0].Status, answers[0].TaskType}, "[true yes FINISHED CALL]")
-	answers, err = b.ReadAnswers(t.Context(), nil)
+	answers, _, err = b.ReadAnswers(t.Context(), nil)
 	equal(t, "of nobody", len(must(t, answers, err)), 0)
 	b.process("broken")
 	failed := end(b.claim("broken"), storage.Failed)
 	b.save(failed)
-	answers, err = b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("broken"), TaskID: failed.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
+	answers, _, err = b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("broken"), TaskID: failed.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
 	must(t, answers, err)
 	status := map[int32]string{}
 	for _, a := range answers {

@@ -29,7 +29,7 @@ func TestRemoveAnswersEverybody(t *testing.T) {
 	b.remove("p")
 	b.is("p", "none")
 	refs := []storage.TaskRef{{Key: key("p"), TaskID: ended.TaskID}, {Key: key("p"), TaskID: runs.TaskID}, {Key: key("p"), TaskID: waits.TaskID}, {Key: key("p"), TaskID: forgotten.TaskID}}
-	answers, err := b.ReadAnswers(t.Context(), refs)
+	answers, _, err := b.ReadAnswers(t.Context(), refs)
 	got := map[int32]string{}
 	for _, a := range must(t, answers, err) {
 		got[a.Ord] = string(a.Status) + " " + string(a.Response)

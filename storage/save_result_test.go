@@ -49,7 +49,7 @@ func TestSaveFails(t *testing.T) {
 	equal(t, "the row", []any{*must(t, row, err).Detail, *row.CorruptedBy, *row.Attention, row.AttentionTime.Equal(row.StatusChangedTime)},
 		[]any{"out of stock", c.TaskID, "ERROR", true})
 	equal(t, "cancelled_by", ask[int64](b, "SELECT DISTINCT cancelled_by FROM tasks WHERE status = 'CANCELLED'"), c.TaskID)
-	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: waiting.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
+	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: waiting.TaskID}, {Key: key("p"), TaskID: c.TaskID}})
 	equal(t, "the answers", len(must(t, answers, err)), 2)
 	for _, a := range answers {
 		equal(t, "an answer", a.Status, map[int32]process.TaskStatus{0: "CANCELLED", 1: "ERROR"}[a.Ord])
@@ -130,7 +130,7 @@ func TestSaveRejects(t *testing.T) {
 	}))
 	equal(t, "status", saved.Status, process.StatusRunning)
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT waits for time#0, CALL FINISHED")
-	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}})
+	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}})
 	equal(t, "the answer", string(must(t, answers, err)[0].Rejection), `{"reason": "no"}`)
 	row, err := b.GetProcess(t.Context(), key("p"))
 	equal(t, "the state", must(t, row, err).AuxState == nil, true)
@@ -150,7 +150,7 @@ func TestSaveRejectsInit(t *testing.T) {
 	equal(t, "saved", []any{saved.Next == nil, saved.TimerDelay < 0}, "[true true]")
 	b.is("p", "none")
 	equal(t, "keys left", ask[string](b, "SELECT string_agg(task_id::text, ',') FROM requests"), waiting.TaskID)
-	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: waiting.TaskID}})
+	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: c.TaskID}, {Key: key("p"), TaskID: waiting.TaskID}})
 	equal(t, "answers", len(must(t, answers, err)), 2)
 	for _, a := range answers {
 		if a.Ord == 0 {
@@ -182,7 +182,7 @@ func TestSaveRemoves(t *testing.T) {
 	b.is("p", "none")
 	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks)"), 0)
 	again := b.call("p", keyed("k", "x"))
-	answers, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: again.TaskID}})
+	answers, _, err := b.ReadAnswers(t.Context(), []storage.TaskRef{{Key: key("p"), TaskID: again.TaskID}})
 	equal(t, "the answer", []any{again.Outcome, must(t, answers, err)[0].Status, string(answers[0].Response)}, "[replayed FINISHED bye]")
 	if _, err := b.SaveResult(end(c, storage.Removed)); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("a second removal: %v", err)

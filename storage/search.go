@@ -203,9 +203,10 @@ func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit in
 	return suspects, mapped("list suspects", err)
 }
 
-// CollectZombies returns the running rows of suspects that are zombies still.
+// CollectZombies returns the running rows of suspects that are zombies still, about 8 MiB at most: those with the smallest
+// tokens.
 func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin time.Duration) ([]Zombie, error) {
-	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds()}
+	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds(), MaxBytes: maxScanBytes}
 	for _, x := range suspects {
 		a.Namespaces = append(a.Namespaces, x.Key.Namespace)
 		a.ProcessIds = append(a.ProcessIds, x.Key.ProcessID)
@@ -215,13 +216,14 @@ func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin t
 	return rows, mapped("collect zombies", err)
 }
 
-// ListRunning gives this node's running rows that are older than age and not among the known tokens.
+// ListRunning returns running rows of this node that are older than age and not among the known tokens: those with the
+// smallest tokens, at most 1,000 and about 8 MiB.
 func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duration) ([]Claim, error) {
 	if known == nil {
 		known = []int64{} // NULL would be equal to nothing, and different from nothing
 	}
 	rows, err := s.q.ListRunning(ctx, s.kept, dbsqlc.ListRunningParams{
-		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(),
+		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(), MaxBytes: maxScanBytes,
 	})
 	return claimsOf(rows), mapped("list running", err)
 }

@@ -78,18 +78,34 @@ type TaskRef struct {
 // Answer is how a task ended.
 type Answer = dbsqlc.ReadAnswersRow
 
-// ReadAnswers tells which of the tasks have ended, and how; Ord of an answer is the index of its task.
-func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) ([]Answer, error) {
-	rows, err := s.q.ReadAnswers(ctx, s.kept, answersParams(refs))
-	return rows, mapped("read answers", err)
+// ReadAnswers returns which of the tasks have ended, and how; Ord of an answer is the index of its task. It returns about
+// ListBytes at most. cut reports that tasks with a larger Ord than that of the last answer may have ended, too.
+func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answer, cut bool, err error) {
+	arg := answersParams(refs)
+	answers, err = s.q.ReadAnswers(ctx, s.kept, dbsqlc.ReadAnswersParams{
+		Ords: arg.ords, Namespaces: arg.namespaces, ProcessIds: arg.processIDs, TaskIds: arg.taskIDs, MaxBytes: ListBytes,
+	})
+	size := 0
+	for n := range answers {
+		size += len(answers[n].Response) + len(answers[n].Failure) + len(answers[n].Rejection)
+	}
+	return answers, size >= ListBytes, mapped("read answers", err)
 }
 
-func answersParams(refs []TaskRef) (arg dbsqlc.ReadAnswersParams) {
+// taskRefParams are TaskRefs as the arrays of a statement.
+type taskRefParams struct {
+	ords       []int32
+	namespaces []string
+	processIDs []string
+	taskIDs    []int64
+}
+
+func answersParams(refs []TaskRef) (arg taskRefParams) {
 	for n, r := range refs {
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // a batch
-		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
-		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
-		arg.TaskIds = append(arg.TaskIds, r.TaskID)
+		arg.ords = append(arg.ords, int32(n)) //nolint:gosec // a batch
+		arg.namespaces = append(arg.namespaces, r.Key.Namespace)
+		arg.processIDs = append(arg.processIDs, r.Key.ProcessID)
+		arg.taskIDs = append(arg.taskIDs, r.TaskID)
 	}
 	return arg
 }

@@ -32,20 +32,22 @@ func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplates
 	if r.GetPageSize() > 0 {
 		limit = min(int(r.GetPageSize()), maxPage)
 	}
-	rows, err := flows.ListTemplates(ctx, f.store, r.GetNamespace(), string(after), limit+1)
+	rows, more, err := flows.ListTemplates(ctx, f.store, r.GetNamespace(), string(after), limit+1)
 	if err != nil {
 		return nil, "", err
 	}
-	bytes := 0
-	for n, row := range rows {
-		if n == limit || bytes > process.MaxHistoryBytes {
-			return list, base64.RawURLEncoding.EncodeToString([]byte(rows[n-1].TemplateType)), nil
-		}
+	if len(rows) > limit {
+		rows, more = rows[:limit], true
+	}
+	for _, row := range rows {
 		m, err := templateOf(row)
 		if err != nil {
 			return nil, "", err
 		}
-		list, bytes = append(list, m), bytes+len(row.Definition)
+		list = append(list, m)
+	}
+	if more {
+		return list, base64.RawURLEncoding.EncodeToString([]byte(rows[len(rows)-1].TemplateType)), nil
 	}
 	return list, "", nil
 }

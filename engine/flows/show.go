@@ -13,6 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
 	"github.com/progressor-engine/progressor/wire"
 )
@@ -74,7 +75,7 @@ func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, 
 
 // bare shows the steps of a run whose template is gone: those that have rows.
 func (f *Flows) bare(ctx context.Context, run *progressorv1.Run) error {
-	rows, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: run.GetNamespace(), RunID: run.GetRunId(), OnlySteps: true, AfterOrd: -1, Limit: maxPage})
+	rows, _, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: run.GetNamespace(), RunID: run.GetRunId(), OnlySteps: true, AfterOrd: -1, Limit: maxPage})
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ type step struct {
 
 // steps reads the steps of a run, as the template lists them. What has no row has not begun.
 func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template, items map[int]*flow.Each) ([]step, error) {
-	rows, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: namespace, RunID: runID, OnlySteps: true, AfterOrd: -1, Limit: len(t.Steps) + 1})
+	rows, _, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: namespace, RunID: runID, OnlySteps: true, AfterOrd: -1, Limit: len(t.Steps) + 1})
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +326,7 @@ const (
 
 // ListSteps lists the steps of a run that have begun or ended, and their items, in their order.
 func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (list []*progressorv1.Step, next string, err error) {
-	q := flows.StepsQuery{Namespace: r.GetNamespace(), RunID: r.GetRunId(), StepID: r.GetStepId(), AfterOrd: -1, Limit: defaultPage}
+	q := flows.StepsQuery{Namespace: r.GetNamespace(), RunID: r.GetRunId(), StepID: r.GetStepId(), AfterOrd: -1, Limit: defaultPage, MaxBytes: storage.ListBytes}
 	if r.GetPageSize() > 0 {
 		q.Limit = min(int(r.GetPageSize()), maxPage)
 	}
@@ -338,7 +339,7 @@ func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest)
 	if err != nil {
 		return nil, "", f.missing(ctx, q.Namespace, q.RunID, err)
 	}
-	rows, err := flows.Steps(ctx, f.store, q)
+	rows, more, err := flows.Steps(ctx, f.store, q)
 	if err == nil && len(rows) == 0 && q.StepID != "" {
 		err = f.knowsStep(ctx, &row, q.StepID)
 	}
@@ -349,7 +350,7 @@ func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest)
 		}
 		list = append(list, m)
 	}
-	if len(rows) == q.Limit {
+	if more && len(rows) > 0 {
 		last := &rows[len(rows)-1]
 		next = fmt.Sprintf("%d.%d", last.Ord, last.Index)
 	}

@@ -22,4 +22,46 @@ var schedulingMutants = []mutant{
 		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "   WHERE b.bytes_before < 8 * 1024 * 1024),", planted: "),",
 		packages: "./storage", run: "ScansAreBounded",
 	},
+	{
+		name: "answers-bytes-unbounded", breaks: "one read of answers returns a bounded number of bytes",
+		file: "storage/internal/dbsqlc/read_answers.sql.go", old: " WHERE x.bytes_before < $5",
+		planted:  " WHERE x.bytes_before < 9 * $5",
+		packages: "./storage", run: "ReadAnswersIsBounded",
+	},
+	{
+		name: "answers-not-cut", breaks: "whoever reads answers learns that there may be more",
+		file: "storage/tasks.go", old: "	return answers, size >= ListBytes,", planted: "	return answers, size < 0,",
+		packages: "./storage", run: "ReadAnswersIsBounded",
+	},
+	{
+		name: "lost-claims-bytes-unbounded", breaks: "a node adopts a bounded number of bytes at a time",
+		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: " WHERE k.bytes_before < $4",
+		planted:  " WHERE k.bytes_before < 9 * $4",
+		packages: "./storage", run: "RunningRowsAreRead",
+	},
+	{
+		name: "zombies-bytes-unbounded", breaks: "a node collects a bounded number of bytes of zombies at a time",
+		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: " WHERE z.bytes_before < $5",
+		planted:  " WHERE z.bytes_before < 9 * $5",
+		packages: "./storage", run: "RunningRowsAreRead",
+	},
+	{
+		name: "steps-bytes-unbounded", breaks: "a page of steps has a bounded number of bytes",
+		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes}",
+		planted:  "MaxBytes: 9 * storage.ListBytes}",
+		packages: "./engine/flows", run: "ListStepsIsBounded",
+	},
+	{
+		name:   "idle-namespaces-cost",
+		breaks: "a look at the timers costs nothing for namespaces whose timers are due later",
+		file:   "storage/internal/dbsqlc/due_namespaces.sql.go", old: "(s.waits_for = 'time')::int = 1",
+		planted:  "s.waits_for = 'time'",
+		packages: "./storage", run: "IdleNamespacesCost",
+	},
+	{
+		name:   "busy-namespace-hides-timers",
+		breaks: "however much is due in one namespace, the timers of the others are found",
+		file:   "storage/search.go", old: "	if tasks < maxDueTimers {", planted: "	if tasks <= maxDueTimers {",
+		packages: "./storage", run: "NextTimersOfAll",
+	},
 }

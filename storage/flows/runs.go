@@ -4,6 +4,7 @@ package flows
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -279,18 +280,27 @@ type StepsQuery struct {
 	AfterOrd  int32
 	After     int32 // index
 	Limit     int
+	MaxBytes  int64 // of inputs, results and failures; the step that passes it is the last. 0: no bound
 }
 
-// Steps reads rows of steps in their order.
-func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, err error) {
+// Steps reads rows of steps in their order, at most Limit and about MaxBytes. more reports that there may be further steps.
+func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, more bool, err error) {
+	if q.MaxBytes == 0 {
+		q.MaxBytes = math.MaxInt64
+	}
 	err = s.Read(ctx, "list steps", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListSteps(ctx, tx, dbsqlc.ListStepsParams{
 			Namespace: q.Namespace, RunID: q.RunID, StepID: q.StepID, OnlySteps: q.OnlySteps,
 			AfterOrd: q.AfterOrd, AfterIndex: q.After, Lim: int32(q.Limit), //nolint:gosec // a page
+			MaxBytes: q.MaxBytes,
 		})
 		return err
 	})
-	return rows, err
+	bytes := 0
+	for n := range rows {
+		bytes += len(rows[n].Input) + len(rows[n].Result) + len(rows[n].Failure)
+	}
+	return rows, len(rows) == q.Limit || int64(bytes) >= q.MaxBytes, err
 }
 
 // Items counts the items of the steps of a run by their status.

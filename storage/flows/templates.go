@@ -109,13 +109,20 @@ func Versions(ctx context.Context, s *storage.Store, namespace, templateType str
 // Listed is the newest version of a template.
 type Listed = dbsqlc.ListTemplatesRow
 
-// ListTemplates lists the newest version of each template after a type.
-func ListTemplates(ctx context.Context, s *storage.Store, namespace, after string, limit int) (rows []Listed, err error) {
+// ListTemplates lists the newest version of each template after a type, at most limit and about storage.ListBytes. cut
+// reports that there may be more within the limit.
+func ListTemplates(ctx context.Context, s *storage.Store, namespace, after string, limit int) (rows []Listed, cut bool, err error) {
 	err = s.Read(ctx, "list templates", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ListTemplates(ctx, tx, dbsqlc.ListTemplatesParams{Namespace: namespace, After: after, Lim: int32(limit)}) //nolint:gosec // a page
+		rows, err = dbsqlc.New().ListTemplates(ctx, tx, dbsqlc.ListTemplatesParams{
+			Namespace: namespace, After: after, Lim: int32(limit), MaxBytes: storage.ListBytes, //nolint:gosec // a page
+		})
 		return err
 	})
-	return rows, err
+	bytes := 0
+	for n := range rows {
+		bytes += len(rows[n].Definition)
+	}
+	return rows, bytes > storage.ListBytes, err
 }
 
 // Enable lets new runs of a template start, or not.

@@ -14,23 +14,33 @@ import (
 )
 
 const collectZombies = `-- name: CollectZombies :many
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id, coalesce(p.kind, '')::text AS kind,
-       (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id)::json AS job,
-       coalesce(l.worker_id, '')::text AS worker_id, (l.worker_id IS NOT NULL AND l.beat_time IS NULL)::bool AS never_beat,
-       (r.deadline < statement_timestamp()
-        AND NOT coalesce(l.beat_time IS NULL AND 2 * l.heartbeat_interval <= r.deadline - r.running_time, false))::bool AS timed_out,
-       r.running_time, r.context
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]))
-       AS k(namespace, process_id, fencing_token)
-  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
-  LEFT JOIN nodes n ON n.node_id = r.node_id
-  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
-  LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p ON true
- WHERE CASE WHEN l.worker_id IS NOT NULL THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
-            ELSE n.node_id IS NULL
-              OR n.dead_beat_time = n.beat_time
-              OR r.deadline < statement_timestamp() - ($4::bigint) * interval '1 microsecond' END
+SELECT z.namespace, z.process_id, z.task_id, z.task_type, z.attempt, z.fencing_token, z.node_id, z.kind::text AS kind, z.job::json AS job,
+       z.worker_id::text AS worker_id, z.never_beat::bool AS never_beat, z.timed_out::bool AS timed_out, z.running_time, z.context
+  FROM (
+    SELECT y.namespace, y.process_id, y.task_id, y.task_type, y.attempt, y.fencing_token, y.node_id, y.kind, y.job, y.worker_id, y.never_beat, y.timed_out, y.running_time, y.context, y.bytes, sum(y.bytes) OVER (ORDER BY y.fencing_token ROWS UNBOUNDED PRECEDING) - y.bytes AS bytes_before
+      FROM (
+        SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id, coalesce(p.kind, '') AS kind, j.job,
+               coalesce(l.worker_id, '') AS worker_id, l.worker_id IS NOT NULL AND l.beat_time IS NULL AS never_beat,
+               r.deadline < statement_timestamp()
+                 AND NOT coalesce(l.beat_time IS NULL AND 2 * l.heartbeat_interval <= r.deadline - r.running_time, false) AS timed_out,
+               r.running_time, r.context,
+               coalesce(octet_length(r.context), 0) + coalesce(octet_length(j.job::text), 0) AS bytes
+          FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]))
+               AS k(namespace, process_id, fencing_token)
+          JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
+          LEFT JOIN nodes n ON n.node_id = r.node_id
+          LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+          LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p ON true
+          LEFT JOIN LATERAL (
+            SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
+                   'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys,
+                   'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job
+              FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j ON true
+         WHERE CASE WHEN l.worker_id IS NOT NULL THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
+                    ELSE n.node_id IS NULL
+                      OR n.dead_beat_time = n.beat_time
+                      OR r.deadline < statement_timestamp() - ($4::bigint) * interval '1 microsecond' END) y) z
+ WHERE z.bytes_before < $5::bigint
 `
 
 type CollectZombiesParams struct {
@@ -38,6 +48,7 @@ type CollectZombiesParams struct {
 	ProcessIds    []string
 	FencingTokens []int64
 	MarginUs      int64
+	MaxBytes      int64
 }
 
 type CollectZombiesRow struct {
@@ -61,12 +72,14 @@ type CollectZombiesRow struct {
 // retry or a failure under its own token, as any end of an attempt: if its node was quicker, nothing happens. If a worker holds
 // the task, its lease counts instead of the node that handed it out, and its deadline counts without a margin. timed_out: the
 // attempt has passed its deadline. If its worker should have beaten before that, and never has, it may not know of the lease.
+// It returns zombies until their contexts and jobs have passed max_bytes, and the zombie that passes it.
 func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombiesParams) ([]CollectZombiesRow, error) {
 	rows, err := db.Query(ctx, collectZombies,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.FencingTokens,
 		arg.MarginUs,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err
@@ -110,19 +123,31 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
        p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
        (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job
-  FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
- WHERE r.node_id = $1::bigint
-   AND NOT (r.fencing_token = ANY ($2::bigint[]))
-   AND (r.running_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
-     OR r.running_time > statement_timestamp() + interval '1 second') -- the clock was set back
-   AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
- LIMIT 1000
+  FROM (
+    SELECT w.namespace, w.process_id, w.fencing_token,
+           sum(w.bytes) OVER (ORDER BY w.fencing_token ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before
+      FROM (
+        SELECT r.namespace, r.process_id, r.fencing_token,
+               coalesce(octet_length(r.args), 0) + coalesce(octet_length(r.context), 0) + coalesce(octet_length(p.aux_state), 0) AS bytes
+          FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
+         WHERE r.node_id = $1::bigint
+           AND NOT (r.fencing_token = ANY ($2::bigint[]))
+           AND (r.running_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+             OR r.running_time > statement_timestamp() + interval '1 second') -- the clock was set back
+           AND coalesce((SELECT l.fencing_token FROM leases l
+                          WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
+         ORDER BY r.fencing_token
+         LIMIT 1000) w) k
+  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
+  JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
+ WHERE k.bytes_before < $4::bigint
 `
 
 type ListRunningParams struct {
 	NodeID      int64
 	KnownTokens []int64
 	OlderThanUs int64
+	MaxBytes    int64
 }
 
 type ListRunningRow struct {
@@ -156,10 +181,16 @@ type ListRunningRow struct {
 	Job               []byte
 }
 
-// ListRunning gives what stands in running for one node, as SearchCalls would have handed it out: what memory does not know of it
-// (a claim whose answer was lost) is adopted. What is leased to a worker is that worker's.
+// ListRunning returns running rows of one node that its memory does not know (claims whose answers were lost), as SearchCalls
+// would have returned them: the node adopts them. It leaves out what is leased to a worker. It returns the rows with the
+// smallest tokens, at most 1,000, until these have passed max_bytes, and the row that passes it.
 func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParams) ([]ListRunningRow, error) {
-	rows, err := db.Query(ctx, listRunning, arg.NodeID, arg.KnownTokens, arg.OlderThanUs)
+	rows, err := db.Query(ctx, listRunning,
+		arg.NodeID,
+		arg.KnownTokens,
+		arg.OlderThanUs,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}

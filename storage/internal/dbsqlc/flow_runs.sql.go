@@ -296,13 +296,20 @@ SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
        coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(CASE WHEN f.status = 'running' THEN j.progress END, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        (u.task_id IS NOT NULL)::bool AS held
-  FROM flow_steps f
+  FROM (
+    SELECT w.namespace, w.run_id, w.step_id, w.index, w.ord, w.status, w.compensation_status, w.attempt, w.running_time, w.finished_time, w.due_time, w.process_id, w.process_namespace, w.token, w.worker_id, w.reason, w.input, w.result, w.failure, w.wait, w.progress, w.item_hash, w.bytes, sum(w.bytes) OVER (ORDER BY w.ord, w.index ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
+      SELECT f.namespace, f.run_id, f.step_id, f.index, f.ord, f.status, f.compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time, f.process_id, f.process_namespace, f.token, f.worker_id, f.reason, f.input, f.result, f.failure, f.wait, f.progress, f.item_hash, coalesce(octet_length(f.input::text), 0) + coalesce(octet_length(f.result::text), 0)
+                  + coalesce(octet_length(f.failure::text), 0) AS bytes
+        FROM flow_steps f
+       WHERE f.namespace = $1 AND f.run_id = $2 AND ($3::text = '' OR f.step_id = $3)
+         AND (NOT $4::bool OR f.index = -1)
+         AND (f.ord, f.index) > ($5::int, $6::int)
+       ORDER BY f.ord, f.index LIMIT $7::int) w) f
   LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status <> 'pending' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
   LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) u ON true
   LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
- WHERE f.namespace = $1 AND f.run_id = $2 AND ($3::text = '' OR f.step_id = $3) AND (NOT $4::bool OR f.index = -1)
-   AND (f.ord, f.index) > ($5::int, $6::int)
- ORDER BY f.ord, f.index LIMIT $7::int
+ WHERE f.bytes_before < $8::bigint
+ ORDER BY f.ord, f.index
 `
 
 type ListStepsParams struct {
@@ -313,6 +320,7 @@ type ListStepsParams struct {
 	AfterOrd   int32
 	AfterIndex int32
 	Lim        int32
+	MaxBytes   int64
 }
 
 type ListStepsRow struct {
@@ -339,7 +347,8 @@ type ListStepsRow struct {
 	Held               bool
 }
 
-// ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id ”: all; only_steps: none of items.
+// ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id ”: all; only_steps: none of items. It
+// returns steps until these have passed max_bytes, and the step that passes it.
 func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) ([]ListStepsRow, error) {
 	rows, err := db.Query(ctx, listSteps,
 		arg.Namespace,
@@ -349,6 +358,7 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 		arg.AfterOrd,
 		arg.AfterIndex,
 		arg.Lim,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err

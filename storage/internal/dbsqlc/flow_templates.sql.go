@@ -161,15 +161,22 @@ func (q *Queries) IsRequest(ctx context.Context, db DBTX, requestID uuid.UUID) (
 }
 
 const listTemplates = `-- name: ListTemplates :many
-SELECT v.template_type, v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled
-  FROM flow_types t JOIN flow_templates v USING (namespace, template_type, version)
- WHERE t.namespace = $1 AND t.template_type > $2 ORDER BY t.template_type LIMIT $3::int
+SELECT x.template_type, x.version, x.definition, x.updated_time, x.created_time, x.enabled FROM (
+  SELECT w.template_type, w.version, w.definition, w.updated_time, w.created_time, w.enabled, w.bytes, sum(w.bytes) OVER (ORDER BY w.template_type ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
+    SELECT v.template_type, v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled,
+           octet_length(v.definition::text) AS bytes
+      FROM flow_types t JOIN flow_templates v USING (namespace, template_type, version)
+     WHERE t.namespace = $1 AND t.template_type > $2
+     ORDER BY t.template_type LIMIT $3::int) w) x
+ WHERE x.bytes_before <= $4::bigint
+ ORDER BY x.template_type
 `
 
 type ListTemplatesParams struct {
 	Namespace string
 	After     string
 	Lim       int32
+	MaxBytes  int64
 }
 
 type ListTemplatesRow struct {
@@ -181,9 +188,14 @@ type ListTemplatesRow struct {
 	Enabled      bool
 }
 
-// ListTemplates lists the newest version of each template.
+// ListTemplates lists the newest version of each template until these have passed max_bytes, and the one that passes it.
 func (q *Queries) ListTemplates(ctx context.Context, db DBTX, arg ListTemplatesParams) ([]ListTemplatesRow, error) {
-	rows, err := db.Query(ctx, listTemplates, arg.Namespace, arg.After, arg.Lim)
+	rows, err := db.Query(ctx, listTemplates,
+		arg.Namespace,
+		arg.After,
+		arg.Lim,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -14,18 +14,24 @@ import (
 )
 
 const readAnswers = `-- name: ReadAnswers :many
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection,
-       coalesce(CASE t.status WHEN 'ERROR' THEN
-         (SELECT p.status FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
-       END::text, '')::text AS process_status
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
-       AS k(ord, namespace, process_id, task_id)
-  JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
-UNION ALL
-SELECT k.ord::int AS ord, t.task_type, t.status, t.response, t.failure, t.rejection, '' AS process_status
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
-       AS k(ord, namespace, process_id, task_id)
-  JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
+SELECT x.ord::int AS ord, x.task_type, x.status, x.response, x.failure, x.rejection, x.process_status::text AS process_status FROM (
+  SELECT w.ord, w.task_type, w.status, w.response, w.failure, w.rejection, w.process_status, w.size, sum(w.size) OVER (ORDER BY w.ord ROWS UNBOUNDED PRECEDING) - w.size AS bytes_before FROM (
+    SELECT u.ord, u.task_type, u.status, u.response, u.failure, u.rejection, u.process_status, coalesce(octet_length(u.response), 0) + coalesce(octet_length(u.failure::text), 0)
+                + coalesce(octet_length(u.rejection::text), 0) AS size FROM (
+      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection,
+             coalesce(CASE t.status WHEN 'ERROR' THEN
+               (SELECT p.status FROM processes p
+                 WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
+             END::text, '') AS process_status
+        FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
+             AS k(ord, namespace, process_id, task_id)
+        JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
+      UNION ALL
+      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection, ''
+        FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
+             AS k(ord, namespace, process_id, task_id)
+        JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id) u) w) x
+ WHERE x.bytes_before < $5::bigint
 `
 
 type ReadAnswersParams struct {
@@ -33,6 +39,7 @@ type ReadAnswersParams struct {
 	Namespaces []string
 	ProcessIds []string
 	TaskIds    []int64
+	MaxBytes   int64
 }
 
 type ReadAnswersRow struct {
@@ -46,13 +53,15 @@ type ReadAnswersRow struct {
 }
 
 // ReadAnswers tells what became of tasks, for all who wait on a node by one statement. A task that has not ended is missing.
-// process_status: of the process of a task that failed; ”: it is gone, or the task did not fail.
+// process_status: of the process of a task that failed; ”: it is gone, or the task did not fail. It returns answers in the order
+// of ord until these have passed max_bytes, and the answer that passes it.
 func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParams) ([]ReadAnswersRow, error) {
 	rows, err := db.Query(ctx, readAnswers,
 		arg.Ords,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,76 @@
+package storage_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// large is a value of 1 MiB. Eight of them fill what one read returns.
+var large = bytes.Repeat([]byte("x"), 1<<20)
+
+// One read of answers returns about 8 MiB, the first tasks first, and says that there may be more.
+func TestReadAnswersIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var refs []storage.TaskRef
+	for n := range 12 {
+		id := fmt.Sprint("p", n)
+		b.process(id)
+		c := b.claim(id)
+		b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Response = large }))
+		refs = append(refs, storage.TaskRef{Key: key(id), TaskID: c.TaskID})
+	}
+	for _, want := range []string{"[0 1 2 3 4 5 6 7] true", "[0 1 2 3] false"} {
+		answers, cut, err := b.ReadAnswers(t.Context(), refs)
+		var ords []int32
+		for _, a := range must(t, answers, err) {
+			ords = append(ords, a.Ord)
+		}
+		slices.Sort(ords)
+		equal(t, "answers", fmt.Sprint(ords, " ", cut), want)
+		refs = refs[len(answers):]
+	}
+}
+
+// A node adopts about 8 MiB of lost claims at a time, and collects about 8 MiB of zombies, each time those with the
+// smallest tokens.
+func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.backlog("ns", 12, "CALL", "place")
+	for range 2 {
+		claims, err := b.SearchCalls(t.Context(), []storage.Room{{Namespace: "ns", Places: 100, StepTimeout: timeout}})
+		must(t, claims, err)
+	}
+	tokens := ask[[]int64](b, "SELECT array_agg(fencing_token ORDER BY fencing_token) FROM running")
+	var known []int64
+	for _, want := range [][]int64{tokens[:8], tokens[8:], nil} {
+		rows, err := b.ListRunning(t.Context(), known, 0)
+		var got []int64
+		for _, r := range must(t, rows, err) {
+			got = append(got, r.FencingToken)
+		}
+		slices.Sort(got)
+		equal(t, "lost claims", got, want)
+		known = append(known, got...)
+	}
+	b.exec("UPDATE running SET context = args, deadline = statement_timestamp() - interval '1 hour'")
+	suspects, err := b.ListSuspects(t.Context(), 5*time.Second, 100)
+	equal(t, "suspects", len(must(t, suspects, err)), 12)
+	for _, want := range [][]int64{tokens[:8], tokens[8:]} {
+		rows, err := b.CollectZombies(t.Context(), suspects, 5*time.Second)
+		var got []int64
+		for _, z := range must(t, rows, err) {
+			got = append(got, z.FencingToken)
+		}
+		slices.Sort(got)
+		equal(t, "zombies", got, want)
+		suspects = slices.DeleteFunc(suspects, func(s storage.Suspect) bool { return slices.Contains(got, s.FencingToken) })
+	}
+	b.recount()
+}

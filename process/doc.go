@@ -1,3 +1,4 @@
-// Package process is the vocabulary of the engine: statuses, task types, keys, limits, the retry policy and the errors
-// that every other package speaks of. It does no I/O and imports nothing of the project.
+// Package process contains the domain types of the engine: statuses, task types, keys, limits, the
+// retry policy and the errors of all packages. It does no I/O and imports no other package of the
+// project. Start with status.go and errors.go.
 package process

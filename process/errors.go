@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// The sentinels of the engine. storage and engine wrap them with the operation and the key; engine/rpc turns each into a
-// code and a reason, once.
+// The errors of the engine. storage and engine wrap them with the operation and the key. engine/rpc
+// maps each of them to a code and a reason.
 var (
 	ErrNamespaceNotFound   = errors.New("namespace not found")
 	ErrProcessNotFound     = errors.New("process not found")
@@ -34,19 +34,19 @@ var (
 	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
 )
 
-// OverloadError is ErrOverloaded with the bound that was met.
+// OverloadError is an ErrOverloaded that names the limit that was reached.
 type OverloadError struct {
-	Bound string // what is full, and the setting that bounds it
+	Bound string // the limit, and the setting that changes it
 }
 
 func (e *OverloadError) Error() string {
 	return "overloaded (" + e.Bound + "): nothing was stored; try again after a while"
 }
 
-// Is says that it is an ErrOverloaded.
+// Is reports whether target is ErrOverloaded.
 func (e *OverloadError) Is(target error) bool { return target == ErrOverloaded }
 
-// ItemError says of which item of a batch an error is; Field is its path, as the API names it.
+// ItemError is the error of one item of a batch. Field is the path of the item in the API.
 type ItemError struct {
 	Field string
 	Key   Key
@@ -56,11 +56,11 @@ type ItemError struct {
 func (e *ItemError) Error() string { return fmt.Sprintf("%s: %s: %v", e.Field, e.Key, e.Err) }
 func (e *ItemError) Unwrap() error { return e.Err }
 
-// WrongStatusError refuses an operation that the status of the process does not allow.
+// WrongStatusError says that the status of the process does not allow the operation.
 type WrongStatusError struct {
 	Key    Key
 	Status Status
-	State  string // of a job, which people know by that; "": it is none
+	State  string // the state, if the process is a job; else ""
 	Reason string // what the status does not allow
 }
 
@@ -68,31 +68,32 @@ func (e *WrongStatusError) Error() string {
 	return fmt.Sprintf("process %s is %s: %s", e.Key, cmp.Or(e.State, string(e.Status)), e.Reason)
 }
 
-// InvalidError refuses input; Field is the path of the field that is wrong, as the API names it.
+// InvalidError says that input is invalid. Field is the path of the field in the API.
 type InvalidError struct {
 	Field    string
 	Message  string
-	TooLarge bool // over a limit of docs/limits.md
-	Schema   bool // a payload that breaks its schema
+	TooLarge bool // exceeds a limit of docs/limits.md
+	Schema   bool // violates the schema of the payload
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
-// The reasons of failures that the engine itself makes. They can be matched by a retry policy's non_retryable_errors.
+// The reasons of failures that the engine itself reports. non_retryable_errors of a retry policy
+// can contain them.
 const (
-	ReasonTimeout         = "timeout"              // the attempt passed the step timeout
+	ReasonTimeout         = "timeout"              // the attempt exceeded the step timeout
 	ReasonUnavailable     = "unavailable"          // the processor could not be reached
-	ReasonBadResponse     = "bad_response"         // the processor's answer cannot be stored
+	ReasonBadResponse     = "bad_response"         // the response of the processor cannot be stored
 	ReasonPanic           = "panic"                // the Go processor panicked
-	ReasonCancelled       = "cancelled"            // the worker of a job stopped because it was told to
-	ReasonLeaseLost       = "lease_lost"           // the worker that ran the attempt of a job was silent for too long, or its node died
+	ReasonCancelled       = "cancelled"            // the worker stopped its job on request
+	ReasonLeaseLost       = "lease_lost"           // the worker was silent too long, or its node died
 	ReasonZombie          = "zombie"               // the node that ran the attempt died
-	ReasonHistoryTooLarge = "history_too_large"    // FULL history over MaxHistoryEvents or MaxHistoryBytes
-	ReasonGraceExpired    = "cancel_grace_expired" // the CANCEL task had not ended when the grace of the cancel was over
+	ReasonHistoryTooLarge = "history_too_large"    // over MaxHistoryEvents or MaxHistoryBytes
+	ReasonGraceExpired    = "cancel_grace_expired" // the grace period of the cancel is over
 )
 
 // GraceExpiredMessage is the message of the failure cancel_grace_expired.
 const GraceExpiredMessage = "the grace of the cancel is over"
 
-// ZombieDetail is the detail of a process that a zombie broke: the words that operators of the reference know.
+// ZombieDetail is the detail of a process that is in ERROR because of a zombie.
 const ZombieDetail = "zombie detected"

@@ -15,7 +15,7 @@ type Key struct {
 
 func (k Key) String() string { return k.Namespace + "/" + k.ProcessID }
 
-// Compare orders keys by namespace, then process id: the order in which every transaction locks.
+// Compare orders keys by namespace, then process id. All transactions lock in this order.
 func (k Key) Compare(o Key) int {
 	switch {
 	case k.Namespace < o.Namespace:
@@ -32,11 +32,12 @@ func (k Key) Compare(o Key) int {
 
 var hashSeed = maphash.MakeSeed()
 
-// Hash spreads keys over lanes. It is stable within one run of the program only.
+// Hash distributes keys over lanes. It is stable only within one run of the program.
 func (k Key) Hash() uint64 { return maphash.Comparable(hashSeed, k) }
 
-// RequestID is the identity of an idempotent request: the first 16 bytes of SHA-256 over its scope (namespace and, where
-// the client chose it, process_id) and its idempotency key. The zero value stands for a request without a key.
+// RequestID identifies an idempotent request: the first 16 bytes of SHA-256 over its scope
+// (namespace and, if the client chose it, process_id) and its idempotency key. The zero value means
+// that the request has no key.
 func RequestID(namespace, processID, idempotencyKey string) uuid.UUID {
 	if idempotencyKey == "" {
 		return uuid.Nil
@@ -45,8 +46,8 @@ func RequestID(namespace, processID, idempotencyKey string) uuid.UUID {
 	return uuid.UUID(sum[:16])
 }
 
-// DerivedProcessID is the process id of a keyed Start that names none: twins of the same request meet in the primary key.
-// It is a UUIDv8 made of the request's id.
+// DerivedProcessID returns the process id of a Start with a key and without a process id. It is a
+// UUIDv8 made from the request id, so that repeated requests conflict in the primary key.
 func DerivedProcessID(requestID uuid.UUID) string {
 	id := requestID
 	id[6] = id[6]&0x0f | 0x80
@@ -54,7 +55,8 @@ func DerivedProcessID(requestID uuid.UUID) string {
 	return id.String()
 }
 
-// Fingerprint tells a repeated request from another one under the same key: it covers the method and the arguments.
+// Fingerprint distinguishes a repeated request from a different one with the same key. It covers
+// the method and the arguments.
 func Fingerprint(method string, args ...[]byte) []byte {
 	sum := digest(method, args...)
 	return sum[:16]
@@ -77,9 +79,9 @@ func digest(first string, parts ...[]byte) [sha256.Size]byte {
 	return sum
 }
 
-// Actor is who asks for an operation.
+// Actor is the origin of a request.
 type Actor struct {
-	Name   string // "" where the listener does not authenticate
-	Source string // the peer's address
-	Via    string // process_id of the engine's own process that carries the order out; "": none
+	Name   string // "" if requests are not authenticated
+	Source string // the address of the client
+	Via    string // process_id of the engine's process that executes the command, or ""
 }

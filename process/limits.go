@@ -2,13 +2,13 @@ package process
 
 import "time"
 
-// The limits of what is stored. Every one is checked before anything is written; docs/limits.md lists them.
+// The limits of stored data. All are checked before anything is written. docs/limits.md lists them.
 const (
 	MaxNamespaceBytes = 128
 	MaxProcessIDBytes = 256
 	MaxPayloadBytes   = 1 << 20 // args, an event's payload, aux_state, response and context, each
 	MaxMetadataBytes  = 64 << 10
-	MaxJSONDepth      = 100      // objects and lists, one in another
+	MaxJSONDepth      = 100      // nesting of objects and lists
 	MaxMessageBytes   = 16 << 20 // one message, decoded
 	MaxResultEvents   = 1000
 	MaxResultBytes    = 8 << 20
@@ -19,8 +19,8 @@ const (
 	MaxHistoryBytes   = 8 << 20
 	MaxDuration       = 100 * 365 * 24 * time.Hour
 
-	MaxPollBytes        = 4 << 20  // of the tasks of one Poll; the task that passes it is among them
-	MaxJobFailures      = 20       // that a job keeps, the newest
+	MaxPollBytes        = 4 << 20  // of the tasks of one Poll; the last one may exceed it
+	MaxJobFailures      = 20       // the newest failures that a job keeps
 	MaxFailureDetails   = 8 << 10  // of a failure that a job keeps
 	MaxProgressBytes    = 64 << 10 // of a heartbeat for one lease
 	MaxGroupResultBytes = 8 << 20  // the results of all workers of a job together
@@ -33,8 +33,9 @@ const (
 	DefaultMaxWaiting  = 1000
 )
 
-// DefaultCancelGrace is how long a cancel may take where its request does not say.
+// DefaultCancelGrace is the default grace period of a cancel.
 const DefaultCancelGrace = 30 * time.Second
 
-// MaxLease bounds what a namespace, a poll, a heartbeat or a job may ask for: the task of a worker that dies waits that long.
+// MaxLease is the maximum lease duration of a namespace, a poll, a heartbeat or a job. The task of
+// a worker that dies waits that long.
 const MaxLease = time.Hour

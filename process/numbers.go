@@ -1,7 +1,7 @@
 package process
 
-// PlainNumbers returns a value of JSON with numbers in place of the objects that stand for floats without a fraction
-// ({"$float": 1}, see docs/api.md), as expressions and schemas see it. It changes lists and objects in place.
+// PlainNumbers replaces the objects for floats without a fraction ({"$float": 1}, see docs/api.md)
+// by numbers, for expressions and schemas. It changes lists and objects in place.
 func PlainNumbers(v any) any {
 	switch v := v.(type) {
 	case []any:

@@ -2,16 +2,17 @@ package process
 
 import "strings"
 
-// What the ids of the engine's own processes begin with: nobody else may give such ids, and SQL has the same texts.
+// The prefixes of the ids of the engine's processes. Clients cannot use such ids. SQL has the same
+// texts.
 const (
 	OwnPrefix     = "~"
 	BulkPrefix    = "~bulk/"
 	CronPrefix    = "~cron/"
-	CronRunPrefix = "~run/"  // runs of crons whose target is no process of a user
+	CronRunPrefix = "~run/"  // runs of crons whose target is not a process of a user
 	FlowPrefix    = "~flow/" // before the id of the run
 	StepPrefix    = "~job/"  // of the jobs of steps: the run and the step follow
 	MemberPrefix  = "~job/~/"
 )
 
-// Own tells whether an id is one of the engine's own.
+// Own reports whether an id belongs to a process of the engine.
 func Own(processID string) bool { return strings.HasPrefix(processID, OwnPrefix) }

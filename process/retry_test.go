@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// FuzzInterval takes every policy that a namespace may have: a wait is never shorter than 1 ms, nor longer than the policy's longest
-// with its jitter, and grows with the attempts.
+// FuzzInterval takes every policy that a namespace may have: a wait is never shorter than 1 ms, nor
+// longer than the policy's longest with its jitter, and grows with the attempts.
 func FuzzInterval(f *testing.F) {
 	f.Add(int64(5*time.Second), 1.0, int64(180*time.Second), 0.1, int32(1), 0.5)
 	f.Add(int64(time.Millisecond), 2.0, int64(process.MaxDuration), 1.0, int32(1000), 0.999)

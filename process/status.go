@@ -6,9 +6,9 @@ type Status string
 // The statuses of a process. See docs/concepts.md for what each event does in each of them.
 const (
 	StatusInit      Status = "INIT"      // its INIT task has not finished
-	StatusRunning   Status = "RUNNING"   // takes calls, timers fire
-	StatusError     Status = "ERROR"     // a task failed for good; waits for Repair
-	StatusSuspended Status = "SUSPENDED" // held by an operator
+	StatusRunning   Status = "RUNNING"   // accepts calls, and its timers fire
+	StatusError     Status = "ERROR"     // a task failed permanently; waits for Repair
+	StatusSuspended Status = "SUSPENDED" // stopped by an operator
 	StatusCompleted Status = "COMPLETED" // ended by the processor's complete action
 	StatusCancelled Status = "CANCELLED" // ended by a cancel
 )
@@ -18,7 +18,7 @@ func Statuses() []Status {
 	return []Status{StatusInit, StatusRunning, StatusError, StatusSuspended, StatusCompleted, StatusCancelled}
 }
 
-// Ended tells whether nothing can happen to a process of this status any more but its removal.
+// Ended reports whether a process with this status can only be removed.
 func (s Status) Ended() bool { return s == StatusCompleted || s == StatusCancelled }
 
 // TaskType says what a task is. Its values are the labels of the SQL type task_type.
@@ -28,10 +28,10 @@ type TaskType string
 const (
 	TaskInit    TaskType = "INIT"
 	TaskCall    TaskType = "CALL"
-	TaskNotify  TaskType = "NOTIFY" // a call nobody waits for
+	TaskNotify  TaskType = "NOTIFY" // a call without a waiting caller
 	TaskRepair  TaskType = "REPAIR"
 	TaskTimeout TaskType = "TIMEOUT" // a timer that fired
-	TaskRemove  TaskType = "REMOVE"  // a removal timer that fired; the processor is not asked
+	TaskRemove  TaskType = "REMOVE"  // a removal timer that fired; the processor is not called
 	TaskCancel  TaskType = "CANCEL"
 )
 
@@ -40,11 +40,11 @@ func TaskTypes() []TaskType {
 	return []TaskType{TaskInit, TaskCall, TaskNotify, TaskRepair, TaskTimeout, TaskRemove, TaskCancel}
 }
 
-// Timer tells whether a task of this type is a timer.
+// Timer reports whether a task of this type is a timer.
 func (t TaskType) Timer() bool { return t == TaskTimeout || t == TaskRemove }
 
-// RetriedOnFailure tells whether a failure that the processor reports is tried again by the namespace's retry policy.
-// INIT, CALL and REPAIR have somebody who waits for the answer: their failure is the answer.
+// RetriedOnFailure reports whether the retry policy applies to a failure that the processor
+// reports. INIT, CALL and REPAIR are not retried: their failure is returned to the waiting caller.
 func (t TaskType) RetriedOnFailure() bool {
 	return t == TaskTimeout || t == TaskNotify || t == TaskRemove || t == TaskCancel
 }
@@ -52,7 +52,8 @@ func (t TaskType) RetriedOnFailure() bool {
 // TaskStatus is the status of a task. Its values are the labels of the SQL type task_status.
 type TaskStatus string
 
-// The statuses of a task. BLOCKED is derived: a timer that waits while its process handles another task.
+// The statuses of a task. BLOCKED is derived: a timer that waits while its process handles another
+// task.
 const (
 	TaskStatusWaiting   TaskStatus = "WAITING"
 	TaskStatusRunning   TaskStatus = "RUNNING"
@@ -67,22 +68,23 @@ func TaskStatuses() []TaskStatus {
 	return []TaskStatus{TaskStatusWaiting, TaskStatusRunning, TaskStatusBlocked, TaskStatusFinished, TaskStatusError, TaskStatusCancelled}
 }
 
-// Ended tells whether a task of this status is part of history.
+// Ended reports whether a task with this status has ended.
 func (s TaskStatus) Ended() bool {
 	return s == TaskStatusFinished || s == TaskStatusError || s == TaskStatusCancelled
 }
 
-// WaitsFor says why a task stands in the table schedule. Its values are the labels of the SQL type waits_for.
+// WaitsFor says why a task is in the table schedule. Its values are the labels of the SQL type
+// waits_for.
 type WaitsFor string
 
 // What a waiting task can wait for.
 const (
 	WaitsForTime       WaitsFor = "time"       // until its scheduled_time
-	WaitsForPlace      WaitsFor = "place"      // for a free place on a node: any node may claim it
+	WaitsForPlace      WaitsFor = "place"      // for a free slot; any node may claim it
 	WaitsForProcess    WaitsFor = "process"    // behind another task of its process
 	WaitsForOperator   WaitsFor = "operator"   // its process is suspended
-	WaitsForConstraint WaitsFor = "constraint" // a constraint's limit is reached
-	WaitsForMembers    WaitsFor = "members"    // it is a job that several workers run: until one of its members ends
+	WaitsForConstraint WaitsFor = "constraint" // a constraint has reached its limit
+	WaitsForMembers    WaitsFor = "members"    // a job of several workers: until a member ends
 )
 
 // WaitsFors lists every value, in the order of the SQL type.
@@ -90,21 +92,21 @@ func WaitsFors() []WaitsFor {
 	return []WaitsFor{WaitsForTime, WaitsForPlace, WaitsForProcess, WaitsForOperator, WaitsForConstraint, WaitsForMembers}
 }
 
-// ZombiePolicy says what becomes of a task whose node or worker died.
+// ZombiePolicy says what happens to a task whose node or worker died.
 type ZombiePolicy string
 
 // The zombie policies.
 const (
-	ZombieRetry ZombiePolicy = "RETRY" // the next attempt, within the retry policy's max_attempts; then as ERROR
-	ZombieError ZombiePolicy = "ERROR" // the process goes to ERROR, "zombie detected"
+	ZombieRetry ZombiePolicy = "RETRY" // retried up to max_attempts, then as ERROR
+	ZombieError ZombiePolicy = "ERROR" // the process goes to ERROR with "zombie detected"
 )
 
-// HistoryMode says how much history a task without a range of its own shows the processor.
+// HistoryMode says which events the processor gets if the request sets no range.
 type HistoryMode string
 
 // The history modes.
 const (
 	HistoryFull HistoryMode = "FULL"
-	HistoryNone HistoryMode = "NONE" // aux_state alone
-	HistoryLast HistoryMode = "LAST" // the last event alone
+	HistoryNone HistoryMode = "NONE" // no events; the processor uses aux_state
+	HistoryLast HistoryMode = "LAST" // only the last event
 )

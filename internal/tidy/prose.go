@@ -30,7 +30,7 @@ var phrasesExempt = []string{
 	"docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md", "docs/reliability.md",
 	"docs/workers.md", "engine/", "explain/", "flow/", "internal/chaos/",
 	"internal/msgpack/read.go", "internal/msgpack/read_value.go", "internal/mutants/flows.go",
-	"internal/mutants/jobs.go", "internal/pgembed/", "process/", "processor/", "sql/", "storage/",
+	"internal/mutants/jobs.go", "internal/pgembed/", "processor/", "sql/", "storage/",
 }
 
 // Files under these paths still contain lines over the column limits. This list, too, only shrinks.
@@ -39,12 +39,11 @@ var columnsExempt = []string{
 	"docs/configuration.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md",
 	"docs/openapi_test.go", "docs/operations.md", "docs/performance.md", "docs/reference_test.go",
 	"docs/reliability.md", "docs/sql.md", "docs/troubleshooting.md", "docs/workers.md", "engine/",
-	"examples/node/README.md", "examples/python/README.md", "explain/", "flow/", "internal/chaos/",
-	"internal/digits/digits_test.go", "internal/msgpack/", "internal/mutants/",
-	"internal/onewrite/onewrite_test.go", "internal/pgembed/", "internal/reference/",
-	"internal/tidy/ladder.go", "internal/tidy/tidy_test.go", "internal/tracing/tracing_test.go",
-	"migrations/", "process/", "processor/", "proto/progressor/v1/limits_test.go", "sql/",
-	"storage/", "wire/",
+	"explain/", "flow/", "internal/chaos/", "internal/digits/digits_test.go", "internal/msgpack/",
+	"internal/mutants/", "internal/onewrite/onewrite_test.go", "internal/pgembed/",
+	"internal/reference/", "internal/tidy/ladder.go", "internal/tidy/tidy_test.go",
+	"internal/tracing/tracing_test.go", "migrations/", "process/", "processor/",
+	"proto/progressor/v1/limits_test.go", "sql/", "storage/", "wire/",
 }
 
 var proseExtensions = map[string]bool{

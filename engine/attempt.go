@@ -313,9 +313,9 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		if !ok || e.attempts.known(attemptOf(c)) || !e.crew.join() {
 			continue
 		}
-		ns.slots.force()
+		ns.slots.force(stored)
 		ns.metrics.adopted.Inc()
 		e.log.InfoContext(e.traces.of(c), "task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		e.runners.Go(func() { e.run(ns, c, nil, ns.slots.release) })
+		e.runners.Go(func() { e.run(ns, c, nil, func() { ns.slots.release(stored) }) })
 	}
 }

@@ -82,7 +82,7 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 	e := p.engine
 	var names []string
 	for _, name := range p.names {
-		if ns, ok := e.registry.all()[name]; ok && ns.servable() && ns.slots.free() {
+		if ns, ok := e.registry.all()[name]; ok && ns.servable() && ns.slots.hasFree() {
 			names = append(names, ns.name)
 		}
 	}
@@ -106,7 +106,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		e.scanFailed(ctx, "calls", err)
 		return 0, false, err
 	}
-	rooms := e.rooms(&p.bound, p.names, func(ns *namespace, n int) int { return ns.slots.takeUpTo(n) })
+	rooms := e.rooms(&p.bound, p.names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
 	if len(rooms.rooms) == 0 {
 		return 0, false, nil
 	}
@@ -116,17 +116,17 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		e.scanFailed(ctx, "calls", err)
 		e.doubtClaims()
 	}
-	left, cut := rooms.start(claims, slotRelease)
+	left, cut := rooms.start(claims, releaseOf(stored))
 	more = cut || len(rooms.postponed) > 0
 	for n, ns := range rooms.namespaces {
-		if ns.slots.callsScanned(left[n], left[n] == 0 || cut) {
+		if ns.slots.scanned(stored, left[n], left[n] == 0 || cut) {
 			more = true
 		}
 	}
 	return len(claims), more, err
 }
 
-// look finds the namespaces in which tasks wait for a place. The others owe nothing to stored tasks.
+// look finds the namespaces in which tasks wait for a slot.
 func (p *callPoller) look(ctx context.Context) error {
 	waiting, err := p.engine.store.NamespacesWaiting(ctx)
 	if err != nil {

@@ -106,8 +106,10 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	}()
 	ns := r.ns
 	if canRun && (ns.servable() || r.own) && e.inTouch() {
-		if r.accepted || e.attempts.runs(r.call.Key) {
-			// It need not run now, or will have to wait for its process anyway: without a place it is stored and waits.
+		// A request that need not run now, or must wait for its process anyway, is stored and waits if it gets no slot.
+		if r.accepted {
+			r.call.Capture = ns.slots.tryTakeIdle()
+		} else if e.attempts.runs(r.call.Key) {
 			r.call.Capture = ns.slots.tryTake()
 		} else if r.call.Capture = ns.slots.take(ctx); !r.call.Capture {
 			e.metrics.refused.WithLabelValues("place").Inc()
@@ -123,7 +125,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	ns.metrics.prepared(taskType, began)
 	captured = err == nil && p.Outcome == storage.Captured
 	if r.call.Capture && !captured {
-		ns.slots.release()
+		ns.slots.release(fresh)
 	}
 	if err == nil && p.Outcome == storage.Overloaded {
 		e.metrics.refused.WithLabelValues("waiting").Inc()
@@ -144,7 +146,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 			wt = e.waiters.register(ref, false)
 		}
 		asked := e.traces.asked(ctx, key.ProcessID, r.call.Context)
-		e.runners.Go(func() { e.run(r.ns, p.Claim, asked, r.ns.slots.release) })
+		e.runners.Go(func() { e.run(r.ns, p.Claim, asked, func() { r.ns.slots.release(fresh) }) })
 		if r.accepted {
 			return ans, nil
 		}

@@ -87,8 +87,10 @@ func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace
 // takesTasks reports whether this node may take tasks: it has a heartbeat and does not drain.
 func (e *Engine) takesTasks() bool { return e.inTouch() && !e.draining.Load() }
 
-// slotRelease releases the place of a task of a user.
-func slotRelease(ns *namespace) func() { return ns.slots.release }
+// releaseOf returns a function that returns the slots of tasks of a class.
+func releaseOf(c class) func(*namespace) func() {
+	return func(ns *namespace) func() { return func() { ns.slots.release(c) } }
+}
 
 // start runs claims, each in a place that was taken for it. It returns the places that are left of each room, and
 // whether the bound on bytes may have left tasks behind.

@@ -56,7 +56,7 @@ func TestRoomsAreBounded(t *testing.T) {
 	seen := map[string]int{}
 	for range 2 {
 		taken := 0
-		r := e.rooms(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeUpTo(n) })
+		r := e.rooms(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
 		for _, room := range r.rooms {
 			taken += room.Places
 			seen[room.Namespace]++

@@ -2,65 +2,145 @@ package engine
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
 )
 
-// slotWait is how long a fresh request waits in memory for a place before it is refused.
-const slotWait = 100 * time.Millisecond
+const (
+	// slotWait is how long a fresh request waits in memory for a slot before it is rejected.
+	slotWait = 100 * time.Millisecond
+	// maxSlotWaits is how many times slotWait a fresh request waits while a scan holds slots. The scan may return
+	// them, and on a slow database it may take longer than slotWait.
+	maxSlotWaits = 10
+	// failFastFor is how long fresh requests fail fast after a wait was rejected. Overload usually lasts, and each
+	// second without failing fast lets a thousand more requests wait for nothing.
+	failFastFor = 10 * time.Second
+)
 
-// maxLooks is how many times slotWait a request waits while a scan holds free places for what it may find: these are not taken yet, and on a
-// slow database a scan may last longer than slotWait.
-const maxLooks = 10
-
-// failFastFor is how long it is remembered that a request has waited in vain. Overload lasts: a second of it forgotten lets a thousand more
-// wait for nothing.
-const failFastFor = 10 * time.Second
-
-// places bounds how many tasks of a namespace run on this node at a time. Fresh requests wait first in, first out; a task that is
-// stored and waits for a place goes before all of them: while the pollers are owed a place, none is given to a fresh request.
+// slots bounds how many tasks of a namespace run on this node at a time. Fresh requests wait in memory, in the order
+// of their arrival. Stored tasks and timers wait in the database, and the pollers take slots for them. If several
+// classes wait, shares decides which of them gets a free slot. It is safe for concurrent use.
 type slots struct {
-	mu       sync.Mutex
-	max      int
-	taken    int
-	reserved bool // a place is the call poller's before any fresh request's: stored tasks wait, or may wait
-	missed   bool // the timer poller found less room than it could use
-	looks    int  // scans that hold places now
-	waiting  []chan struct{}
+	mu     sync.Mutex
+	max    int
+	shares shares
+	waits  [classes]bool   // stored tasks, timers: more wait, or may wait, than had slots
+	queue  []chan struct{} // fresh requests that wait; closed when the request has its slot
+	scans  int             // scans that hold slots now
 
-	lastRejected   time.Time // when a request has last waited in vain
+	lastRejected   time.Time // when the wait of a fresh request was last rejected
 	window         time.Time // when the count of served began
-	served, before int       // places that came free for fresh requests, in this window and in the one before
+	served, before int       // slots that became free for fresh requests, in this window and the one before
 
-	wakeCalls, wakeTimers func() // a place is free that is owed, or was missed
+	wakeStored, wakeTimers func() // a slot is free for that class
 }
 
-// tryTake takes a place if one is free for a fresh request.
-func (p *slots) tryTake() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reserved || p.taken >= p.max || len(p.waiting) > 0 {
+// free returns how many slots are free.
+func (s *slots) free() int { return s.max - s.shares.total() }
+
+// wanted returns how many slots each class wants.
+func (s *slots) wanted() (n [classes]int) {
+	n[fresh] = len(s.queue)
+	for _, c := range []class{stored, timers} {
+		if s.waits[c] {
+			n[c] = math.MaxInt
+		}
+	}
+	return n
+}
+
+// distribute gives free slots to the fresh requests that wait, and at most n to class c. It leaves the slots that
+// belong to another class free, for the scan of that class. The caller holds the lock, and calls wake after it has
+// released the lock.
+func (s *slots) distribute(c class, n int) (got int, left [classes]bool) {
+	wanted := s.wanted()
+	if c != fresh {
+		wanted[c] = n
+	}
+	after := s.shares // as if the slots that are left were taken
+	for range s.free() {
+		next, ok := after.next(wanted)
+		if !ok {
+			break
+		}
+		after.take(next)
+		wanted[next]--
+		switch next {
+		case fresh:
+			s.shares.take(fresh)
+			s.countServed(time.Now(), 1)
+			close(s.queue[0])
+			s.queue = s.queue[1:]
+		case c:
+			s.shares.take(c)
+			got++
+		default:
+			left[next] = true
+			if wanted[fresh] == 0 && (c == fresh || wanted[c] == 0) {
+				wanted[next] = 0 // nothing is taken any more
+			}
+		}
+	}
+	return got, left
+}
+
+// wake wakes the pollers of the classes for which slots were left.
+func (s *slots) wake(left [classes]bool) {
+	if left[stored] {
+		s.wakeStored()
+	}
+	if left[timers] {
+		s.wakeTimers()
+	}
+}
+
+// tryTake takes a slot for a fresh request if one is free and belongs to it.
+func (s *slots) tryTake() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 || s.free() <= 0 {
 		return false
 	}
-	p.taken++
+	if s.waits[stored] || s.waits[timers] {
+		wanted := s.wanted()
+		wanted[fresh] = 1
+		if !s.shares.reach(fresh, s.free(), wanted) {
+			return false
+		}
+	}
+	s.shares.take(fresh)
 	return true
 }
 
-// take waits for a place, not longer than slotWait where all are taken; at most as many wait as there are places.
-func (p *slots) take(ctx context.Context) bool {
-	if p.tryTake() {
+// tryTakeIdle takes a slot for a request that can also be stored: only if nothing waits for a slot.
+func (s *slots) tryTakeIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free() <= 0 || s.anyWaits() {
+		return false
+	}
+	s.shares.take(fresh)
+	return true
+}
+
+// take waits for a slot for a fresh request, at most slotWait unless a scan holds slots. It fails at once if as many
+// requests wait as room allows.
+func (s *slots) take(ctx context.Context) bool {
+	if s.tryTake() {
 		return true
 	}
-	p.mu.Lock()
-	if len(p.waiting) >= p.room(time.Now()) {
-		p.mu.Unlock()
+	s.mu.Lock()
+	if len(s.queue) >= s.room(time.Now()) {
+		s.mu.Unlock()
 		return false
 	}
 	turn := make(chan struct{})
-	p.waiting = append(p.waiting, turn)
-	p.hand()
-	p.mu.Unlock()
+	s.queue = append(s.queue, turn)
+	_, left := s.distribute(fresh, 0)
+	s.mu.Unlock()
+	s.wake(left)
 	timer := time.NewTimer(slotWait)
 	defer timer.Stop()
 	for waits := 1; ; waits++ {
@@ -70,193 +150,166 @@ func (p *slots) take(ctx context.Context) bool {
 		case <-timer.C:
 		case <-ctx.Done():
 		}
-		given, over := p.giveUp(turn, ctx.Err() != nil, waits >= maxLooks)
+		taken, over := s.giveUp(turn, ctx.Err() != nil, waits >= maxSlotWaits)
 		if over {
-			return given
+			return taken
 		}
 		timer.Reset(slotWait)
 	}
 }
 
-// giveUp ends the wait of a request, unless a scan holds places. given: one was handed over at the same moment.
-func (p *slots) giveUp(turn chan struct{}, gone, last bool) (given, over bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := slices.Index(p.waiting, turn)
+// giveUp ends the wait of a fresh request. taken: it got a slot at the same moment. The wait is not over while a scan
+// holds slots, unless the client is gone or this was the last wait.
+func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := slices.Index(s.queue, turn)
 	if n < 0 {
 		return true, true
 	}
-	if p.looks > 0 && !gone && !last {
+	if s.scans > 0 && !gone && !last {
 		return false, false
 	}
-	p.waiting = slices.Delete(p.waiting, n, n+1)
+	s.queue = slices.Delete(s.queue, n, n+1)
 	if !gone {
-		p.lastRejected = time.Now()
+		s.lastRejected = time.Now()
 	}
 	return false, true
 }
 
-// room is how many may wait at a time. Where a request has waited in vain, these are as many as get a place in half of that time: who
-// comes behind them would be refused too, and is told so at once. The caller holds the lock.
-func (p *slots) room(now time.Time) int {
-	if now.Sub(p.lastRejected) > failFastFor {
-		return p.max
+// room returns how many fresh requests may wait. After a wait was rejected, these are as many as get a slot in half
+// of slotWait: the others would be rejected too, so they fail fast. The caller holds the lock.
+func (s *slots) room(now time.Time) int {
+	if now.Sub(s.lastRejected) > failFastFor {
+		return s.max
 	}
-	p.count(now, 0)
-	return min(p.max, max(p.served, p.before, 2)/2)
+	s.countServed(now, 0)
+	return min(s.max, max(s.served, s.before, 2)/2)
 }
 
-// count notes that n places came free for fresh requests, whether one waited or not: after a stall nobody waits, and there is still room
-// for those who come while all places are taken.
-func (p *slots) count(now time.Time, n int) {
-	if since := now.Sub(p.window); since >= slotWait {
-		p.before = p.served
+// countServed notes that n slots became free for fresh requests, also if none waited: after a stall none waits, and
+// there is room for those that come while all slots are taken. The caller holds the lock.
+func (s *slots) countServed(now time.Time, n int) {
+	if since := now.Sub(s.window); since >= slotWait {
+		s.before = s.served
 		if since >= 2*slotWait {
-			p.before = 0
+			s.before = 0
 		}
-		p.served, p.window = 0, now
+		s.served, s.window = 0, now
 	}
-	p.served += n
+	s.served += n
 }
 
-// hand gives free places to those who wait, if they may have them. The caller holds the lock.
-func (p *slots) hand() {
-	for p.taken < p.max && len(p.waiting) > 0 && !p.reserved {
-		p.taken++
-		p.count(time.Now(), 1)
-		close(p.waiting[0])
-		p.waiting = p.waiting[1:]
+// release returns a slot that was taken for class c.
+func (s *slots) release(c class) {
+	s.mu.Lock()
+	s.shares.taken[c]--
+	if len(s.queue) == 0 {
+		wanted := s.wanted()
+		wanted[fresh] = 1
+		if next, _ := s.shares.next(wanted); next == fresh {
+			s.countServed(time.Now(), 1)
+		}
 	}
+	_, left := s.distribute(fresh, 0)
+	s.mu.Unlock()
+	s.wake(left)
 }
 
-// release gives a place back.
-func (p *slots) release() {
-	p.mu.Lock()
-	p.taken--
-	if !p.reserved && len(p.waiting) == 0 {
-		p.count(time.Now(), 1)
-	}
-	p.hand()
-	free := p.taken < p.max
-	calls, timers := free && p.reserved, free && p.missed
-	p.mu.Unlock()
-	if calls {
-		p.wakeCalls()
-	}
-	if timers {
-		p.wakeTimers()
-	}
+// takeStored takes at most n slots for a scan of stored tasks. If it takes none, stored tasks wait from now on.
+func (s *slots) takeStored(n int) int { return s.takeForScan(stored, n) }
+
+// takeTimers takes at most n slots for a scan of timers, and at most half of the free ones: the scan may find few
+// timers, and fresh requests must not wait for it.
+func (s *slots) takeTimers(n int) int {
+	s.mu.Lock()
+	n = min(n, (s.free()+1)/2)
+	s.mu.Unlock()
+	return s.takeForScan(timers, n)
 }
 
-// takeUpTo takes as many places as are free, at most n, for tasks that are stored. Where none is free the next one is owed to them:
-// nobody knows whether there are any before a place lets somebody look.
-func (p *slots) takeUpTo(n int) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	got := max(min(n, p.max-p.taken), 0)
-	p.taken += got
-	p.reserved = p.reserved || got == 0
-	p.look(got)
+func (s *slots) takeForScan(c class, n int) int {
+	s.mu.Lock()
+	got, left := s.distribute(c, max(n, 0))
+	if got == 0 {
+		s.waits[c] = true
+	} else {
+		s.scans++
+	}
+	s.mu.Unlock()
+	s.wake(left)
 	return got
 }
 
-// takeForTimers leaves the other half of what is free to calls, so that a flood of timers does not shut them out.
-func (p *slots) takeForTimers(n int) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	free := p.max - p.taken
-	got := max(min(n, (free+1)/2), 0)
-	p.missed = got == 0
-	p.taken += got
-	p.look(got)
-	return got
+// scanned ends a scan that took slots for class c. unused of them are returned. more: more tasks wait, or may wait,
+// than the scan had slots for. again reports whether a slot is free for them now.
+func (s *slots) scanned(c class, unused int, more bool) (again bool) {
+	s.mu.Lock()
+	s.shares.taken[c] -= unused
+	s.scans--
+	s.waits[c] = more
+	_, left := s.distribute(fresh, 0)
+	s.mu.Unlock()
+	again, left[c] = left[c], false
+	s.wake(left)
+	return again
 }
 
-// look notes that a scan begins which holds places, if it has got any.
-func (p *slots) look(got int) {
-	if got > 0 {
-		p.looks++
+// noneStored notes that no stored task waits for a slot.
+func (s *slots) noneStored() {
+	s.mu.Lock()
+	changed := s.waits[stored]
+	s.waits[stored] = false
+	var left [classes]bool
+	if changed {
+		_, left = s.distribute(fresh, 0)
 	}
+	s.mu.Unlock()
+	s.wake(left)
 }
 
-// callsScanned returns the places that a scan for calls took for more tasks than it found. owed: there may be more tasks than it
-// had places for; then the next free place is theirs. It tells whether one is free at this very moment: nobody's release will say
-// so any more.
-func (p *slots) callsScanned(left int, owed bool) (free bool) {
-	p.mu.Lock()
-	p.taken -= left
-	p.looks--
-	p.reserved = owed
-	p.hand()
-	free = p.taken < p.max
-	timers := free && p.missed
-	p.mu.Unlock()
-	if timers {
-		p.wakeTimers()
-	}
-	return free && owed
+// contended reports whether anything waits for a slot.
+func (s *slots) contended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.anyWaits()
 }
 
-// noneStored notes that no stored task waits for a place.
-func (p *slots) noneStored() {
-	p.mu.Lock()
-	p.reserved = false
-	p.hand()
-	p.mu.Unlock()
+func (s *slots) anyWaits() bool { return len(s.queue) > 0 || s.waits[stored] || s.waits[timers] }
+
+// resize changes the number of slots. Tasks that run beyond it go on.
+func (s *slots) resize(n int) {
+	s.mu.Lock()
+	s.max = n
+	_, left := s.distribute(fresh, 0)
+	s.mu.Unlock()
+	s.wake(left)
 }
 
-// timersScanned returns the places that a scan for timers took for more than it found. missed: it could have used more.
-func (p *slots) timersScanned(left int, missed bool) {
-	p.mu.Lock()
-	p.taken -= left
-	p.looks--
-	p.missed = missed
-	p.hand()
-	calls := p.reserved && p.taken < p.max
-	p.mu.Unlock()
-	if calls {
-		p.wakeCalls()
-	}
+// inUse returns how many slots are taken and how many fresh requests wait for one.
+func (s *slots) inUse() (taken, waiting int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shares.total(), len(s.queue)
 }
 
-// contended tells whether anybody waits for a place.
-func (p *slots) contended() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reserved || len(p.waiting) > 0 || p.missed
+// force takes a slot for class c even if none is free, for a task that already runs according to the database.
+func (s *slots) force(c class) {
+	s.mu.Lock()
+	s.shares.take(c)
+	s.mu.Unlock()
 }
 
-func (p *slots) resize(n int) {
-	p.mu.Lock()
-	p.max = n
-	p.hand()
-	p.mu.Unlock()
+// hasFree reports whether a slot is free.
+func (s *slots) hasFree() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free() > 0
 }
 
-// inUse tells how many places are taken and how many requests wait for one.
-func (p *slots) inUse() (taken, waiting int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken, len(p.waiting)
-}
-
-// force takes a place beyond the bound: for a task that runs already, by the database's word.
-func (p *slots) force() {
-	p.mu.Lock()
-	p.taken++
-	p.mu.Unlock()
-}
-
-// free tells whether a place is free.
-func (p *slots) free() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken < p.max
-}
-
-// size is how many places there are.
-func (p *slots) size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.max
+// size returns how many slots there are.
+func (s *slots) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.max
 }

@@ -13,7 +13,7 @@ import (
 // newSlots counts the wake-ups of the two pollers.
 func newSlots(n int) (p *slots, calls, timers *int) {
 	calls, timers = new(int), new(int)
-	return &slots{max: n, wakeCalls: func() { *calls++ }, wakeTimers: func() { *timers++ }}, calls, timers
+	return &slots{max: n, wakeStored: func() { *calls++ }, wakeTimers: func() { *timers++ }}, calls, timers
 }
 
 func inUse(t *testing.T, p *slots, taken, waiting int) {
@@ -28,19 +28,19 @@ func TestSlotsDuringAScan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := newSlots(1)
-		p.takeUpTo(1)
+		p.takeStored(1)
 		go func() {
 			time.Sleep(5 * slotWait)
-			p.callsScanned(1, false)
+			p.scanned(stored, 1, false)
 		}()
 		began := time.Now()
 		if !p.take(t.Context()) || time.Since(began) != 5*slotWait {
 			t.Errorf("refused after %s", time.Since(began))
 		}
-		p.release()
-		p.takeUpTo(1)
+		p.release(fresh)
+		p.takeStored(1)
 		began = time.Now()
-		if p.take(t.Context()) || time.Since(began) != maxLooks*slotWait {
+		if p.take(t.Context()) || time.Since(began) != maxSlotWaits*slotWait {
 			t.Errorf("a scan that does not come back: %s", time.Since(began))
 		}
 	})
@@ -73,7 +73,7 @@ func TestSlotsInOrder(t *testing.T) {
 			t.Error("a place was taken past those who wait")
 		}
 		for range 3 {
-			p.release()
+			p.release(fresh)
 			synctest.Wait()
 		}
 		if len(got) != 3 || got[0] != 0 || got[1] != 1 || got[2] != 2 {
@@ -142,7 +142,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 			t.Errorf("%d of the first 20 wait", n)
 		}
 		for range 12 {
-			p.release()
+			p.release(fresh)
 		}
 		synctest.Wait()
 		time.Sleep(slotWait) // eight wait in vain
@@ -172,7 +172,7 @@ func TestSlotsWaitAfterAStall(t *testing.T) {
 		go p.take(context.Background())
 		time.Sleep(2 * slotWait) // in vain
 		for range 50 {
-			p.release()
+			p.release(fresh)
 			time.Sleep(slotWait / 50)
 			p.tryTake()
 		}
@@ -187,91 +187,93 @@ func TestSlotsWaitAfterAStall(t *testing.T) {
 	})
 }
 
-// A stored task goes before every fresh request.
-func TestSlotsOwed(t *testing.T) {
+// A free slot goes to the waiting class with the smallest part of the slots. The poller of that class is woken, and no
+// fresh request takes the slot before it comes.
+func TestSlotsLeftForStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, calls, timers := newSlots(1)
+		p, wokenStored, wokenTimers := newSlots(1)
 		p.tryTake()
-		if p.takeUpTo(256) != 0 {
-			t.Fatal("a place was taken that is not free")
+		if p.takeStored(256) != 0 {
+			t.Fatal("a slot was taken that is not free")
 		}
 		served := make(chan bool, 1)
 		go func() { served <- p.take(t.Context()) }()
 		synctest.Wait()
-		p.release()
+		p.release(fresh)
 		synctest.Wait()
-		if len(served) > 0 || *calls != 1 || *timers != 0 {
-			t.Fatalf("the free place went to a fresh request: calls woken %d times, timers %d", *calls, *timers)
+		if len(served) > 0 || *wokenStored != 1 || *wokenTimers != 0 {
+			t.Fatalf("the free slot went to a fresh request: stored woken %d times, timers %d", *wokenStored, *wokenTimers)
+		}
+		if p.tryTake() || p.tryTakeIdle() {
+			t.Fatal("a fresh request took a slot that was left for stored tasks")
+		}
+		if got := p.takeStored(256); got != 1 {
+			t.Fatalf("%d slots for the stored task", got)
+		}
+		if p.scanned(stored, 0, true) {
+			t.Error("a slot is said to be free that is not")
+		}
+		p.release(stored)
+		synctest.Wait()
+		if len(served) != 1 || !<-served {
+			t.Error("the fresh request did not get its turn")
+		}
+		p.release(fresh)
+		if *wokenStored != 2 {
+			t.Errorf("the next slot does not wake the poller: %d", *wokenStored)
 		}
 		if p.tryTake() {
-			t.Fatal("a fresh request took an owed place")
+			t.Error("a fresh request took the slot of stored tasks before their poller came")
 		}
-		if got := p.takeUpTo(256); got != 1 {
-			t.Fatalf("%d places for the stored task", got)
+		p.takeStored(256)
+		p.release(stored)
+		// The task ended before its scan: no release will report any more that a slot is free.
+		if !p.scanned(stored, 0, true) {
+			t.Error("a free slot that belongs to stored tasks is not reported")
 		}
-		if p.callsScanned(0, true) {
-			t.Error("a place is said to be free that is not")
-		}
-		p.release()
-		if *calls != 2 {
-			t.Errorf("the next place does not wake the poller: %d", *calls)
-		}
-		// The task ended before the scan was through: nobody's release will say any more that a place is free.
-		if !p.callsScanned(0, true) {
-			t.Error("nobody is told of a place that is free and owed")
-		}
-		if p.takeUpTo(256) != 1 {
-			t.Fatal("no place")
-		}
-		p.callsScanned(1, false)
-		if !<-served {
-			t.Error("the fresh request got nothing, although nothing is owed any more")
+		p.noneStored()
+		if !p.tryTake() {
+			t.Error("no slot although nothing waits any more")
 		}
 	})
 }
 
+// A scan for timers takes at most half of the free slots, and is woken when a slot is free for timers.
 func TestSlotsOfTimers(t *testing.T) {
 	t.Parallel()
-	p, calls, timers := newSlots(8)
-	if got := p.takeForTimers(256); got != 4 {
-		t.Errorf("timers take %d of 8 places", got)
+	p, wokenStored, wokenTimers := newSlots(8)
+	for n, want := range []int{4, 2} {
+		if got := p.takeTimers(256); got != want {
+			t.Errorf("scan %d takes %d slots, want %d", n, got, want)
+		}
 	}
-	if got := p.takeForTimers(256); got != 2 {
-		t.Errorf("timers take %d of 4 places", got)
+	if got := p.takeTimers(1); got != 1 {
+		t.Errorf("one timer takes %d slots", got)
 	}
-	if got := p.takeForTimers(1); got != 1 {
-		t.Errorf("one timer takes %d places", got)
+	if got := p.takeTimers(256); got != 1 {
+		t.Errorf("the last slot: %d", got)
 	}
-	if got := p.takeForTimers(256); got != 1 {
-		t.Errorf("the last place: %d", got)
+	if p.contended() || p.takeTimers(256) != 0 || !p.contended() {
+		t.Error("timers that find no slot wait")
 	}
-	if p.contended() || p.takeForTimers(256) != 0 || !p.contended() {
-		t.Error("a flood of timers that finds no room is contention")
+	p.release(timers)
+	if *wokenTimers != 1 || *wokenStored != 0 {
+		t.Errorf("a free slot wakes the timers %d times, stored tasks %d times", *wokenTimers, *wokenStored)
 	}
-	p.release()
-	if *timers != 1 || *calls != 0 {
-		t.Errorf("a free place that was missed wakes the timers: %d, calls %d", *timers, *calls)
-	}
-	p.timersScanned(3, false)
-	p.release()
-	if *timers != 1 || p.contended() {
-		t.Error("nobody missed anything any more")
+	p.scanned(timers, 3, false)
+	p.release(timers)
+	if *wokenTimers != 1 || p.contended() {
+		t.Error("timers still wait")
 	}
 	inUse(t, p, 3, 0)
-	// A scan for calls that meets a scan for timers: the one that gives places back tells the other.
-	p.takeUpTo(8)
-	if p.takeForTimers(8) != 0 {
-		t.Fatal("no place was left")
+	// The scan that returns slots wakes the poller of the other class.
+	p.takeStored(8)
+	if p.takeTimers(8) != 0 {
+		t.Fatal("a slot was left")
 	}
-	if p.callsScanned(5, false); *timers != 2 {
-		t.Error("the timers are not told of the places that the scan for calls returns")
-	}
-	p.takeForTimers(2)
-	p.takeUpTo(8)
-	p.takeUpTo(8)
-	if p.timersScanned(2, false); *calls != 1 {
-		t.Error("the calls are not told of the places that the scan for timers returns")
+	if p.scanned(stored, 5, false); *wokenTimers != 2 {
+		t.Error("the timers are not woken when the scan of stored tasks returns slots")
 	}
 }
 
@@ -287,86 +289,97 @@ func TestSlotsResize(t *testing.T) {
 		if !<-served {
 			t.Error("more places did not serve who waits")
 		}
-		p.force() // an adopted task runs, room or not
+		p.force(stored) // an adopted task runs, room or not
 		inUse(t, p, 3, 0)
 		p.resize(1)
-		p.release()
-		p.release()
+		p.release(fresh)
+		p.release(fresh)
 		if p.tryTake() {
 			t.Error("a place beyond the new bound was given")
 		}
-		p.release()
+		p.release(fresh)
 		if !p.tryTake() {
 			t.Error("the free place was refused")
 		}
 	})
 }
 
-// Whatever happens in whatever order, no place is lost and none is given twice.
+// Whatever happens in whatever order, no slot is lost and none is given twice, and no slot stays free that a class waits
+// for without its poller being woken.
 func TestSlotsNeverLeak(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		p, _, _ := newSlots(rapid.IntRange(1, 5).Draw(t, "places"))
-		held, forced := 0, 0
-		t.Repeat(map[string]func(*rapid.T){
-			"try": func(*rapid.T) {
-				if p.tryTake() {
-					held++
+		p, _, _ := newSlots(rapid.IntRange(1, 5).Draw(t, "slots"))
+		held, forced := [classes]int{}, 0
+		total := func() int { return held[fresh] + held[stored] + held[timers] }
+		scan := func(c class, take func(int) int) func(*rapid.T) {
+			return func(t *rapid.T) {
+				n := rapid.IntRange(1, 6).Draw(t, "n")
+				alone := !p.contended()
+				free := p.free()
+				got := take(n)
+				if want := min(n, free); c == stored && alone && got < want {
+					t.Fatalf("%d of %d free slots for the only class that waits", got, want)
 				}
-			},
+				if got == 0 {
+					return
+				}
+				used := rapid.IntRange(0, got).Draw(t, "used")
+				held[c] += used
+				p.scanned(c, got-used, rapid.Bool().Draw(t, "more"))
+			}
+		}
+		count := func(taken bool) {
+			if taken {
+				held[fresh]++
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"try":  func(*rapid.T) { count(p.tryTake()) },
+			"idle": func(*rapid.T) { count(p.tryTakeIdle()) },
 			"gone": func(*rapid.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
-				if p.take(ctx) {
-					held++
-				}
+				count(p.take(ctx))
 			},
 			"release": func(t *rapid.T) {
-				if held == 0 {
+				c := class(rapid.IntRange(0, int(classes)-1).Draw(t, "class"))
+				if held[c] == 0 {
 					t.Skip("nothing to release")
 				}
-				held--
+				held[c]--
 				forced = max(forced-1, 0)
-				p.release()
+				p.release(c)
 			},
-			"calls": func(t *rapid.T) {
-				got := p.takeUpTo(rapid.IntRange(1, 6).Draw(t, "n"))
-				used := rapid.IntRange(0, got).Draw(t, "used")
-				held += used
-				p.callsScanned(got-used, rapid.Bool().Draw(t, "owed"))
-			},
-			"timers": func(t *rapid.T) {
-				got := p.takeForTimers(rapid.IntRange(1, 6).Draw(t, "n"))
-				used := rapid.IntRange(0, got).Draw(t, "used")
-				held += used
-				p.timersScanned(got-used, rapid.Bool().Draw(t, "missed"))
-			},
+			"stored": scan(stored, p.takeStored),
+			"timers": scan(timers, p.takeTimers),
+			"none":   func(*rapid.T) { p.noneStored() },
 			"force": func(*rapid.T) {
-				p.force()
-				held, forced = held+1, forced+1
+				p.force(stored)
+				held[stored]++
+				forced++
 			},
 			"resize": func(t *rapid.T) {
 				n := rapid.IntRange(1, 5).Draw(t, "n")
-				forced = max(forced, held-n) // what runs goes on
+				forced = max(forced, total()-n) // what runs goes on
 				p.resize(n)
 			},
 			"": func(t *rapid.T) {
-				taken, waiting := p.inUse()
-				if taken != held || waiting != 0 || taken > p.max+forced {
-					t.Fatalf("%d of %d places are taken, %d are held (%d beyond the bound), %d wait", taken, p.max, held, forced, waiting)
+				if p.shares.taken != held || len(p.queue) != 0 || total() > p.max+forced {
+					t.Fatalf("%v of %d slots are taken, %v are held (%d beyond the bound), %d wait", p.shares.taken, p.max, held, forced, len(p.queue))
 				}
 			},
 		})
 	})
 }
 
-// Many at once: every place that was given comes back.
+// Many at once: every slot that was taken comes back.
 func TestSlotsConcurrently(t *testing.T) {
 	t.Parallel()
-	p := &slots{max: 4, wakeCalls: func() {}, wakeTimers: func() {}}
+	p := &slots{max: 4, wakeStored: func() {}, wakeTimers: func() {}}
 	var mu sync.Mutex
 	running, most := 0, 0
-	work := func(n int) {
+	work := func(c class, n int) {
 		mu.Lock()
 		running += n
 		most = max(most, running)
@@ -375,7 +388,7 @@ func TestSlotsConcurrently(t *testing.T) {
 		running -= n
 		mu.Unlock()
 		for range n {
-			p.release()
+			p.release(c)
 		}
 	}
 	var group sync.WaitGroup
@@ -384,17 +397,21 @@ func TestSlotsConcurrently(t *testing.T) {
 			for range 300 {
 				switch n % 4 {
 				case 0:
-					got := p.takeUpTo(2)
-					p.callsScanned(0, false)
-					work(got)
+					got := p.takeStored(2)
+					if got > 0 {
+						p.scanned(stored, 0, false)
+					}
+					work(stored, got)
 				case 1:
-					got := p.takeForTimers(2)
-					p.timersScanned(0, false)
-					work(got)
+					got := p.takeTimers(2)
+					if got > 0 {
+						p.scanned(timers, 0, false)
+					}
+					work(timers, got)
 				default:
 					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 					if p.take(ctx) {
-						work(1)
+						work(fresh, 1)
 					}
 					cancel()
 				}
@@ -404,6 +421,6 @@ func TestSlotsConcurrently(t *testing.T) {
 	group.Wait()
 	inUse(t, p, 0, 0)
 	if most > 4 {
-		t.Errorf("%d ran in 4 places", most)
+		t.Errorf("%d ran in 4 slots", most)
 	}
 }

@@ -168,7 +168,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 		return false
 	}
 	p.release(ctx, names)
-	rooms := e.rooms(&p.bound, names, func(ns *namespace, n int) int { return ns.slots.takeForTimers(n) })
+	rooms := e.rooms(&p.bound, names, func(ns *namespace, n int) int { return ns.slots.takeTimers(n) })
 	moreCrons := false
 	if p.crowded || len(rooms.full) > 0 {
 		moreCrons = p.claimCrons(ctx)
@@ -203,10 +203,10 @@ func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool)
 	for n := range claims {
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
-	left, cut := rooms.start(claims, slotRelease)
+	left, cut := rooms.start(claims, releaseOf(timers))
 	for n, ns := range rooms.namespaces {
 		again := left[n] == 0 || cut
-		ns.slots.timersScanned(left[n], again)
+		ns.slots.scanned(timers, left[n], again)
 		delay, known := next[ns.name]
 		switch {
 		case err != nil:

@@ -13,6 +13,16 @@ const (
 
 var mutants = []mutant{
 	{
+		name: "fresh-calls-first", breaks: "a free slot goes to the waiting class with the fewest slots for its weight",
+		file: "engine/shares.go", old: "return partA < partB ||", planted: "return b != fresh && partA < partB ||",
+		packages: "./engine", run: "TestShares|TimersFireAlongside",
+	},
+	{
+		name: "slot-not-left", breaks: "a fresh request takes no slot that belongs to stored tasks or timers",
+		file: "engine/slots.go", old: "if !s.shares.reach(fresh, s.free(), wanted) {", planted: "if false {",
+		packages: "./engine", run: "TestSlotsLeftForStored",
+	},
+	{
 		name: "urgent-call-waits", breaks: "a process waits for a slot with the smallest priority of its waiting tasks",
 		file: prepareCall, old: "AND s.priority > x.queue_priority", planted: "AND s.priority > x.queue_priority AND x.queue_priority IS NULL",
 		packages: "./storage", run: "UrgentCall|PriorityAfterResume",

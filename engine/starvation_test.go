@@ -1,0 +1,132 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// worked answers like echo after a few milliseconds of work, and counts.
+func worked(n *atomic.Int64) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		select {
+		case <-time.After(3 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		n.Add(1)
+		return by{}.Process(ctx, r)
+	}
+}
+
+// idle stores n processes that are RUNNING and idle, named by prefix and number.
+func (d db) idle(t *testing.T, prefix string, n int) {
+	t.Helper()
+	_, err := d.Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, previous_status)
+		SELECT 'ns', $1::text || p, 'RUNNING', 'INIT' FROM generate_series(1, $2::int) p`, prefix, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storagetest.Recount(t, d)
+}
+
+// waiting stores one waiting task for each process whose name begins with prefix.
+func (d db) waiting(t *testing.T, prefix, taskType, waitsFor, timer string) {
+	t.Helper()
+	_, err := d.Exec(t.Context(), `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
+		SELECT namespace, process_id, nextval('task_ids'), $2::text::task_type, $3::text::waits_for, now(), $4::text
+		  FROM processes WHERE starts_with(process_id, $1)`, prefix, taskType, waitsFor, map[bool]*string{true: &timer}[taskType == "TIMEOUT"])
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// callers has clients call processes without a pause until stop is called.
+func (n *node) callers(t *testing.T, clients int, prefix string, priority int32) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	for client := range clients {
+		go func() {
+			for ctx.Err() == nil {
+				p := engine.CallParams{Key: key(fmt.Sprint(prefix, client+1)), Priority: priority}
+				_, err := n.Call(ctx, p)
+				switch {
+				case errors.Is(err, process.ErrOverloaded):
+					select {
+					case <-time.After(10 * time.Millisecond): // a client tries again after a while
+					case <-ctx.Done():
+					}
+				case err != nil && ctx.Err() == nil:
+					t.Error(err)
+				}
+			}
+			ended <- struct{}{}
+		}()
+	}
+	stop = sync.OnceFunc(func() {
+		cancel()
+		for range clients {
+			<-ended
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// Timers fire although clients keep all slots busy, and calls go on meanwhile.
+func TestTimersFireAlongsideCalls(t *testing.T) {
+	t.Parallel()
+	const due = 100
+	var calls, fired atomic.Int64
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: worked(&calls), timeoutTask: worked(&fired)})
+	ns := quick()
+	ns.MaxRunning = 2
+	n.put(t, ns)
+	d := look(t, dsn)
+	d.idle(t, "called-", 16)
+	d.idle(t, "timer-", due)
+	stop := n.callers(t, 16, "called-", 0)
+	eventually(t, "calls keep the slots busy", func() bool { return calls.Load() > 100 })
+	before := calls.Load()
+	d.waiting(t, "timer-", "TIMEOUT", "time", "")
+	eventually(t, "the timers have fired", func() bool { return fired.Load() == due })
+	meanwhile := calls.Load() - before
+	stop()
+	if meanwhile < due/4 {
+		t.Errorf("%d calls ended while %d timers fired", meanwhile, due)
+	}
+}
+
+// Urgent calls run although thousands of stored tasks wait for a slot, and the stored tasks go on meanwhile.
+func TestCallsRunAlongsideABacklog(t *testing.T) {
+	t.Parallel()
+	const backlog = 3000
+	var calls, ended atomic.Int64
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: worked(&calls), notifyTask: worked(&ended)})
+	ns := quick()
+	ns.MaxRunning = 2
+	n.put(t, ns)
+	d := look(t, dsn)
+	d.idle(t, "called-", 4)
+	d.idle(t, "stored-", backlog)
+	d.waiting(t, "stored-", "NOTIFY", "place", "")
+	eventually(t, "stored tasks run", func() bool { return ended.Load() > 10 })
+	before := ended.Load()
+	stop := n.callers(t, 4, "called-", -1000)
+	eventually(t, "urgent calls run", func() bool { return calls.Load() > 100 || ended.Load() == backlog })
+	meanwhile := ended.Load() - before
+	stop()
+	if calls.Load() <= 100 || meanwhile < 20 {
+		t.Errorf("%d calls and %d stored tasks ended", calls.Load(), meanwhile)
+	}
+}

@@ -246,8 +246,7 @@ func (s *siege) stop(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	await(s.t, patience, "the others have taken over", func() bool {
-		return running(s.t, conn, n) == 0 && count(s.t, conn, `SELECT count(*) FROM nodes WHERE address = $1
-			AND beat_time < statement_timestamp() - interval '1.2 s'`, n.name) == 1
+		return len(chainCalls(s.t, conn, n)) == 0 && silent(s.t, conn, n, "1.2 s")
 	})
 	n.signal(syscall.SIGCONT)
 	await(s.t, patience, "the engine is ready again", n.isReady)
@@ -353,6 +352,10 @@ func (s *siege) conclude() {
 	entries := s.load.finish()
 	conn := observe(s.t, s.dsn)
 	await(s.t, patience, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
+	await(s.t, patience+time.Minute, "leases from before a backward step of the clock have begun again", func() bool {
+		return count(s.t, conn, `SELECT count(*) FROM leases
+			WHERE expires_time > statement_timestamp() + interval '1 minute'`) == 0
+	})
 	s.crons.end(s.load, conn)
 	runs := s.flows.end(conn)
 	jobs := s.jobs.end(conn)

@@ -4,7 +4,10 @@ package chaos
 
 import (
 	"syscall"
+	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // liveLimit is how long an engine that goes on after a freeze may leave an attempt alive that another one repeats.
@@ -19,11 +22,9 @@ func (s *siege) freeze(i int) {
 	before := n.metric("progressor_attempts_fenced_total")
 	n.signal(syscall.SIGSTOP)
 	held := s.chain.working(chainCalls(s.t, conn, n))
-	await(s.t, patience, "2/3 of the lease are over", func() bool {
-		return count(s.t, conn, `SELECT count(*) FROM nodes WHERE address = $1
-			AND beat_time < statement_timestamp() - interval '0.75 s'`, n.name) == 1
-	})
-	taken := count(s.t, conn, `SELECT count(*) FROM nodes WHERE address = $1 AND dead_beat_time = beat_time`, n.name)
+	await(s.t, patience, "2/3 of the lease are over", func() bool { return silent(s.t, conn, n, "0.75 s") })
+	taken := count(s.t, conn, `SELECT count(*) FROM nodes WHERE dead_beat_time = beat_time
+		AND node_id = (SELECT max(node_id) FROM nodes WHERE address = $1)`, n.name)
 	n.signal(syscall.SIGCONT)
 	if taken == 0 && held > 0 {
 		await(s.t, liveLimit, "the engine cancels its attempts", func() bool {
@@ -34,6 +35,13 @@ func (s *siege) freeze(i int) {
 	s.alone()
 	s.chain.openAll()
 	await(s.t, patience, "the engine is ready again", n.isReady)
+}
+
+// silent reports whether an engine has had no heartbeat for a while. If it was declared dead before, it has older rows.
+func silent(t testing.TB, conn *pgx.Conn, n *node, while string) bool {
+	t.Helper()
+	return count(t, conn, `SELECT count(*) FROM nodes WHERE beat_time < statement_timestamp() - $2::interval
+		AND node_id = (SELECT max(node_id) FROM nodes WHERE address = $1)`, n.name, while) == 1
 }
 
 // freezeLong stops an engine while its processor works, until another engine repeats one of its attempts.

@@ -50,15 +50,16 @@ type Deed string
 
 // The deeds. All of one decision are written in one transaction.
 const (
-	DeedBegin   Deed = "begin"  // what does a step, or an item of it
-	DeedEnd     Deed = "end"    // the step has a status for good
-	DeedAsk     Deed = "ask"    // whatever does the step is asked to end
-	DeedUndo    Deed = "undo"   // begins the compensation of a step
-	DeedUndone  Deed = "undone" // it ended
-	DeedChange  Deed = "change" // the status of the run
-	DeedRefused Deed = "broken" // a step could not begin: Err says why; End follows
-	DeedReset   Deed = "reset"  // a step that has ended is PENDING again
-	DeedDrop    Deed = "drop"   // the stored items of a step are of an earlier round: but for Kept, they go
+	DeedBegin   Deed = "begin"    // what does a step, or an item of it
+	DeedEnd     Deed = "end"      // the step has a status for good
+	DeedAsk     Deed = "ask"      // whatever does the step is asked to end
+	DeedUndo    Deed = "undo"     // begins the compensation of a step
+	DeedUndone  Deed = "undone"   // it ended
+	DeedAskUndo Deed = "ask undo" // the compensation of a step is asked to end
+	DeedChange  Deed = "change"   // the status of the run
+	DeedRefused Deed = "broken"   // a step could not begin: Err says why; End follows
+	DeedReset   Deed = "reset"    // a step that has ended is PENDING again
+	DeedDrop    Deed = "drop"     // the stored items of a step are of an earlier round: but for Kept, they go
 )
 
 // ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
@@ -294,7 +295,19 @@ func (d *Decision) Cancel() error {
 // Abort ends the run at once: what is open is asked to end, and nobody waits for it.
 func (d *Decision) Abort() error {
 	s := d.State
-	s.Cause, s.Done, s.Undoing, s.Grace = ByCancel, nil, nil, time.Time{}
+	status := ByCancel
+	if s.Mode == ModeCompensating {
+		status = s.stopped()
+	} else {
+		s.Cause = ByCancel
+	}
+	if s.Undoing != nil {
+		step := *s.Undoing
+		s.Undoing = nil
+		d.effect(Effect{Deed: DeedAskUndo, Step: step, Index: NoIndex})
+		d.undone(step, Cancelled, "the run was ended")
+	}
+	s.Grace = time.Time{}
 	d.mode(ModeStopping)
 	for step := range d.letters {
 		switch d.Letter(step) {
@@ -311,7 +324,7 @@ func (d *Decision) Abort() error {
 		d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: ReasonStopped})
 	}
 	if d.err == nil {
-		d.finish(ByCancel)
+		d.finish(status)
 	}
 	s.Steps = string(d.letters)
 	return d.err

@@ -324,11 +324,15 @@ func (d *Decision) compensate() {
 	if s.Undoing != nil {
 		return
 	}
-	status := s.Cause
-	if status == ByFailure && s.Lost {
-		status = ByTime
+	d.finish(s.stopped())
+}
+
+// stopped returns the status of a run that ends for the reason why it was stopped.
+func (s *State) stopped() Cause {
+	if s.Cause == ByFailure && s.Lost {
+		return ByTime
 	}
-	d.finish(status)
+	return s.Cause
 }
 
 // undone takes the end of a compensation. A step whose compensation failed stays as it is.

@@ -181,17 +181,23 @@ type flowCancelCmd struct {
 	flowArgs
 	clientFlags
 	Reason string `placeholder:"TEXT" help:"Why: kept with the run, and told to its workers."`
+	Force  bool   `help:"End the run now: wait for nothing, and compensate nothing more."`
 }
 
 func (flowCancelCmd) Help() string {
 	return `Cancel ends a run at once that waits for its turn or for a worker. Steps that run are told, and those that may not be cancelled end first;
 past the grace of the template the engine ends the run. Then what was done is undone, where the template says how.
 
-    progressor run cancel demo task-1 --reason 'the customer went away'`
+    progressor run cancel demo task-1 --reason 'the customer went away'
+
+With --force, the run ends now, in any status before its end and also if its template does not support cancelling. What is
+open is asked to end, the run does not wait for it, and nothing more is compensated. Use it for a run that nothing else ends.`
 }
 
 func (c *flowCancelCmd) Run(a *app) error {
-	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.CancelRun, &progressorv1.CancelRunRequest{Namespace: c.NS, RunId: c.ID, Reason: c.Reason}, func(resp *progressorv1.CancelRunResponse) error {
+	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.CancelRun, &progressorv1.CancelRunRequest{
+		Namespace: c.NS, RunId: c.ID, Reason: c.Reason, Force: c.Force,
+	}, func(resp *progressorv1.CancelRunResponse) error {
 		return printRun(a, c.clientFlags, resp.GetRun())
 	}))
 }

@@ -118,6 +118,13 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.DeedUndo:
 		t.row(p).Compensation = flows.StepRunning
 		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
+	case flow.DeedAskUndo:
+		t.messages = append(t.messages, storage.Message{
+			Kind: storage.MessageCancel, Reason: t.asks(), Target: process.Key{
+				Namespace: orElse(t.template.Steps[p.step].Source.GetCompensation().GetNamespace(), t.key.Namespace),
+				ProcessID: process.StepPrefix + t.doer(p, true),
+			},
+		})
 	case flow.DeedUndone:
 		t.row(p).Compensation = statusOf(e.Letter)
 		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Letter)), shorten(e.Reason))

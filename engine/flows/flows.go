@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -81,6 +80,7 @@ type order struct {
 	Request  uint64          `json:"request,omitempty"` // with a key: a number of this request alone, by which its answer is told from that to an earlier one
 
 	Reason  string `json:"reason,omitempty"`
+	Force   bool   `json:"force,omitempty"`  // of CancelRun
 	Newest  bool   `json:"newest,omitempty"` // of RetryRun
 	StepID  string `json:"step_id,omitempty"`
 	Index   int    `json:"index,omitempty"`
@@ -387,23 +387,6 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err
 }
-
-// Cancel asks a run to end.
-func (f *Flows) Cancel(ctx context.Context, r *progressorv1.CancelRunRequest, by process.Actor) (*progressorv1.Run, error) {
-	run, err := f.changed(ctx, r.GetNamespace(), r.GetRunId(), &order{Method: methodCancel, Reason: r.GetReason()}, by)
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		status.Cancel = true
-	}
-	if err != nil || run.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCEL_REQUESTED || slices.ContainsFunc(run.GetSteps(), func(s *progressorv1.Step) bool {
-		return s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING
-	}) {
-		return run, err
-	}
-	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), cancelWait) // no worker has anything of it: it is CANCELLED at once
-}
-
-// cancelWait is how long a cancel waits for the jobs of a run that nobody has taken: they go with messages, which takes milliseconds.
-const cancelWait = 2 * time.Second
 
 // Complete answers a wait.
 func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {

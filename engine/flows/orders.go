@@ -65,6 +65,10 @@ func (t *task) told() bool { return t.request.GetType() == progressorv1.TaskType
 func (t *task) cancel(o *order) error {
 	s := t.state.Run
 	switch {
+	case o.Force && s.Mode != flow.ModeEnded:
+		t.state.Cancel, t.cancels, t.state.Blocked = wire.Plain(o.Reason), true, ""
+		t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", o.Reason)
+		return t.decision.Abort()
 	case s.Cause == flow.ByCancel && s.Mode != flow.ModeEnded:
 		return nil // it is answered as it is
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:

@@ -131,4 +131,9 @@ var flowMutants = []mutant{
 		file: "flow/items.go", old: "case each.Bytes > MaxItemsBytes:", planted: "case each.Bytes > 2*MaxItemsBytes:",
 		packages: "./engine/flows", run: "TestLargeItems",
 	},
+	{
+		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",
+		file: flowOrders, old: "case o.Force && s.Mode != flow.ModeEnded:", planted: "case o.Force && s.Mode == flow.ModeRunning:",
+		packages: "./engine/flows", run: "TestForceCancel",
+	},
 }

@@ -1,0 +1,70 @@
+package flows_test
+
+import (
+	"context"
+	"testing"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+func (n *node) force(t testing.TB, runID string) *progressorv1.Run {
+	t.Helper()
+	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: runID, Reason: "stuck", Force: true}, kim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestForceCancel ends runs that nothing else ends: one whose compensation no worker takes, one with a step that is not
+// cancelable, and one whose process is in ERROR. A run whose compensation was ended can be taken up again.
+func TestForceCancel(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "undo", "cancel_policy": {"supported": false}, "steps": [
+		{"step_id": "a", "job": {}, "compensation": {"name": "undo_a"}}, {"step_id": "b", "job": {}, "compensation": {"name": "undo_b"}},
+		{"step_id": "c", "job": {}, "cancelable": false}]}`)
+	n.run(t, "pull", "undo", "r1", "")
+	for _, step := range []string{"a", "b"} {
+		n.answer(t, n.lease(t, step), "", "")
+	}
+	n.answer(t, n.lease(t, "c"), "", "broken")
+	n.until(t, "pull", "r1", "COMPENSATING")
+	r := n.force(t, "r1")
+	same(t, told(r)+" "+r.GetFailure().GetReason(), "FAILED: a SUCCEEDED b SUCCEEDED undo CANCELLED c FAILED broken")
+	n.letGo(t, "~job/r1/c", "~job/r1/b.undo")
+
+	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, n.lease(t, "c"), "", "broken")
+	n.answer(t, n.lease(t, "undo_b"), "", "")
+	n.answer(t, n.lease(t, "undo_a"), "", "")
+	same(t, told(n.ended(t, "pull", "r1")), "FAILED: a SUCCEEDED undo SUCCEEDED b SUCCEEDED undo SUCCEEDED c FAILED 2")
+
+	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"supported": false}, "steps": [{"step_id": "d", "job": {}, "cancelable": false}]}`)
+	for _, runID := range []string{"r2", "r3"} {
+		n.run(t, "pull", "deaf", runID, "")
+		n.lease(t, "d")
+		if runID == "r3" {
+			n.breaks(t, runID)
+		}
+		same(t, told(n.force(t, runID)), "CANCELLED: d CANCELLED")
+	}
+}
+
+// breaks puts the process of a run into ERROR, as a failure of the engine does.
+func (n *node) breaks(t testing.TB, runID string) {
+	t.Helper()
+	for _, sql := range []string{
+		`UPDATE processes SET status = 'ERROR', attention = 'ERROR', attention_time = statement_timestamp(), corrupted_by = 1,
+			detail = 'broken' WHERE process_id = '~flow/` + runID + `'`,
+		`INSERT INTO status_counts (namespace, status, n) VALUES ('pull', 'RUNNING', -1), ('pull', 'ERROR', 1)
+			ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`,
+	} {
+		if _, err := n.db.Exec(context.Background(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -26,7 +26,7 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 // of a path, then remove it. Never add a path. TestExemptions fails for a path that is no longer
 // needed.
 var phrasesExempt = []string{
-	"CHANGELOG.md", "client/", "cmd/progressor/", "cron/", "docs/configuration.md",
+	"client/", "cmd/progressor/", "cron/", "docs/configuration.md",
 	"docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/reliability.md",
 	"docs/workers.md", "engine/", "explain/", "flow/", "internal/chaos/",
 	"internal/msgpack/read.go", "internal/msgpack/read_value.go", "internal/mutants/flows.go",
@@ -35,7 +35,7 @@ var phrasesExempt = []string{
 
 // Files under these paths still contain lines over the column limits. This list, too, only shrinks.
 var columnsExempt = []string{
-	"CHANGELOG.md", "client/", "cmd/progressor/", "cron/", "deploy/deploy_test.go", "docs/cli.md",
+	"client/", "cmd/progressor/", "cron/", "deploy/deploy_test.go", "docs/cli.md",
 	"docs/configuration.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/limits.md",
 	"docs/openapi_test.go", "docs/operations.md", "docs/performance.md", "docs/reference_test.go",
 	"docs/reliability.md", "docs/sql.md", "docs/troubleshooting.md", "docs/workers.md", "engine/",

@@ -15,38 +15,39 @@ import (
 )
 
 const (
-	maxBatch      = 1000    // answers of one request
-	maxBatchBytes = 4 << 20 // from here on no more are added
+	maxBatch      = 1000    // answers per request
+	maxBatchBytes = 4 << 20 // a request gets no more answers once it has this size
 )
 
-// send sends answers until the shift is over: all that are there in one request.
-func (s *shift) send() {
+// send sends answers until the run is over. Each request carries all the answers that are ready, up
+// to maxBatch and maxBatchBytes.
+func (r *workerRun) send() {
 	for {
 		select {
-		case s.sending <- struct{}{}:
-		case <-s.speaking.Done():
+		case r.sending <- struct{}{}:
+		case <-r.requests.Done():
 			return
 		}
-		var batch []*held
+		var batch []*heldLease
 		select {
-		case h := <-s.answers:
-			batch = s.gather(h)
-		case <-s.speaking.Done():
+		case h := <-r.answers:
+			batch = r.gather(h)
+		case <-r.requests.Done():
 			return
 		}
 		go func() {
-			defer func() { <-s.sending }()
-			s.complete(batch)
+			defer func() { <-r.sending }()
+			r.complete(batch)
 		}()
 	}
 }
 
-// gather takes the answers that are there.
-func (s *shift) gather(first *held) []*held {
-	batch, size := []*held{first}, proto.Size(first.answer)
+// gather returns first and the other answers that are ready. It does not block.
+func (r *workerRun) gather(first *heldLease) []*heldLease {
+	batch, size := []*heldLease{first}, proto.Size(first.answer)
 	for len(batch) < maxBatch && size < maxBatchBytes {
 		select {
-		case h := <-s.answers:
+		case h := <-r.answers:
 			batch, size = append(batch, h), size+proto.Size(h.answer)
 		default:
 			return batch
@@ -55,44 +56,49 @@ func (s *shift) gather(first *held) []*held {
 	return batch
 }
 
-// complete sends answers until the engine has said something of each, or their leases have run out.
-func (s *shift) complete(batch []*held) {
+// complete sends answers until the engine has accepted or refused each of them, or their leases
+// have expired.
+func (r *workerRun) complete(batch []*heldLease) {
 	for attempt := 1; ; attempt++ {
 		var err error
-		if batch, err = s.completeOnce(batch); len(batch) == 0 {
+		if batch, err = r.completeOnce(batch); len(batch) == 0 {
 			return
 		}
 		if attempt == 1 {
-			s.options.logger.Warn("answers not taken; trying again while their leases last", "worker_id", s.options.id, "answers", len(batch), "error", err)
+			r.options.logger.Warn(
+				"sending answers failed; retrying until their leases expire", "worker_id", r.options.id,
+				"answers", len(batch), "error", err,
+			)
 		}
-		pause(s.speaking, answerRetry.interval(attempt, rand.Float64()))
-		batch = s.lasting(batch)
+		sleep(r.requests, answerRetry.interval(attempt, rand.Float64()))
+		batch = r.unexpired(batch)
 	}
 }
 
-// answerRetry says how fast answers are sent again.
+// answerRetry sets the waits between attempts to send answers.
 var answerRetry = Retry{Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 
-// lasting leaves out what can count no more.
-func (s *shift) lasting(batch []*held) []*held {
-	var lasting []*held
+// unexpired drops the answers whose leases have expired and returns the rest.
+func (r *workerRun) unexpired(batch []*heldLease) []*heldLease {
+	var unexpired []*heldLease
 	for _, h := range batch {
 		h.mu.Lock()
 		over := time.Now().After(h.expires)
 		h.mu.Unlock()
-		if !over && s.speaking.Err() == nil {
-			lasting = append(lasting, h)
+		if !over && r.requests.Err() == nil {
+			unexpired = append(unexpired, h)
 			continue
 		}
-		s.options.logger.Warn("answer given up: its lease has run out and the engine was not reached", h.names()...)
-		s.over(h, OutcomeLost)
-		s.give(1)
+		r.options.logger.Warn("answer dropped: its lease expired before the engine could be reached", h.logAttrs()...)
+		r.remove(h, OutcomeLost)
+		r.addRoom(1)
 	}
-	return lasting
+	return unexpired
 }
 
-// completeOnce sends answers once, and asks for as many tasks, where there are more. It gives back what has to be sent again, and why.
-func (s *shift) completeOnce(batch []*held) ([]*held, error) {
+// completeOnce sends answers once. If the last poll was full, it asks for as many new tasks in the
+// same request. It returns the answers to send again, and why.
+func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
@@ -100,95 +106,103 @@ func (s *shift) completeOnce(batch []*held) ([]*held, error) {
 	for _, h := range batch {
 		req.Answers = append(req.Answers, h.answer)
 	}
-	s.mu.Lock()
-	if s.hungry && !s.quiet && s.taking.Err() == nil {
-		req.Next = s.pollRequest(min(len(batch), maxAsked), 0)
+	r.mu.Lock()
+	if r.moreTasks && !r.quiet && r.polling.Err() == nil {
+		req.Next = r.pollRequest(min(len(batch), maxAsked), 0)
 	}
-	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(s.speaking, requestTimeout)
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(r.requests, requestTimeout)
 	defer cancel()
-	resp, err := s.client.Worker.CompleteBatch(ctx, req)
+	resp, err := r.client.Worker.CompleteBatch(ctx, req)
 	if err == nil && len(resp.GetOutcomes()) != len(batch) {
-		err = errors.New("the engine's answer does not fit the request")
+		err = errors.New("the response must have one outcome per answer")
 	}
 	if err != nil {
-		return s.refused(batch, err)
+		return r.batchFailed(batch, err)
 	}
-	var again []*held
+	var again []*heldLease
 	freed := 0
 	for n, h := range batch {
-		if e := resp.GetOutcomes()[n].GetError(); s.settled(h, e) {
+		if e := resp.GetOutcomes()[n].GetError(); r.settle(h, e) {
 			freed++
 		} else {
 			again, err = append(again, h), errors.New(e.GetMessage())
 		}
 	}
 	next := resp.GetNext()
-	if len(next) > freed { // their room is still taken by answers that are to be sent again
+	if len(next) > freed { // the other slots are still taken by answers to send again
 		tokens := make([]string, 0, len(next)-freed)
 		for _, l := range next[freed:] {
 			tokens = append(tokens, l.GetLeaseToken())
 		}
-		s.release(tokens)
+		r.release(tokens)
 		next = next[:freed]
 	}
 	if req.GetNext() != nil {
-		s.setHungry(len(next) == int(req.GetNext().GetMaxLeases()))
+		r.setMoreTasks(len(next) == int(req.GetNext().GetMaxLeases()))
 	}
-	s.begin(next)
-	s.give(freed - len(next))
+	r.start(next)
+	r.addRoom(freed - len(next))
 	return again, err
 }
 
-// refused tells what becomes of answers whose request failed as a whole.
-func (s *shift) refused(batch []*held, err error) ([]*held, error) {
+// batchFailed handles a request that failed as a whole. It returns the answers to send again, and
+// why.
+func (r *workerRun) batchFailed(batch []*heldLease, err error) ([]*heldLease, error) {
 	switch code := connect.CodeOf(err); {
-	case code == connect.CodeInvalidArgument, code == connect.CodeResourceExhausted && Reason(err) != progressorv1.ErrorDetail_REASON_OVERLOADED:
+	case code == connect.CodeInvalidArgument,
+		code == connect.CodeResourceExhausted && Reason(err) != progressorv1.ErrorDetail_REASON_OVERLOADED:
 	default:
 		return batch, err
 	}
-	var again []*held
-	if len(batch) > 1 { // one of them is at fault, and must not cost the others
+	var again []*heldLease
+	if len(batch) > 1 { // send one by one: a bad answer must not block the others
 		for _, h := range batch {
-			left, _ := s.completeOnce([]*held{h})
+			left, _ := r.completeOnce([]*heldLease{h})
 			again = append(again, left...)
 		}
 		return again, err
 	}
-	s.answerRefusal(batch[0], err.Error())
+	r.replaceAnswer(batch[0], err.Error())
 	return batch, err
 }
 
-// settled tells whether the engine has said the last word of an answer.
-func (s *shift) settled(h *held, e *progressorv1.AnswerError) bool {
+// settle handles the engine's verdict on one answer and reports whether it is final.
+func (r *workerRun) settle(h *heldLease, e *progressorv1.AnswerError) bool {
 	switch reason := e.GetDetail().GetReason(); {
 	case e == nil:
-		s.over(h, outcomeOf(h.answer))
+		r.remove(h, outcomeOf(h.answer))
 		return true
 	case reason == progressorv1.ErrorDetail_REASON_LEASE_LOST:
-		s.options.logger.Info("answer refused: the lease was lost", h.names()...)
-		s.over(h, OutcomeLost)
+		r.options.logger.Info("answer refused: the lease was lost", h.logAttrs()...)
+		r.remove(h, OutcomeLost)
 		return true
 	case reason == progressorv1.ErrorDetail_REASON_INVALID, reason == progressorv1.ErrorDetail_REASON_TOO_LARGE:
-		if h.refused {
-			s.options.logger.Error("answer given up", append(h.names(), "error", e.GetMessage())...)
-			s.over(h, OutcomeLost)
+		if h.replaced {
+			r.options.logger.Error(
+				"answer dropped: the engine refused it twice",
+				append(h.logAttrs(), "error", e.GetMessage())...)
+			r.remove(h, OutcomeLost)
 			return true
 		}
-		s.answerRefusal(h, e.GetMessage())
+		r.replaceAnswer(h, e.GetMessage())
 		return false
 	default:
 		return false
 	}
 }
 
-// answerRefusal has an attempt fail whose answer the engine cannot take: else its lease would run out, and others would meet the same.
-func (s *shift) answerRefusal(h *held, why string) {
+// replaceAnswer replaces an answer that the engine cannot accept with a failure. Otherwise the
+// lease would expire and the next worker would run into the same error.
+func (r *workerRun) replaceAnswer(h *heldLease, why string) {
 	failure := processor.Fail(process.ReasonBadResponse, "the engine refused the answer: %s", why).Failure
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.refused = true
-	h.answer = &progressorv1.LeaseAnswer{LeaseToken: h.lease.GetLeaseToken(), Answer: &progressorv1.LeaseAnswer_Response{
-		Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}},
-	}}
+	h.replaced = true
+	h.answer = &progressorv1.LeaseAnswer{
+		LeaseToken: h.lease.GetLeaseToken(),
+		Answer: &progressorv1.LeaseAnswer_Response{
+			Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}},
+		},
+	}
 }

@@ -9,10 +9,13 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// AwaitJob waits until a job is at its end, and answers with it as it is then. seen gets every answer, the first one at once and the others when
-// req.await_end is over each time (absent: 30 s); an error of seen ends the wait. Where the engine stops that it asks, it asks again, with the tries
-// of Retry anew each time. When ctx ends first, AwaitJob returns an error of that.
-func (c *Client) AwaitJob(ctx context.Context, req *progressorv1.GetJobRequest, seen func(*progressorv1.Job) error) (*progressorv1.Job, error) {
+// AwaitJob waits until a job has ended and returns it. It calls seen with every response: the first
+// one at once, the others after at most req.await_end each (default: 30 s). If seen returns an
+// error, AwaitJob returns that error. Requests are retried as Retry says; the count of attempts
+// starts again with each request. If ctx ends first, AwaitJob returns an error.
+func (c *Client) AwaitJob(
+	ctx context.Context, req *progressorv1.GetJobRequest, seen func(*progressorv1.Job) error,
+) (*progressorv1.Job, error) {
 	req = proto.CloneOf(req)
 	wait := waitOf(req.GetAwaitEnd())
 	req.AwaitEnd = nil
@@ -22,7 +25,9 @@ func (c *Client) AwaitJob(ctx context.Context, req *progressorv1.GetJobRequest, 
 	}, func(job *progressorv1.Job) (ended bool, err error) {
 		req.AwaitEnd = wait
 		switch job.GetState() {
-		case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED, progressorv1.JobState_JOB_STATE_CANCELLED:
+		case progressorv1.JobState_JOB_STATE_SUCCEEDED,
+			progressorv1.JobState_JOB_STATE_FAILED,
+			progressorv1.JobState_JOB_STATE_CANCELLED:
 			ended = true
 		default:
 		}
@@ -30,8 +35,10 @@ func (c *Client) AwaitJob(ctx context.Context, req *progressorv1.GetJobRequest, 
 	})
 }
 
-// AwaitRun waits until a run of a flow is at its end, as AwaitJob does for a job.
-func (c *Client) AwaitRun(ctx context.Context, req *progressorv1.GetRunRequest, seen func(*progressorv1.Run) error) (*progressorv1.Run, error) {
+// AwaitRun waits until a run of a flow has ended, as AwaitJob does for a job.
+func (c *Client) AwaitRun(
+	ctx context.Context, req *progressorv1.GetRunRequest, seen func(*progressorv1.Run) error,
+) (*progressorv1.Run, error) {
 	req = proto.CloneOf(req)
 	wait := waitOf(req.GetAwaitEnd())
 	req.AwaitEnd = nil
@@ -51,8 +58,10 @@ func waitOf(d *durationpb.Duration) *durationpb.Duration {
 	return d
 }
 
-// awaitEnd asks until what is answered is at its end.
-func awaitEnd[T any](ctx context.Context, r Retry, ask func() (T, error), look func(T) (ended bool, err error)) (T, error) {
+// awaitEnd calls ask until look reports the end or an error.
+func awaitEnd[T any](
+	ctx context.Context, r Retry, ask func() (T, error), look func(T) (ended bool, err error),
+) (T, error) {
 	for {
 		now, err := repeat(ctx, r, true, ask)
 		if err != nil {

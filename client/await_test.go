@@ -46,7 +46,8 @@ func (e *enders) GetRun(_ context.Context, r *progressorv1.GetRunRequest) (*prog
 	return &progressorv1.GetRunResponse{Run: run}, err
 }
 
-// A wait for the end of a job or a run goes on while engines stop and start, with all its tries each time; seen gets each answer, the first at once.
+// A wait for the end of a job or a run goes on while engines stop and start, with all its tries
+// each time; seen gets each answer, the first at once.
 func TestAwaitTheEnd(t *testing.T) {
 	t.Parallel()
 	e := &enders{}

@@ -10,22 +10,29 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// StartBulk begins a bulk. Keys are as in Start.
-func (c *Client) StartBulk(ctx context.Context, req *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
+// StartBulk starts a bulk. It sets an idempotency key as Start does, except for a dry run.
+func (c *Client) StartBulk(
+	ctx context.Context, req *progressorv1.StartBulkRequest,
+) (*progressorv1.StartBulkResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" && !req.GetDryRun() {
 		req = proto.CloneOf(req)
 		req.IdempotencyKey = uuid.NewString()
 	}
-	return repeat(ctx, c.retry, req.GetIdempotencyKey() != "" || req.GetDryRun(), func() (*progressorv1.StartBulkResponse, error) {
+	safe := req.GetIdempotencyKey() != "" || req.GetDryRun()
+	return repeat(ctx, c.retry, safe, func() (*progressorv1.StartBulkResponse, error) {
 		return c.Bulk.StartBulk(ctx, req)
 	})
 }
 
-// AwaitBulk asks for a bulk again and again until it does not go on by itself any more: it is at its end, or in ERROR. seen gets every
-// answer. When ctx ends first, AwaitBulk returns its error.
-func (c *Client) AwaitBulk(ctx context.Context, req *progressorv1.GetBulkRequest, every time.Duration, seen func(*progressorv1.Bulk)) (*progressorv1.Bulk, error) {
+// AwaitBulk polls a bulk at the given interval until it has ended or is in ERROR, and returns it.
+// It calls seen with every response. If ctx ends first, AwaitBulk returns an error.
+func (c *Client) AwaitBulk(
+	ctx context.Context, req *progressorv1.GetBulkRequest, every time.Duration, seen func(*progressorv1.Bulk),
+) (*progressorv1.Bulk, error) {
 	for {
-		resp, err := repeat(ctx, c.retry, true, func() (*progressorv1.GetBulkResponse, error) { return c.Bulk.GetBulk(ctx, req) })
+		resp, err := repeat(ctx, c.retry, true, func() (*progressorv1.GetBulkResponse, error) {
+			return c.Bulk.GetBulk(ctx, req)
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,8 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Event(r.GetArgs()).AuxState(text).Response(text).Done()
 }
 
-// steal takes so many leases like a worker that dies before it answers: their tasks go to another one.
+// steal takes so many leases like a worker that dies before it answers: their tasks go to another
+// one.
 func (h *house) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
 		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // an error: the test is over
@@ -54,8 +55,8 @@ func (h *house) steal(ctx context.Context, most int) (stolen int) {
 	return stolen
 }
 
-// A hash chain over a pull namespace: whatever becomes of the workers, which come, stop and die with what they hold, each call is applied once, in an order that
-// all answers agree on.
+// A hash chain over a pull namespace: whatever becomes of the workers, which come, stop and die
+// with what they hold, each call is applied once, in an order that all answers agree on.
 func TestChainOverWorkers(t *testing.T) {
 	h := newHouse(t)
 	const processes, callers, calls = 3, 4, 15

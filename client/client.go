@@ -16,12 +16,14 @@ import (
 
 const (
 	awaitStep = 30 * time.Second      // how long one AwaitTask request of Await waits on the server
-	minAwait  = 10 * time.Millisecond // a shorter wait is not worth a request
+	minAwait  = 10 * time.Millisecond // shorter waits are not worth a request
 )
 
-// Client speaks to one engine, or to a load balancer in front of several. It is safe for concurrent use.
+// Client sends requests to one engine, or to a load balancer in front of several. It is safe for
+// concurrent use.
 type Client struct {
-	// Process and those that follow are the generated clients: one method, one request, no retries.
+	// Process and the fields below are the generated clients. Each method sends one request,
+	// without retries.
 	Process   progressorv1connect.ProcessServiceClient
 	Namespace progressorv1connect.NamespaceServiceClient
 	Insight   progressorv1connect.InsightServiceClient
@@ -30,14 +32,15 @@ type Client struct {
 	Job       progressorv1connect.JobServiceClient
 	JobEvent  progressorv1connect.JobEventServiceClient
 	Flow      progressorv1connect.FlowServiceClient
-	Worker    progressorv1connect.WorkerServiceClient // what NewWorker speaks
+	Worker    progressorv1connect.WorkerServiceClient // used by Worker
 
 	retry    Retry
 	autoKeys bool
 }
 
-// New makes a client of the engine at baseURL, such as "http://127.0.0.1:8080". It connects with the first request. Where the context of a request has a
-// span of OpenTelemetry, the request names it (traceparent), and an engine that traces goes on with that trace.
+// New returns a client of the engine at baseURL, such as "http://127.0.0.1:8080". It connects with
+// the first request. If the context of a request has an OpenTelemetry span, the request carries it
+// (traceparent), and an engine with tracing enabled continues that trace.
 func New(baseURL string, opts ...Option) *Client {
 	o := options{retry: DefaultRetry(), autoKeys: true}
 	for _, opt := range opts {
@@ -67,8 +70,8 @@ func New(baseURL string, opts ...Option) *Client {
 	}
 }
 
-// Start creates a process and runs its INIT task. A request without an idempotency key is given one (a random UUID) for
-// all its tries, unless WithoutKeys was set; req itself is not changed.
+// Start creates a process and runs its INIT task. If the request has no idempotency key, Start sets
+// a random UUID, the same for all attempts, unless WithoutKeys is given. It does not modify req.
 func (c *Client) Start(ctx context.Context, req *progressorv1.StartRequest) (*progressorv1.StartResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" {
 		req = proto.CloneOf(req)
@@ -79,7 +82,8 @@ func (c *Client) Start(ctx context.Context, req *progressorv1.StartRequest) (*pr
 	})
 }
 
-// Call runs a CALL task on a process; with WAIT_ACCEPTED it leaves a NOTIFY task behind. Keys are as in Start.
+// Call runs a CALL task on a process. With WAIT_ACCEPTED, it adds a NOTIFY task and returns once
+// that is stored. It sets an idempotency key as Start does.
 func (c *Client) Call(ctx context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" {
 		req = proto.CloneOf(req)
@@ -90,7 +94,7 @@ func (c *Client) Call(ctx context.Context, req *progressorv1.CallRequest) (*prog
 	})
 }
 
-// Repair takes a process out of ERROR. Keys are as in Start.
+// Repair runs a repair on a process in ERROR. It sets an idempotency key as Start does.
 func (c *Client) Repair(ctx context.Context, req *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" {
 		req = proto.CloneOf(req)
@@ -101,15 +105,15 @@ func (c *Client) Repair(ctx context.Context, req *progressorv1.RepairRequest) (*
 	})
 }
 
-// Await waits until the task of req is at its end, or ctx is. req names the task by its id or by its idempotency key;
-// its timeout is not looked at. When ctx ends first, Await returns the task as it was seen last, if it was seen, and
-// ctx's error.
+// Await waits until the task of req has ended and returns it. req names the task by its ID or its
+// idempotency key; its timeout is ignored. If ctx ends first, Await returns the last known state of
+// the task, or nil, and ctx's error.
 func (c *Client) Await(ctx context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.Task, error) {
 	req = proto.CloneOf(req)
 	var seen *progressorv1.Task
 	for {
 		wait := awaitTimeout(ctx)
-		if wait < minAwait && seen != nil { // what is left would only be spun away
+		if wait < minAwait && seen != nil { // too short for another request
 			<-ctx.Done()
 			return seen, ctx.Err()
 		}
@@ -133,7 +137,7 @@ func (c *Client) Await(ctx context.Context, req *progressorv1.AwaitTaskRequest) 
 	}
 }
 
-// Ended tells whether a task is at its end.
+// Ended reports whether a task has ended.
 func Ended(task *progressorv1.Task) bool {
 	switch task.GetStatus() {
 	case progressorv1.TaskStatus_TASK_STATUS_FINISHED, progressorv1.TaskStatus_TASK_STATUS_ERROR,
@@ -144,8 +148,8 @@ func Ended(task *progressorv1.Task) bool {
 	}
 }
 
-// awaitTimeout is how long the next AwaitTask waits: less than what ctx leaves, so that the answer "not yet" still
-// arrives within it.
+// awaitTimeout returns how long the next AwaitTask waits on the server. It leaves time for the
+// response to arrive before ctx ends.
 func awaitTimeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -120,7 +120,8 @@ func TestRetriesKeepOneKey(t *testing.T) {
 	}
 }
 
-// A connection that breaks in the middle of a request is tried again, as UNAVAILABLE is: with a key alone.
+// A connection that breaks in the middle of a request is tried again, as UNAVAILABLE is: with a key
+// alone.
 func TestBrokenConnection(t *testing.T) {
 	for name, opts := range map[string][]client.Option{"with key": nil, "without": {client.WithoutKeys()}} {
 		s := &scripted{}

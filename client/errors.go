@@ -8,8 +8,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Detail is what the engine says about an error: its reason, the process, the task, and the processor's failure or
-// rejection. It is nil for errors that are not the engine's, such as a refused connection; its getters work on nil.
+// Detail returns the engine's description of err: the reason, the process, the task, and the
+// processor's failure or rejection. It returns nil if err does not come from the engine, such as a
+// refused connection. The getters of the result work on nil.
 func Detail(err error) *progressorv1.ErrorDetail {
 	var connectErr *connect.Error
 	if !errors.As(err, &connectErr) {
@@ -27,5 +28,6 @@ func Detail(err error) *progressorv1.ErrorDetail {
 	return nil
 }
 
-// Reason is the reason of Detail(err): REASON_UNSPECIFIED where there is none, and for nil.
+// Reason returns the reason of Detail(err). It is REASON_UNSPECIFIED if err is nil or has no
+// detail.
 func Reason(err error) progressorv1.ErrorDetail_Reason { return Detail(err).GetReason() }

@@ -13,15 +13,22 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Handle has a worker run the jobs of this name by a function. Args is read from the job's args as JSON; a field that it does not have, or a value
-// that does not fit, fails the job without another try (bad_args). Result is kept as JSON where the job says so.
+// Handle registers a function for the jobs with this name. The job's args are decoded as JSON into
+// Args. An unknown field, or a value that does not fit, fails the job without a retry (reason
+// bad_args). Result is encoded as JSON; the engine keeps it if the job says so.
 //
-// ctx ends when the attempt does: its cause (context.Cause) is a *CancelError where the job was cancelled, ErrLeaseLost where another worker has it,
-// ErrWorkerStopped, or context.DeadlineExceeded. A function that returns what ended it is answered for: the job is CANCELLED, is nothing of ours any
-// more, goes to another worker, or has failed with the reason timeout. Any other error is a failure with the reason error, a panic one with the reason
-// panic; processor.Fail names another reason, and processor.Reject says that no other try is of use.
+// ctx ends with the attempt. Its cause (context.Cause) says why:
+//
+//   - *CancelError: the job was cancelled
+//   - ErrLeaseLost: the lease was lost; another worker may have the job
+//   - ErrWorkerStopped: the worker stops; the job goes to another worker
+//   - context.DeadlineExceeded: the attempt timed out and fails with the reason timeout
+//
+// The function may return ctx's error in all these cases. Any other error is a failure with the
+// reason error, and a panic one with the reason panic. Use processor.Fail for another reason, and
+// processor.Reject if a retry cannot succeed.
 func Handle[Args, Result any](w *Worker, name string, handle func(context.Context, Args) (Result, error)) {
-	w.HandleJob(name, processor.Func(func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	run := func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		args, err := jobArgs[Args](req)
 		if err != nil {
 			return nil, err
@@ -39,17 +46,19 @@ func Handle[Args, Result any](w *Worker, name string, handle func(context.Contex
 			return nil, processor.Fail(processor.ReasonError, "encode the result as JSON: %w", err).NonRetryable()
 		}
 		return JobDone(value), nil
-	}))
+	}
+	w.HandleJob(name, processor.Func(run))
 }
 
-// JobDone is the answer of a processor that has done a job.
+// JobDone returns the response of a processor that completed a job. A nil result is allowed.
 func JobDone(result *structpb.Value) *progressorv1.ProcessResponse {
 	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
 		JobResult: result, Action: &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
 	}}}
 }
 
-// JobValue reads the result of a job from JSON. An integer past 2^53 is an error: it would lose digits.
+// JobValue decodes the result of a job from JSON. An integer beyond 2^53 is an error, because it
+// would lose digits.
 func JobValue(text []byte) (*structpb.Value, error) {
 	value := &structpb.Value{}
 	if err := value.UnmarshalJSON(text); err != nil {
@@ -58,7 +67,7 @@ func JobValue(text []byte) (*structpb.Value, error) {
 	return value, digits.Check(text, "", value)
 }
 
-// jobArgs reads the args of a job; the zero value where it was enqueued without.
+// jobArgs decodes the args of a job. It returns the zero value if the job has no args.
 func jobArgs[Args any](req *progressorv1.ProcessRequest) (Args, error) {
 	if text := string(req.GetArgs()); text == "" || text == "null" {
 		var none Args
@@ -67,10 +76,11 @@ func jobArgs[Args any](req *progressorv1.ProcessRequest) (Args, error) {
 	return processor.ArgsOf[Args](req)
 }
 
-// Report tells how far the attempt is that ctx is of: percent is 0 to 100. It goes with the next heartbeat, which comes soon, at most one a second;
-// of several reports the last one is told. Without a worker's ctx it does nothing.
+// Report sets the progress of the attempt that ctx belongs to; percent is 0 to 100. The next
+// heartbeat carries it, at most once a second. A newer report replaces one that has not been sent.
+// Report does nothing if ctx does not come from a worker.
 func Report(ctx context.Context, percent float64, summary string) {
-	h := heldOf(ctx)
+	h := heldLeaseOf(ctx)
 	if h == nil {
 		return
 	}
@@ -80,10 +90,11 @@ func Report(ctx context.Context, percent float64, summary string) {
 	h.report(&progressorv1.Progress{Percent: min(max(percent, 0), 100), Summary: plainSummary(summary)})
 }
 
-// maxSummaryBytes bounds what is told of a progress: it goes with every heartbeat that changes it.
+// maxSummaryBytes is the maximum size of a summary. Longer ones are cut.
 const maxSummaryBytes = 4096
 
-// plainSummary replaces what the engine would refuse: one bad character would cost the heartbeat of all leases.
+// plainSummary replaces what the engine would refuse: one bad character would fail the heartbeat of
+// all leases.
 func plainSummary(s string) string {
 	if len(s) > maxSummaryBytes {
 		s = s[:maxSummaryBytes]
@@ -91,9 +102,10 @@ func plainSummary(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// LeaseOf is the lease of the attempt that ctx is of: the job with its options, its failures so far and its number. nil: ctx is not of a worker.
+// LeaseOf returns the lease of the attempt that ctx belongs to, with the job, its options and its
+// failures so far. It returns nil if ctx does not come from a worker.
 func LeaseOf(ctx context.Context) *progressorv1.Lease {
-	if h := heldOf(ctx); h != nil {
+	if h := heldLeaseOf(ctx); h != nil {
 		return h.lease
 	}
 	return nil
@@ -101,7 +113,7 @@ func LeaseOf(ctx context.Context) *progressorv1.Lease {
 
 type heldKey struct{}
 
-func heldOf(ctx context.Context) *held {
-	h, _ := ctx.Value(heldKey{}).(*held)
+func heldLeaseOf(ctx context.Context) *heldLease {
+	h, _ := ctx.Value(heldKey{}).(*heldLease)
 	return h
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/progressor-engine/progressor/internal/onewrite"
 )
 
-// Protocol is how requests travel. The engine speaks both on one port.
+// Protocol is the protocol of requests. The engine serves both on one port.
 type Protocol int
 
 // The protocols.
 const (
-	ProtocolConnect Protocol = iota // the default: HTTP/1.1, or HTTP/2 over TLS
-	ProtocolGRPC                    // HTTP/2, without TLS too
+	ProtocolConnect Protocol = iota // HTTP/1.1, or HTTP/2 over TLS; the default
+	ProtocolGRPC                    // HTTP/2, also without TLS
 )
 
-// Option changes what New makes.
+// Option configures a Client.
 type Option func(*options)
 
 type options struct {
@@ -30,26 +30,27 @@ type options struct {
 	autoKeys       bool
 }
 
-// WithProtocol chooses the protocol; the default is ProtocolConnect.
+// WithProtocol sets the protocol; the default is ProtocolConnect.
 func WithProtocol(p Protocol) Option { return func(o *options) { o.protocol = p } }
 
-// WithHTTPClient sends requests through h instead of a client of New's own. With ProtocolGRPC h must speak HTTP/2.
+// WithHTTPClient sets the HTTP client; by default New creates one. With ProtocolGRPC, h must
+// support HTTP/2.
 func WithHTTPClient(h connect.HTTPClient) Option { return func(o *options) { o.httpClient = h } }
 
-// WithConnectOptions hands options, such as interceptors, to the generated clients.
+// WithConnectOptions passes options, such as interceptors, to the generated clients.
 func WithConnectOptions(opts ...connect.ClientOption) Option {
 	return func(o *options) { o.connectOptions = append(o.connectOptions, opts...) }
 }
 
-// WithRetry sets how requests are tried again; the default is DefaultRetry.
+// WithRetry sets how requests are retried; the default is DefaultRetry.
 func WithRetry(r Retry) Option { return func(o *options) { o.retry = r } }
 
-// WithoutKeys sends requests without an idempotency key where the caller gave none: cheaper for the engine, but such a
-// request is tried again only where the engine said that it stored nothing.
+// WithoutKeys disables the automatic idempotency keys. This is cheaper for the engine. A request
+// without a key is retried only if the engine reported that it stored nothing.
 func WithoutKeys() Option { return func(o *options) { o.autoKeys = false } }
 
-// newTransport keeps one idle connection for each request in flight: Go's default of two makes a busy client open a
-// connection for nearly every request.
+// newTransport keeps one idle connection for each request in flight. With Go's default of two, a
+// busy client opens a connection for nearly every request.
 func newTransport(p Protocol) http.RoundTripper {
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The program that docs/workers.md shows is whole: it stands there as somebody would copy it, and go vet takes it.
+// The program that docs/workers.md shows is whole: it stands there as somebody would copy it, and
+// go vet takes it.
 func TestProgramOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/workers.md")

@@ -12,20 +12,22 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Retry says how often, and how fast, a request is sent again after UNAVAILABLE, RESOURCE_EXHAUSTED or a broken connection.
-// The wait before try n is drawn evenly from half to the whole of min(Initial * 2^(n-2), Max).
+// Retry sets how often and how fast a request is sent again after UNAVAILABLE, RESOURCE_EXHAUSTED
+// or a broken connection. The wait before attempt n is random between half of and the whole of
+// min(Initial * 2^(n-2), Max).
 type Retry struct {
-	MaxAttempts int           // the first try counts; below 2: no retries
-	Initial     time.Duration // above 0
+	MaxAttempts int           // includes the first attempt; below 2, requests are not retried
+	Initial     time.Duration // must be positive
 	Max         time.Duration
 }
 
-// DefaultRetry tries 10 times, 50 ms to 2 s apart: about 9 s, enough for a restart of the engine or its database.
+// DefaultRetry returns 10 attempts, 50 ms to 2 s apart. They take about 9 s, enough for a restart
+// of the engine or its database.
 func DefaultRetry() Retry {
 	return Retry{MaxAttempts: 10, Initial: 50 * time.Millisecond, Max: 2 * time.Second}
 }
 
-// interval is the wait after the given try (1 is the first).
+// interval returns the wait after the given attempt, counted from 1; random is in [0, 1).
 func (r Retry) interval(attempt int, random float64) time.Duration {
 	wait := r.Initial
 	for i := 1; i < attempt && wait < r.Max; i++ {
@@ -35,7 +37,8 @@ func (r Retry) interval(attempt int, random float64) time.Duration {
 	return time.Duration(float64(wait) * (0.5 + random/2))
 }
 
-// repeat sends a request until it is answered, its tries are spent or ctx is over. safe: to do it twice does no harm.
+// repeat sends a request until it succeeds, fails for good, has no attempts left, or ctx ends. safe
+// means that sending the request twice does no harm.
 func repeat[T any](ctx context.Context, r Retry, safe bool, send func() (T, error)) (T, error) {
 	for attempt := 1; ; attempt++ {
 		resp, err := send()
@@ -47,21 +50,21 @@ func repeat[T any](ctx context.Context, r Retry, safe bool, send func() (T, erro
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return resp, err // what the engine said tells more than ctx's error
+			return resp, err // the engine's error says more than ctx's
 		}
 	}
 }
 
-// repeatable tells whether another try may have another outcome, and does no harm.
+// repeatable reports whether another attempt may succeed and does no harm.
 func repeatable(err error, safe bool) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable:
 		return safe
 	case connect.CodeCanceled:
-		// Connect takes a connection that the other side broke for a client that went away.
+		// Connect reports a connection that the server closed as cancelled by the client.
 		return safe && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 	case connect.CodeResourceExhausted:
-		// Without a reason it is a message that is too large: it will be so the next time.
+		// Without a reason, the message is too large, and a retry cannot succeed.
 		return Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED
 	default:
 		return false

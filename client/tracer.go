@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 )
 
-// tracer names the span of its context in each request. It makes no spans itself: who wants one of each request gives an interceptor by
-// WithConnectOptions, which stands before this one.
+// tracer adds the span of the context to each request. It starts no spans. To get a span for each
+// request, pass an interceptor to WithConnectOptions; it runs before this one.
 type tracer struct{}
 
 func (tracer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {

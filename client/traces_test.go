@@ -24,7 +24,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// tracedHouse is an engine behind HTTP that traces. Its namespace "ns" is pushed by the given way to a processor in Go that makes a span of each task.
+// tracedHouse is an engine behind HTTP that traces. Its namespace "ns" is pushed by the given way
+// to a processor in Go that makes a span of each task.
 func tracedHouse(t *testing.T, dsn string, s *enginetest.Spans, push *progressorv1.ConnectProcessor) (*house, *enginetest.Node) {
 	t.Helper()
 	var queue *jobs.Jobs
@@ -117,7 +118,8 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// A job's trace goes on in the worker that runs it, also where its answer is taken by another engine than the one that handed it out.
+// A job's trace goes on in the worker that runs it, also where its answer is taken by another
+// engine than the one that handed it out.
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)
@@ -168,7 +170,8 @@ func TestTraceOfAJob(t *testing.T) {
 	}
 }
 
-// Reads begin no trace, and go on with one. What went wrong is told by its code; what the client asked for wrongly is not called an error.
+// Reads begin no trace, and go on with one. What went wrong is told by its code; what the client
+// asked for wrongly is not called an error.
 func TestTraceOfRequests(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)

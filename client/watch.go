@@ -11,11 +11,15 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Watch calls update with the events of a process behind req.after_event_id, each once and in order, and with the process as it
-// is at first and whenever its status has changed. Where the stream breaks, as when the node stops that serves it, Watch goes on
-// behind the last event, with the tries of Retry anew for each break. It returns nil when the process is at its end or was removed, and what
-// update returns where that is an error.
-func (c *Client) Watch(ctx context.Context, req *progressorv1.WatchProcessRequest, update func(*progressorv1.WatchProcessResponse) error) error {
+// Watch calls update with the events of a process after req.after_event_id, each once and in order,
+// and with the process itself, first and whenever its status has changed. If the stream breaks, for
+// example because its node stops, Watch resumes after the last event. The attempts of Retry start
+// again after each response. Watch returns nil when the process has ended or was removed, and
+// update's error if update returns one.
+func (c *Client) Watch(
+	ctx context.Context, req *progressorv1.WatchProcessRequest,
+	update func(*progressorv1.WatchProcessResponse) error,
+) error {
 	w := &watch{client: c, req: proto.CloneOf(req), update: update}
 	return c.stream(ctx, func() (progress, ended bool, err error) {
 		progress, err = w.stream(ctx)
@@ -23,14 +27,15 @@ func (c *Client) Watch(ctx context.Context, req *progressorv1.WatchProcessReques
 		case err == nil || w.failed != nil:
 			return progress, true, w.failed
 		case w.seen != nil && ctx.Err() == nil && Reason(err) == progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
-			return progress, true, nil // it was removed meanwhile
+			return progress, true, nil // removed in the meantime
 		}
 		return progress, false, err
 	})
 }
 
-// stream reads one stream after the other, each where the one before broke off, with the tries of Retry anew whenever one has brought something. It
-// returns the error of the one that ended it.
+// stream calls read until it reports the end. read reads one stream; each one continues where the
+// last one broke off. The attempts of Retry start again whenever a stream made progress. stream
+// returns the error of the last read.
 func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, ended, err := read()
@@ -56,7 +61,8 @@ func (c *Client) stream(ctx context.Context, read func() (progress, ended bool, 
 	}
 }
 
-// broken tells whether a stream ended in the middle: Connect has several codes for that.
+// broken reports whether err means that a stream ended in the middle. Connect has several codes for
+// that.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeInvalidArgument:
@@ -66,33 +72,34 @@ func broken(err error) bool {
 	}
 }
 
-// watch is one Watch, over all its streams.
+// watch is one call of Watch, across all its streams.
 type watch struct {
 	client *Client
 	req    *progressorv1.WatchProcessRequest
 	update func(*progressorv1.WatchProcessResponse) error
-	seen   *progressorv1.Process // as it was handed out last
-	failed error                 // of update
+	seen   *progressorv1.Process // as last passed to update
+	failed error                 // returned by update
 }
 
-// stream reads one stream to its end. progress: it has brought something.
+// stream reads one stream to its end. progress reports whether it received anything.
 func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 	stream, err := w.client.Process.WatchProcess(ctx, w.req)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = stream.Close() }() // what it would tell Err has told
+	defer func() { _ = stream.Close() }() // Err has reported any error
 	for stream.Receive() {
 		progress = true
 		u := stream.Msg()
 		if e := u.GetEvent(); e != nil {
 			w.req.AfterEventId = e.GetEventId()
-		} else if again := w.seen; again != nil && proto.Equal(again.GetStatusChangedTime(), u.GetProcess().GetStatusChangedTime()) {
-			continue // every stream begins with the process as it is
+		} else if w.seen != nil &&
+			proto.Equal(w.seen.GetStatusChangedTime(), u.GetProcess().GetStatusChangedTime()) {
+			continue // every stream begins with the current process
 		}
 		if p := u.GetProcess(); p != nil {
 			if w.seen != nil && !proto.Equal(w.seen.GetCreatedTime(), p.GetCreatedTime()) {
-				return true, nil // it was removed meanwhile, and another one was started under its id
+				return true, nil // removed, and started again with the same ID
 			}
 			w.seen = p
 		}
@@ -103,17 +110,21 @@ func (w *watch) stream(ctx context.Context) (progress bool, err error) {
 	return progress, stream.Err()
 }
 
-// WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match req.filter, from req.cursor on (none: from now on), each
-// once and in the order of their transactions, until ctx ends or update returns an error, which it returns. Where the stream breaks, as when the node
-// stops that serves it, it goes on behind the last event, with the tries of Retry anew for each break.
-func (c *Client) WatchJobEvents(ctx context.Context, req *progressorv1.WatchJobEventsRequest, update func(*progressorv1.WatchJobEventsResponse) error) error {
+// WatchJobEvents calls update with the events of jobs, runs and steps of a namespace that match
+// req.filter, each once and in commit order. It starts after req.cursor, or with the next event if
+// the cursor is empty. It returns when ctx ends, or when update returns an error, which it returns.
+// If the stream breaks, WatchJobEvents resumes after the last event, as Watch does.
+func (c *Client) WatchJobEvents(
+	ctx context.Context, req *progressorv1.WatchJobEventsRequest,
+	update func(*progressorv1.WatchJobEventsResponse) error,
+) error {
 	req = proto.CloneOf(req)
 	return c.stream(ctx, func() (progress, ended bool, err error) {
 		stream, err := c.JobEvent.WatchJobEvents(ctx, req)
 		if err != nil {
 			return false, false, err
 		}
-		defer func() { _ = stream.Close() }() // what it would tell Err has told
+		defer func() { _ = stream.Close() }() // Err has reported any error
 		for stream.Receive() {
 			progress = true
 			u := stream.Msg()

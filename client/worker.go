@@ -16,8 +16,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Worker takes tasks of namespaces whose processor is `pull`, runs them and answers. All its connections go out, so it can live behind a
-// firewall. It keeps its leases alive by itself.
+// Worker takes tasks of namespaces whose processor is `pull`, runs them and sends their answers.
+// All its connections are outgoing, so it can run behind a firewall. It sends the heartbeats of its
+// leases.
 //
 //	w := client.NewWorker(c, []string{"mail"}, client.WithConcurrency(20))
 //	client.Handle(w, "send", func(ctx context.Context, m Mail) (Receipt, error) { … })
@@ -27,11 +28,11 @@ type Worker struct {
 	namespaces []string
 	options    workerOptions
 	jobs       map[string]processor.Processor
-	others     processor.Processor // of jobs that no handler is for; nil: they are not asked for, unless rest is there
-	rest       processor.Processor // of processes that are no jobs, and of jobs that no handler is for; nil: they are not asked for
+	others     processor.Processor // jobs without a handler in jobs; may be nil
+	rest       processor.Processor // other processes, and jobs without a handler; may be nil
 }
 
-// WorkerOption changes what NewWorker makes.
+// WorkerOption configures a Worker.
 type WorkerOption func(*workerOptions)
 
 type workerOptions struct {
@@ -44,52 +45,56 @@ type workerOptions struct {
 }
 
 const (
-	maxConcurrency = 10_000           // as many leases as a heartbeat holds
-	maxAsked       = 256              // leases of one poll: their args come in one message
+	maxConcurrency = 10_000           // limit of leases in one heartbeat
+	maxAsked       = 256              // leases per poll; one message carries all their args
 	pollWait       = 20 * time.Second // how long a poll waits on the server
-	requestTimeout = 30 * time.Second // of requests that do not wait
-	stopMargin     = 2 * time.Second  // what handlers get to return once they were told, at the end of a worker
+	requestTimeout = 30 * time.Second // for requests that do not wait on the server
+	stopMargin     = 2 * time.Second  // how long cancelled handlers have to return when the worker stops
 )
 
-// WithWorkerID names the worker, in GetJob and in lists. Two that run at a time must not have one name. Default: host, process and a random part.
+// WithWorkerID sets the worker's ID, which GetJob and lists show. Workers that run at the same time
+// must have different IDs. The default consists of the host, the process ID and a random part.
 func WithWorkerID(id string) WorkerOption { return func(o *workerOptions) { o.id = id } }
 
-// WithConcurrency sets how many tasks run at a time; the default is 10, at most 10,000.
+// WithConcurrency sets how many tasks run at a time; the default is 10, the maximum 10,000.
 func WithConcurrency(n int) WorkerOption { return func(o *workerOptions) { o.concurrency = n } }
 
-// WithStopGrace sets how long, at the end of Run, what runs may go on; the default is 30 s. What is not done then is given back.
+// WithStopGrace sets how long running handlers may go on when Run ends; the default is 30 s. Then
+// their tasks are released.
 func WithStopGrace(d time.Duration) WorkerOption { return func(o *workerOptions) { o.grace = d } }
 
-// WithLeaseDuration sets how long this worker may be silent before its tasks go to another one. Default: the namespace's. A job's own goes first.
+// WithLeaseDuration sets how long this worker may be silent before its tasks go to another one. The
+// default is set by the namespace. A job's own lease duration takes precedence.
 func WithLeaseDuration(d time.Duration) WorkerOption { return func(o *workerOptions) { o.lease = d } }
 
-// WithWorkerLogger sets where a worker logs; the default is slog.Default().
+// WithWorkerLogger sets the logger; the default is slog.Default().
 func WithWorkerLogger(l *slog.Logger) WorkerOption { return func(o *workerOptions) { o.logger = l } }
 
-// WithAttemptEnded has f called with every attempt that is over, from many goroutines at once.
+// WithAttemptEnded sets a function that is called after every attempt, from many goroutines at
+// once.
 func WithAttemptEnded(f func(Attempt)) WorkerOption { return func(o *workerOptions) { o.ended = f } }
 
-// Outcome is what became of an attempt of a worker.
+// Outcome is how an attempt of a worker ended.
 type Outcome string
 
 // The outcomes.
 const (
-	OutcomeDone      Outcome = "done"      // its result, or its rejection, is stored
-	OutcomeFailed    Outcome = "failed"    // its failure is stored: it may be tried again
-	OutcomeCancelled Outcome = "cancelled" // it stopped as it was told
-	OutcomeReleased  Outcome = "released"  // it was given back, because the worker stops
-	OutcomeLost      Outcome = "lost"      // somebody else has it: its answer does not count
+	OutcomeDone      Outcome = "done"      // its result or rejection is stored
+	OutcomeFailed    Outcome = "failed"    // its failure is stored; it may be retried
+	OutcomeCancelled Outcome = "cancelled" // it stopped because its job was cancelled
+	OutcomeReleased  Outcome = "released"  // the worker stopped and released it
+	OutcomeLost      Outcome = "lost"      // the lease was lost; its answer does not count
 )
 
-// Attempt is an attempt that is over.
+// Attempt is an attempt that has ended.
 type Attempt struct {
 	Lease    *progressorv1.Lease
 	Outcome  Outcome
-	Failure  *progressorv1.Failure // of OutcomeFailed
+	Failure  *progressorv1.Failure // if Outcome is OutcomeFailed
 	Duration time.Duration
 }
 
-// NewWorker makes a worker of these namespaces. Say what it does by Handle and HandleProcesses before it runs.
+// NewWorker returns a worker of these namespaces. Register handlers before Run.
 func NewWorker(c *Client, namespaces []string, opts ...WorkerOption) *Worker {
 	o := workerOptions{concurrency: 10, grace: 30 * time.Second, logger: slog.Default(), ended: func(Attempt) {}}
 	for _, opt := range opts {
@@ -103,32 +108,33 @@ func NewWorker(c *Client, namespaces []string, opts ...WorkerOption) *Worker {
 	return &Worker{client: c, namespaces: namespaces, options: o, jobs: map[string]processor.Processor{}}
 }
 
-// ID is the worker's name.
+// ID returns the worker's ID.
 func (w *Worker) ID() string { return w.options.id }
 
-// HandleProcesses has the worker run the processes of its namespaces that are no jobs, and the jobs that it has no handler for: p gets all their
-// tasks, as if they were pushed to it.
+// HandleProcesses registers p for all processes that are not jobs, and for jobs without another
+// handler. p receives all their tasks, as if they were pushed to it.
 func (w *Worker) HandleProcesses(p processor.Processor) { w.rest = p }
 
-// HandleJobs has the worker run the jobs of its namespaces that it has no handler for, whatever their name, and no tasks of other processes: p gets
-// an INIT task with job_name and job_args, and answers a result with job_result.
+// HandleJobs registers p for all jobs without another handler, whatever their name. p receives an
+// INIT task with job_name and job_args, and returns a result with job_result.
 func (w *Worker) HandleJobs(p processor.Processor) { w.others = p }
 
-// HandleJob has the worker run jobs of this name by p, which gets an INIT task with job_args and answers a result with job_result. See Handle.
+// HandleJob registers p for the jobs with this name. p receives an INIT task with job_args and
+// returns a result with job_result. See Handle.
 func (w *Worker) HandleJob(name string, p processor.Processor) { w.jobs[name] = p }
 
-// Run works until ctx ends or somebody stops the worker from afar. Then it takes nothing new, lets what runs end within the grace, and gives the rest
-// back: no attempt is used up. It returns an error only where the engine takes no poll of this worker, such as one of a namespace that is not there.
-// Where the engine is away it tries again.
+// Run runs tasks until ctx ends or an operator stops the worker. Then it takes no new tasks, waits
+// for running handlers for the stop grace, and releases the rest; released tasks use up no attempt.
+// Run returns an error if the worker has no handler, or if the engine refuses its first poll, for
+// example because a namespace does not exist. If the engine cannot be reached, Run retries.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.jobs) == 0 && w.others == nil && w.rest == nil {
-		return errors.New("worker: it has no handler")
+		return errors.New("worker: no handler registered")
 	}
-	s := newShift(ctx, w)
-	return s.work()
+	return newWorkerRun(ctx, w).work()
 }
 
-// names are the jobs that are asked for; none: whatever there is.
+// names returns the names of the jobs to ask for; nil means all.
 func (w *Worker) names() []string {
 	if w.rest != nil || w.others != nil {
 		return nil
@@ -136,7 +142,7 @@ func (w *Worker) names() []string {
 	return slices.Sorted(maps.Keys(w.jobs))
 }
 
-// processorOf is who runs a task.
+// processorOf returns the handler of a task.
 func (w *Worker) processorOf(l *progressorv1.Lease) processor.Processor {
 	if l.GetJob() != nil {
 		if p, ok := w.jobs[l.GetJob().GetName()]; ok {

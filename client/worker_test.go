@@ -28,7 +28,8 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+// patience is how long a test waits for what should come soon: much longer, because the machine may
+// be busy.
 const patience = time.Minute
 
 // house is an engine behind HTTP, with a namespace "pull" whose tasks workers take.
@@ -129,7 +130,8 @@ type sum struct {
 	B int `json:"b"`
 }
 
-// Two workers share what there is: every job runs once. What each handler returns is the end of its job.
+// Two workers share what there is: every job runs once. What each handler returns is the end of its
+// job.
 func TestWorkersRunJobs(t *testing.T) {
 	h := newHouse(t)
 	var ran sync.Map
@@ -276,7 +278,8 @@ func (h *house) by(r *road) *client.Client {
 	return client.New(h.url, client.WithHTTPClient(&http.Client{Transport: r}))
 }
 
-// A worker whose heartbeats do not come through loses its job to another one. It stops, and what it answers does not count.
+// A worker whose heartbeats do not come through loses its job to another one. It stops, and what it
+// answers does not count.
 func TestLostLease(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
@@ -319,7 +322,8 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// At its end a worker lets end what ends within the grace, and gives the rest back: another worker takes it, and it is still the first attempt.
+// At its end a worker lets end what ends within the grace, and gives the rest back: another worker
+// takes it, and it is still the first attempt.
 func TestStop(t *testing.T) {
 	h := newHouse(t)
 	started, goOn := make(chan struct{}, 3), make(chan struct{})
@@ -365,7 +369,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// An engine that is away costs time, no answer: neither those that do not reach it, nor those whose acknowledgement is lost.
+// An engine that is away costs time, no answer: neither those that do not reach it, nor those whose
+// acknowledgement is lost.
 func TestEngineAway(t *testing.T) {
 	h := newHouse(t)
 	r := &road{}

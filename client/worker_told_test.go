@@ -103,7 +103,7 @@ func TestToldFromAfar(t *testing.T) {
 	}
 }
 
-// A worker that no poll of will ever be taken says so, and does not try for ever.
+// A worker that no poll of will ever be taken says so, and does not try forever.
 func TestMisconfiguredWorker(t *testing.T) {
 	h := newHouse(t)
 	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound, "ns": connect.CodeInvalidArgument} {
@@ -118,7 +118,8 @@ func TestMisconfiguredWorker(t *testing.T) {
 	}
 }
 
-// A worker of jobs alone takes jobs of any name, and leaves the processes of its namespace to others.
+// A worker of jobs alone takes jobs of any name, and leaves the processes of its namespace to
+// others.
 func TestWorkerOfJobsAlone(t *testing.T) {
 	h := newHouse(t)
 	start := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "plain", Wait: progressorv1.Wait_WAIT_ACCEPTED}

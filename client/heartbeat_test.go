@@ -12,21 +12,21 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// As many leases as a worker may hold, each with the longest summary: every heartbeat is one that the engine takes, and after a few
-// all summaries are told.
+// As many leases as a worker may hold, each with the longest summary: every heartbeat is one that
+// the engine takes, and after a few all summaries are sent.
 func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 	t.Parallel()
-	s := &shift{Worker: &Worker{options: workerOptions{id: "w"}}, held: map[string]*held{}}
+	s := &workerRun{Worker: &Worker{options: workerOptions{id: "w"}}, held: map[string]*heldLease{}}
 	for n := range maxConcurrency {
 		token := fmt.Sprintf("%0100d", n)
-		s.held[token] = &held{lease: &progressorv1.Lease{LeaseToken: token}, interval: time.Second, progress: &progressorv1.Progress{Percent: 1, Summary: strings.Repeat("x", maxSummaryBytes)}}
+		s.held[token] = &heldLease{lease: &progressorv1.Lease{LeaseToken: token}, interval: time.Second, progress: &progressorv1.Progress{Percent: 1, Summary: strings.Repeat("x", maxSummaryBytes)}}
 	}
 	told := map[string]bool{}
 	for beats := 0; len(told) < maxConcurrency; beats++ {
 		if beats > maxConcurrency*maxSummaryBytes/maxSummaries {
 			t.Fatalf("%d of %d summaries are told after %d heartbeats", len(told), maxConcurrency, beats)
 		}
-		req, beating, _ := s.heartbeat()
+		req, beating, _ := s.heartbeatRequest()
 		if size := proto.Size(req); size > process.MaxMessageBytes || len(req.GetBeats()) != maxConcurrency {
 			t.Fatalf("a heartbeat of %d leases has %d bytes", len(req.GetBeats()), size)
 		}
@@ -34,7 +34,7 @@ func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 			if progress := req.GetBeats()[n].GetProgress(); progress != nil {
 				told[h.lease.GetLeaseToken()] = true
 			}
-			h.directed(&progressorv1.LeaseDirective{}, req.GetBeats()[n].GetProgress(), time.Now())
+			h.applyDirective(&progressorv1.LeaseDirective{}, req.GetBeats()[n].GetProgress(), time.Now())
 		}
 	}
 }

@@ -1,0 +1,168 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const (
+	minBeat       = 10 * time.Millisecond  // minimum time between two heartbeats, whatever the engine asks for
+	progressEvery = time.Second            // minimum time between two progress reports of one lease
+	beatRetry     = 250 * time.Millisecond // wait after a failed heartbeat
+
+	// maxSummaries is the maximum number of bytes of summaries in one heartbeat. The next one
+	// carries the rest. 10,000 leases with a summary of 4 KiB each would exceed the 16 MiB that the
+	// engine accepts, and no lease would be extended.
+	maxSummaries = 8 << 20
+)
+
+// beat sends heartbeats until the run is over.
+func (r *workerRun) beat() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var failed time.Time
+	for {
+		due := r.nextBeat()
+		wait := time.Hour
+		switch {
+		case due.IsZero():
+			failed = time.Time{}
+		case !failed.IsZero():
+			wait = time.Until(failed.Add(beatRetry))
+		default:
+			wait = time.Until(due)
+		}
+		if wait <= 0 {
+			err := r.beatOnce()
+			switch {
+			case err == nil:
+				failed = time.Time{}
+				continue
+			case failed.IsZero() && r.requests.Err() == nil:
+				r.options.logger.Warn("heartbeat failed; retrying", "worker_id", r.options.id, "error", err)
+			}
+			failed = time.Now()
+			r.cancelExpired(failed)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-r.requests.Done():
+			return
+		case <-timer.C:
+		case <-r.changed:
+		}
+	}
+}
+
+// nextBeat returns the time of the next heartbeat. It is zero if no lease is held.
+func (r *workerRun) nextBeat() (due time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	earlier := func(t time.Time) {
+		if due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	for _, h := range r.held {
+		h.mu.Lock()
+		if !h.lost {
+			earlier(h.lastBeat.Add(h.interval))
+		}
+		if !h.lost && h.progress != nil {
+			earlier(h.progressSent.Add(progressEvery))
+		}
+		h.mu.Unlock()
+	}
+	return due
+}
+
+// beatOnce sends one heartbeat for all leases and applies the engine's directives.
+func (r *workerRun) beatOnce() error {
+	req, beating, timeout := r.heartbeatRequest()
+	ctx, cancel := context.WithTimeout(r.requests, timeout)
+	defer cancel()
+	resp, err := r.client.Worker.Heartbeat(ctx, req)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	if len(resp.GetDirectives()) != len(beating) {
+		return errors.New("the response must have one directive per lease")
+	}
+	for n, h := range beating {
+		h.applyDirective(resp.GetDirectives()[n], req.GetBeats()[n].GetProgress(), now)
+	}
+	r.applyWorkerDirective(resp.GetWorker())
+	return nil
+}
+
+// heartbeatRequest returns a heartbeat of all leases, the leases in the order of its beats, and the
+// timeout of the request.
+func (r *workerRun) heartbeatRequest() (
+	req *progressorv1.HeartbeatRequest, beating []*heldLease, timeout time.Duration,
+) {
+	req, timeout = &progressorv1.HeartbeatRequest{WorkerId: r.options.id}, requestTimeout
+	room := maxSummaries
+	for _, h := range r.leases() {
+		h.mu.Lock()
+		if h.lost {
+			h.mu.Unlock()
+			continue
+		}
+		b := &progressorv1.LeaseBeat{LeaseToken: h.lease.GetLeaseToken()}
+		if time.Since(h.progressSent) >= progressEvery && room >= len(h.progress.GetSummary()) {
+			b.Progress = h.progress
+			room -= len(h.progress.GetSummary())
+		}
+		timeout = min(timeout, max(h.interval, time.Second))
+		h.mu.Unlock()
+		req.Beats, beating = append(req.Beats, b), append(beating, h)
+	}
+	return req, beating, timeout
+}
+
+// cancelExpired cancels the handlers whose leases have expired: another worker may have their tasks
+// by now. It only finds any if the engine cannot be reached.
+func (r *workerRun) cancelExpired(now time.Time) {
+	for _, h := range r.leases() {
+		h.mu.Lock()
+		if h.answer == nil && !h.lost && now.After(h.expires) {
+			h.lost = true
+			h.cancel(ErrLeaseLost)
+			r.options.logger.Warn("lease expired: the heartbeats do not reach the engine", h.logAttrs()...)
+		}
+		h.mu.Unlock()
+	}
+}
+
+// applyDirective applies the engine's response to the beat of one lease. sent is the progress that
+// the beat carried.
+func (h *heldLease) applyDirective(d *progressorv1.LeaseDirective, sent *progressorv1.Progress, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastBeat = now
+	if sent != nil {
+		h.progressSent = now
+		if h.progress == sent {
+			h.progress = nil
+		}
+	}
+	switch d.GetDirective() {
+	case progressorv1.LeaseDirective_DIRECTIVE_LOST:
+		// An answer in flight may already be stored. The response to it decides.
+		if h.answer == nil && !h.lost {
+			h.lost = true
+			h.cancel(ErrLeaseLost)
+		}
+		return
+	case progressorv1.LeaseDirective_DIRECTIVE_CANCEL:
+		h.cancel(&CancelError{Reason: d.GetCancelReason()})
+	default:
+	}
+	h.expires = h.localTime(d.GetExpiresTime())
+	h.interval = max(d.GetHeartbeatInterval().AsDuration(), minBeat)
+}

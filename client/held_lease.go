@@ -1,0 +1,182 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/internal/durations"
+	"github.com/progressor-engine/progressor/internal/tracing"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// heldLease is a lease that this worker holds, from the poll that returned it until its answer is
+// settled.
+type heldLease struct {
+	lease  *progressorv1.Lease
+	run    *workerRun
+	began  time.Time
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu           sync.Mutex
+	expires      time.Time // by this worker's clock
+	interval     time.Duration
+	lastBeat     time.Time
+	progress     *progressorv1.Progress // not sent yet; nil if there is none
+	progressSent time.Time              // when progress was last sent
+	lost         bool
+	answer       *progressorv1.LeaseAnswer // nil while the handler runs
+	replaced     bool                      // answer is the failure of replaceAnswer
+}
+
+func newHeldLease(r *workerRun, l *progressorv1.Lease, received time.Time) *heldLease {
+	h := &heldLease{
+		lease:    l,
+		run:      r,
+		began:    received,
+		lastBeat: received,
+		interval: max(l.GetHeartbeatInterval().AsDuration(), minBeat),
+	}
+	h.expires = h.localTime(l.GetExpiresTime())
+	ctx, cancel := context.WithCancelCause(r.handling)
+	if parent := l.GetTraceparent(); parent != "" {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, tracing.OfValues(parent, l.GetTracestate()))
+	}
+	h.ctx, h.cancel = context.WithValue(ctx, heldKey{}, h), cancel
+	return h
+}
+
+// localTime converts a time of the engine's clock to this worker's clock, which may be wrong. It
+// counts from the moment the lease was granted.
+func (h *heldLease) localTime(t *timestamppb.Timestamp) time.Time {
+	if h.lease.GetLeasedTime() == nil {
+		return t.AsTime()
+	}
+	return h.began.Add(t.AsTime().Sub(h.lease.GetLeasedTime().AsTime()))
+}
+
+// logAttrs returns the attributes that identify the attempt in log messages.
+func (h *heldLease) logAttrs() []any {
+	p := h.lease.GetRequest().GetProcess()
+	return []any{
+		"namespace", h.lease.GetNamespace(), "process_id", p.GetProcessId(),
+		"task_id", h.lease.GetRequest().GetTaskId(), "attempt", h.lease.GetRequest().GetAttempt(),
+	}
+}
+
+func (h *heldLease) report(p *progressorv1.Progress) {
+	h.mu.Lock()
+	h.progress = p
+	h.mu.Unlock()
+	signal(h.run.changed)
+}
+
+// execute runs the handler of a lease and queues its answer.
+func (r *workerRun) execute(h *heldLease) {
+	ctx, stop := context.WithDeadline(h.ctx, h.localTime(h.lease.GetRequest().GetDeadline()))
+	resp, err := r.attempt(ctx, h.lease)
+	cause := context.Cause(ctx)
+	stop()
+	h.mu.Lock()
+	lost := h.lost
+	if !lost {
+		h.answer = answerOf(h.lease, resp, err, cause)
+	}
+	answered := h.answer != nil
+	h.mu.Unlock()
+	switch {
+	case lost:
+		r.options.logger.Info("answer dropped: the lease was lost", h.logAttrs()...)
+		r.remove(h, OutcomeLost)
+		r.addRoom(1)
+	case !answered:
+		r.releaseAll([]*heldLease{h})
+	default:
+		r.answers <- h // never blocks: the channel has room for every lease
+	}
+}
+
+// attempt calls the handler of a lease. A panic fails this attempt only.
+func (r *workerRun) attempt(
+	ctx context.Context, l *progressorv1.Lease,
+) (resp *progressorv1.ProcessResponse, err error) {
+	defer func() {
+		if v := recover(); v != nil { // http.ErrAbortHandler, which Guard passes on
+			resp, err = nil, processor.Fail(process.ReasonPanic, "the handler panicked: %v", v)
+		}
+	}()
+	return processor.Guard(r.processorOf(l), r.options.logger).Process(ctx, l.GetRequest())
+}
+
+// answerOf returns the answer for a handler that returned resp and err; cause is why its context
+// ended. It returns nil if the lease is to be released.
+func answerOf(
+	l *progressorv1.Lease, resp *progressorv1.ProcessResponse, err error, cause error,
+) *progressorv1.LeaseAnswer {
+	a := &progressorv1.LeaseAnswer{LeaseToken: l.GetLeaseToken()}
+	if err != nil && endedByContext(err) {
+		if errors.Is(cause, ErrWorkerStopped) {
+			return nil
+		}
+		if _, cancelled := errors.AsType[*CancelError](cause); cancelled {
+			a.Answer = &progressorv1.LeaseAnswer_Cancelled{
+				Cancelled: &progressorv1.Cancelled{Message: plainSummary(err.Error())},
+			}
+			return a
+		}
+	}
+	if err == nil {
+		// Check here: the engine would refuse the whole answer.
+		err = processor.Check(l.GetRequest().GetType(), resp)
+	}
+	if err == nil && proto.Size(resp) > maxAnswerBytes {
+		err = processor.Fail(
+			process.ReasonBadResponse, "the answer has %d bytes, at most %d", proto.Size(resp), maxAnswerBytes,
+		)
+	}
+	if err != nil {
+		f := processor.FailureOf(err)
+		if f.GetReason() == process.ReasonTimeout && errors.Is(cause, context.DeadlineExceeded) {
+			f.Message = strings.ReplaceAll(
+				f.GetMessage(), context.DeadlineExceeded.Error(), "it passed its timeout"+timeoutOf(l),
+			)
+		}
+		resp = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: f}}
+	}
+	a.Answer = &progressorv1.LeaseAnswer_Response{Response: resp}
+	return a
+}
+
+// timeoutOf returns " of " and the timeout of the attempt. It returns "" if an older engine did not
+// send when it granted the lease.
+func timeoutOf(l *progressorv1.Lease) string {
+	if l.GetLeasedTime() == nil {
+		return ""
+	}
+	return " of " + durations.Exact(
+		l.GetRequest().GetDeadline().AsTime().Sub(l.GetLeasedTime().AsTime()).Round(time.Millisecond),
+	)
+}
+
+// maxAnswerBytes leaves room for the rest of the message around an answer.
+const maxAnswerBytes = process.MaxMessageBytes - 64<<10
+
+func outcomeOf(a *progressorv1.LeaseAnswer) Outcome {
+	switch {
+	case a.GetCancelled() != nil:
+		return OutcomeCancelled
+	case a.GetResponse().GetFailure() != nil:
+		return OutcomeFailed
+	default:
+		return OutcomeDone
+	}
+}

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/progressor-engine/progressor/processor"
@@ -43,4 +44,41 @@ func TestTimersFireInManyNamespaces(t *testing.T) {
 		defer mu.Unlock()
 		return len(fired) == namespaces
 	})
+}
+
+// The few timers of a namespace without a backlog do not wait behind those of 1,000 namespaces with backlogs.
+func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
+	t.Parallel()
+	const few, namespaces, backlog = 20, 1000, 30
+	var quick, others atomic.Int64
+	dsn := storagetest.DSN(t)
+	start(t, dsn, by{timeoutTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if r.GetProcess().GetNamespace() == "ns" {
+			quick.Add(1)
+		} else {
+			others.Add(1)
+		}
+		return processor.Echo().Process(ctx, r)
+	}})
+	d := look(t, dsn)
+	d.idle(t, "first-", 1)
+	d.waiting(t, "first-", "TIMEOUT", "time", "")
+	eventually(t, "the first timer fires", func() bool { return quick.Load() == 1 })
+	d.idle(t, "few-", few)
+	for _, sql := range []string{
+		`INSERT INTO processes (namespace, process_id, status, previous_status)
+		 SELECT 'many' || s, 'few-' || p, 'RUNNING', 'INIT' FROM generate_series(1, $1::int) s, generate_series(1, $2::int) p`,
+		`INSERT INTO namespaces (namespace, config)
+		 SELECT 'many' || s, config FROM namespaces, generate_series(1, $1::int) s WHERE namespace = 'ns' AND $2::int > 0`,
+	} {
+		if _, err := d.Exec(t.Context(), sql, namespaces, backlog); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storagetest.Recount(t, d)
+	d.waiting(t, "few-", "TIMEOUT", "time", "") // all at once
+	eventually(t, "the few timers fire", func() bool { return quick.Load() == 1+few })
+	if n := others.Load(); n > few/2*namespaces {
+		t.Errorf("%d timers of other namespaces fired before the last of %d", n, few)
+	}
 }

@@ -117,6 +117,9 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		e.doubtClaims()
 	}
 	left, cut := rooms.start(claims, releaseOf(stored))
+	if err == nil {
+		p.bound.scanned(rooms.rooms, left, cut)
+	}
 	more = cut || len(rooms.postponed) > 0
 	for n, ns := range rooms.namespaces {
 		if ns.slots.scanned(stored, left[n], left[n] == 0 || cut) {

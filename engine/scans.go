@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -15,12 +16,74 @@ const (
 	maxScanRows = 512
 )
 
-// scanBound bounds the rows that one scan claims of all namespaces together, and rotates the namespaces
-// between scans. Only one goroutine uses it.
+// quickRows is the most rows that a scan claims of a namespace without a backlog, unless its equal part is more.
+const quickRows = 32
+
+// scanBound bounds the rows that one scan claims of all namespaces together, and divides them among the namespaces.
+// Only one goroutine uses it.
 type scanBound struct {
-	rows int
-	last string // the last namespace that a scan had room for
+	rows  int
+	last  string // the last namespace whose turn has come
+	scans uint64
+	known map[string]progress
 }
+
+// progress is how far scans have got with the tasks of a namespace.
+type progress struct {
+	emptied uint64 // number of the last scan that found fewer tasks than it had room for; zero if none did
+	since   int    // tasks claimed after that scan
+}
+
+// backlogged reports whether scans do not keep up with the namespace. If unknown, they do not.
+func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
+
+// scanned notes what a scan has claimed: left rows of each room were not needed. cut: it may have left tasks behind.
+func (b *scanBound) scanned(rooms []storage.Room, left []int, cut bool) {
+	if b.known == nil {
+		b.known = map[string]progress{}
+	}
+	b.scans++
+	for n, room := range rooms {
+		p := b.known[room.Namespace]
+		if p.since += room.Places - left[n]; left[n] > 0 && !cut {
+			p = progress{emptied: b.scans}
+		}
+		b.known[room.Namespace] = p
+	}
+}
+
+// divide takes rows for a scan of the named namespaces, which must be sorted. take takes at most n rows for one of
+// them, and returns how many it took. Namespaces without a backlog go first, up to half of the rows, so that their few
+// tasks do not wait behind the backlogs of others. All others, and those for which nothing was left, take turns and
+// get equal parts of the rest. divide returns the namespaces whose turn comes with the next scan.
+func (b *scanBound) divide(names []string, take func(name string, n int) int) (postponed []string) {
+	left, share := b.rows, equalPart(b.rows, len(names))
+	quick := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.known[name].backlogged() })
+	slices.SortStableFunc(quick, func(x, y string) int { return cmp.Compare(b.known[y].emptied, b.known[x].emptied) })
+	gone := map[string]bool{}
+	for _, name := range quick {
+		half := left - (b.rows+1)/2
+		if half <= 0 {
+			break
+		}
+		left -= take(name, min(half, max(share, min(quickRows, (half+7)/8))))
+		gone[name] = true
+	}
+	others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return gone[name] })
+	share = equalPart(left, len(others))
+	for _, name := range b.rotate(others) {
+		if left == 0 {
+			postponed = append(postponed, name)
+			continue
+		}
+		b.last = name
+		left -= take(name, min(share, left))
+	}
+	return postponed
+}
+
+// equalPart returns the rows for each of n namespaces.
+func equalPart(rows, n int) int { return min(max(rows/max(n, 1), 1), scanLimit) }
 
 // done adjusts the bound after a scan: a scan that took too long halves it, and others let it grow back.
 func (b *scanBound) done(err error) {
@@ -41,46 +104,40 @@ func (b *scanBound) rotate(names []string) []string {
 	return slices.Concat(names[first:], names[:first])
 }
 
-// rooms is what a scan may claim, with the places taken for it.
+// rooms is what a scan may claim, with the slots taken for it.
 type rooms struct {
 	engine     *Engine
 	rooms      []storage.Room
 	namespaces []*namespace
-	full       []string // namespaces that had no place
+	full       []string // namespaces that had no slot
 	postponed  []string // namespaces that the bound left to the next scan
 }
 
-// rooms takes places for a scan of the named namespaces, within the bound: every namespace gets an equal part of
-// it. Paused namespaces and those that this node cannot serve are left out; a node without a heartbeat takes
-// nothing. names must be sorted.
+// rooms takes slots for a scan of the named namespaces, as the bound divides its rows. It leaves out paused namespaces
+// and those that this node cannot serve. A node without a heartbeat takes nothing. names must be sorted.
 func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace, n int) int) *rooms {
 	r := &rooms{engine: e}
 	if !e.takesTasks() {
 		return r
 	}
-	var ready []*namespace
-	for _, name := range bound.rotate(names) {
-		if ns, ok := e.registry.all()[name]; ok && (ns.servable() || ns.pulled()) {
-			ready = append(ready, ns)
+	ready := map[string]*namespace{}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		ns, ok := e.registry.all()[name]
+		if ok = ok && (ns.servable() || ns.pulled()); ok {
+			ready[name] = ns
 		}
-	}
-	left := bound.rows
-	share := min(max(left/max(len(ready), 1), 1), scanLimit)
-	for _, ns := range ready {
-		if left == 0 {
-			r.postponed = append(r.postponed, ns.name)
-			continue
+		return !ok
+	})
+	r.postponed = bound.divide(names, func(name string, n int) int {
+		ns := ready[name]
+		if n = take(ns, n); n == 0 {
+			r.full = append(r.full, name)
+			return 0
 		}
-		bound.last = ns.name
-		n := take(ns, min(share, left))
-		if n == 0 {
-			r.full = append(r.full, ns.name)
-			continue
-		}
-		left -= n
-		r.rooms = append(r.rooms, storage.Room{Namespace: ns.name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled()})
+		r.rooms = append(r.rooms, storage.Room{Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled()})
 		r.namespaces = append(r.namespaces, ns)
-	}
+		return n
+	})
 	return r
 }
 
@@ -92,7 +149,7 @@ func releaseOf(c class) func(*namespace) func() {
 	return func(ns *namespace) func() { return func() { ns.slots.release(c) } }
 }
 
-// start runs claims, each in a place that was taken for it. It returns the places that are left of each room, and
+// start runs claims, each in a slot that was taken for it. It returns the slots that are left of each room, and
 // whether the bound on bytes may have left tasks behind.
 func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (left []int, cut bool) {
 	got := map[string]int{}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/progressor-engine/progressor/storage"
 )
 
 func TestScanBound(t *testing.T) {
@@ -67,5 +69,73 @@ func TestRoomsAreBounded(t *testing.T) {
 	}
 	if len(seen) != len(names) {
 		t.Errorf("two scans had room for %d namespaces", len(seen))
+	}
+}
+
+// A namespace with which scans keep up goes first, and gets room for a burst, while 1,000 others have backlogs. These
+// take turns all the same.
+func TestQuickNamespacesGoFirst(t *testing.T) {
+	t.Parallel()
+	const burst = 20
+	b := scanBound{rows: maxScanRows}
+	b.scanned([]storage.Room{{Namespace: "small", Places: 1}}, []int{1}, false)
+	var names []string
+	for n := range 1000 {
+		names = append(names, fmt.Sprintf("n%03d", n))
+	}
+	names = append(names, "small")
+	claimed := map[string]int{}
+	for scan := range 1000 {
+		var rooms []storage.Room
+		var left []int
+		total := 0
+		b.divide(names, func(name string, n int) int {
+			got := n
+			if name == "small" {
+				if got = min(n, burst); scan%2 > 0 {
+					got = 0 // it has a task at times only
+				}
+			}
+			rooms, left = append(rooms, storage.Room{Namespace: name, Places: n}), append(left, n-got)
+			claimed[name] += got
+			total += n
+			return n
+		})
+		if total > maxScanRows {
+			t.Fatalf("a scan has room for %d tasks", total)
+		}
+		b.scanned(rooms, left, false)
+		if scan%2 == 0 && claimed["small"] != burst*(scan/2+1) {
+			t.Fatalf("scan %d: %d tasks of the namespace without a backlog", scan, claimed["small"])
+		}
+	}
+	least, most := claimed["n000"], 0
+	for name, n := range claimed {
+		if name != "small" {
+			least, most = min(least, n), max(most, n)
+		}
+	}
+	if len(claimed) != len(names) || most-least > 1 {
+		t.Errorf("namespaces with backlogs got %d to %d tasks", least, most)
+	}
+}
+
+// A namespace that has claimed many tasks, and always all that it had room for, does not go first.
+func TestBacklogsDoNotGoFirst(t *testing.T) {
+	t.Parallel()
+	b := scanBound{rows: maxScanRows}
+	room := []storage.Room{{Namespace: "n", Places: scanLimit}}
+	if !b.known["n"].backlogged() {
+		t.Error("an unknown namespace goes first")
+	}
+	b.scanned(room, []int{1}, false)
+	if b.known["n"].backlogged() {
+		t.Error("a namespace without a backlog does not go first")
+	}
+	if b.scanned(room, []int{1}, true); b.known["n"].emptied != 1 {
+		t.Error("a scan that was cut counts as one that found all tasks")
+	}
+	if b.scanned(room, []int{0}, false); !b.known["n"].backlogged() {
+		t.Error("a namespace with a backlog goes first")
 	}
 }

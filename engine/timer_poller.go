@@ -204,6 +204,9 @@ func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool)
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
 	left, cut := rooms.start(claims, releaseOf(timers))
+	if err == nil {
+		p.bound.scanned(rooms.rooms, left, cut)
+	}
 	for n, ns := range rooms.namespaces {
 		again := left[n] == 0 || cut
 		ns.slots.scanned(timers, left[n], again)

@@ -13,6 +13,11 @@ const (
 
 var mutants = []mutant{
 	{
+		name: "quick-behind-backlogs", breaks: "a scan begins with the namespaces without a backlog",
+		file: "engine/scans.go", old: "return p.emptied == 0 || p.since >= scanLimit", planted: "return true",
+		packages: "./engine", run: "TestQuickNamespaces|TestBacklogsDoNotGoFirst|TestFewTimersFire",
+	},
+	{
 		name: "fresh-calls-first", breaks: "a free slot goes to the waiting class with the fewest slots for its weight",
 		file: "engine/shares.go", old: "return partA < partB ||", planted: "return b != fresh && partA < partB ||",
 		packages: "./engine", run: "TestShares|TimersFireAlongside",

@@ -28,7 +28,7 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 var phrasesExempt = []string{
 	"cmd/progressor/", "cron/", "docs/configuration.md",
 	"docs/crons.md", "docs/flows.md", "docs/jobs.md",
-	"docs/workers.md", "engine/", "explain/", "flow/", "internal/chaos/",
+	"engine/", "explain/", "flow/", "internal/chaos/",
 	"internal/msgpack/read.go", "internal/msgpack/read_value.go", "internal/mutants/flows.go",
 	"internal/mutants/jobs.go", "internal/pgembed/", "processor/", "sql/", "storage/",
 }
@@ -38,7 +38,7 @@ var columnsExempt = []string{
 	"client/", "cmd/progressor/", "cron/", "deploy/deploy_test.go", "docs/cli.md",
 	"docs/configuration.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md",
 	"docs/openapi_test.go", "docs/operations.md", "docs/performance.md", "docs/reference_test.go",
-	"docs/sql.md", "docs/troubleshooting.md", "docs/workers.md", "engine/",
+	"docs/sql.md", "docs/troubleshooting.md", "engine/",
 	"explain/", "flow/", "internal/chaos/", "internal/digits/digits_test.go", "internal/msgpack/",
 	"internal/mutants/", "internal/onewrite/onewrite_test.go", "internal/pgembed/",
 	"internal/reference/", "internal/tidy/ladder.go", "internal/tidy/tidy_test.go",

@@ -9,16 +9,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// What the processors of the bench answer: sizes in bytes.
+// Sizes of what the bench processors return, in bytes.
 const (
 	BenchEventBytes    = 200
 	BenchStateBytes    = 200
 	BenchResponseBytes = 100
 )
 
-// BenchNoop is the processor that `progressor bench` measures the engine with: it decides nothing and answers every task
-// with one event of 200 bytes, a state of 200 bytes and a response of 100 bytes. The bytes are the same in every answer
-// and random to look at, so that no store compresses them away.
+// BenchNoop returns the processor that `progressor bench` measures the engine with. It answers
+// every task with an event of 200 bytes, a state of 200 bytes and a response of 100 bytes. The
+// bytes are the same in every answer and look random, so that no store compresses them.
 func BenchNoop() Processor {
 	event, state, response := filler(BenchEventBytes, 1), filler(BenchStateBytes, 2), filler(BenchResponseBytes, 3)
 	return Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -26,9 +26,10 @@ func BenchNoop() Processor {
 	})
 }
 
-// BenchLoop is the processor of the loop workload: a chain of timers that are due at once, one task each. INIT takes the
-// number of steps from its args (LoopArgs) and sets the first timer; every TIMEOUT appends an event of 200 bytes, counts in
-// the state (200 bytes) and sets the next timer, until the count is reached: then the process is COMPLETED.
+// BenchLoop returns the processor of the loop workload: a chain of timers that are due at once, one
+// task each. INIT reads the number of steps from its args (LoopArgs) and sets the first timer.
+// Every TIMEOUT appends an event of 200 bytes, counts in the state (200 bytes) and sets the next
+// timer. After the last step the process is COMPLETED.
 func BenchLoop() Processor {
 	event, padding, response := filler(BenchEventBytes, 1), filler(BenchStateBytes, 2), filler(BenchResponseBytes, 3)
 	step := func(left uint64) *ResultBuilder {
@@ -61,18 +62,19 @@ func BenchLoop() Processor {
 	}
 }
 
-// LoopArgs are the args of a Start that makes BenchLoop run this many TIMEOUT tasks, one after the other.
+// LoopArgs returns the args of a Start that makes BenchLoop run this many TIMEOUT tasks in
+// sequence.
 func LoopArgs(steps uint64) []byte { return binary.BigEndian.AppendUint64(nil, steps) }
 
-// LoopLeft reads from the state of a loop how many of its steps are still to be run.
+// LoopLeft returns the number of remaining steps from the state of a loop.
 func LoopLeft(state []byte) (uint64, error) {
 	if len(state) != BenchStateBytes {
-		return 0, &process.InvalidError{Field: "aux_state", Message: "not the state of a loop"}
+		return 0, &process.InvalidError{Field: "aux_state", Message: "must be the state of a loop"}
 	}
 	return binary.BigEndian.Uint64(state), nil
 }
 
-// filler makes n bytes that look random and are the same every time: a xorshift generator.
+// filler returns n bytes that look random and depend only on seed (xorshift).
 func filler(n int, seed uint64) []byte {
 	text := make([]byte, 0, n+8)
 	x := seed * 0x9E3779B97F4A7C15

@@ -11,15 +11,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Check tells whether an answer to a task of this type can be stored: it has an outcome that the type allows, its timers
-// say when, and nothing is over the limits. The error is a BadResponseError around a process.InvalidError that names the
-// field. Check does not change the answer.
+// Check reports whether an answer to a task of this type can be stored: it has an outcome that the
+// type allows, its timers have a time, and nothing exceeds the limits. The error is a
+// BadResponseError that wraps a process.InvalidError with the field's name. Check does not modify
+// the answer.
 func Check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error {
 	return check(task, resp, process.MaxPayloadBytes)
 }
 
-// CheckOwn is Check for processes that the engine runs itself. Their state and response may be as large as a whole
-// result.
+// CheckOwn is Check for processes that the engine runs itself. Their state and response may be as
+// large as a whole result.
 func CheckOwn(task progressorv1.TaskType, resp *progressorv1.ProcessResponse) error {
 	return check(task, resp, process.MaxResultBytes)
 }
@@ -43,7 +44,7 @@ func check(task progressorv1.TaskType, resp *progressorv1.ProcessResponse, limit
 			err = checkJSON("failure.details", details, 0)
 		}
 	default:
-		err = invalid("outcome", "the answer has neither a result nor a rejection nor a failure")
+		err = invalid("outcome", "must be a result, a rejection or a failure")
 	}
 	if err != nil {
 		return &BadResponseError{Err: err}
@@ -91,7 +92,7 @@ func checkEvent(field string, event *progressorv1.NewEvent) *process.InvalidErro
 func checkTimers(result *progressorv1.Result) *process.InvalidError {
 	if set, ok := result.GetAction().(*progressorv1.Result_SetTimer); ok {
 		if set.SetTimer.GetName() != "" {
-			return invalid("result.set_timer.name", "the default timer has no name: named ones belong into named_timers")
+			return invalid("result.set_timer.name", "must be empty: set named timers in named_timers")
 		}
 		if err := checkTimer("result.set_timer", set.SetTimer); err != nil {
 			return err
@@ -106,13 +107,13 @@ func checkTimers(result *progressorv1.Result) *process.InvalidError {
 		field := fmt.Sprintf("result.named_timers[%d]", i)
 		switch name := timer.GetName(); {
 		case name == "":
-			return invalid(field+".name", "a named timer needs a name")
+			return invalid(field+".name", "must not be empty")
 		case len(name) > process.MaxProcessIDBytes:
 			return tooLarge(field+".name", len(name), process.MaxProcessIDBytes)
 		case !storable(name):
-			return invalid(field+".name", "it is not UTF-8, or has a NUL in it")
+			return invalid(field+".name", "must be valid UTF-8 without NUL")
 		case seen[name]:
-			return invalid(field+".name", "timer %q is set twice", name)
+			return invalid(field+".name", "duplicate timer %q", name)
 		default:
 			seen[name] = true
 		}
@@ -126,11 +127,11 @@ func checkTimers(result *progressorv1.Result) *process.InvalidError {
 	for i, name := range result.GetUnsetNamedTimers() {
 		switch field := fmt.Sprintf("result.unset_named_timers[%d]", i); {
 		case name == "" || seen[name]:
-			return invalid(field, "timer %q is set by the same result, or has no name", name)
+			return invalid(field, "must name a timer that the same result does not set (got %q)", name)
 		case len(name) > process.MaxProcessIDBytes:
 			return tooLarge(field, len(name), process.MaxProcessIDBytes)
 		case !storable(name):
-			return invalid(field, "it is not UTF-8, or has a NUL in it")
+			return invalid(field, "must be valid UTF-8 without NUL")
 		}
 	}
 	return nil
@@ -140,24 +141,24 @@ func checkTimer(field string, timer *progressorv1.SetTimer) *process.InvalidErro
 	switch when := timer.GetWhen().(type) {
 	case *progressorv1.SetTimer_At:
 		if when.At == nil {
-			return invalid(field+".at", "it is empty")
+			return invalid(field+".at", "must not be empty")
 		}
 		return checkTime(field+".at", when.At)
 	case *progressorv1.SetTimer_After:
-		// Negative is allowed, at once; but not a duration that no Go program can hold.
+		// A negative duration means at once. One that exceeds Go's range is invalid.
 		if err := when.After.CheckValid(); err != nil {
 			return invalid(field+".after", "%v", err)
 		}
 		if when.After.AsDuration() > process.MaxDuration {
-			return invalid(field+".after", "at most %d days", process.MaxDuration/(24*time.Hour))
+			return invalid(field+".after", "must be at most %d days", process.MaxDuration/(24*time.Hour))
 		}
 		return nil
 	default:
-		return invalid(field, "a timer needs at or after")
+		return invalid(field, "must have at or after")
 	}
 }
 
-// checkTime takes 1970 to 9999, and nothing at all.
+// checkTime accepts nil and the years 1970 to 9999.
 func checkTime(field string, t *timestamppb.Timestamp) *process.InvalidError {
 	if t == nil {
 		return nil
@@ -166,7 +167,7 @@ func checkTime(field string, t *timestamppb.Timestamp) *process.InvalidError {
 		return invalid(field, "%v", err)
 	}
 	if t.GetSeconds() < 0 {
-		return invalid(field, "before 1970")
+		return invalid(field, "must not be before 1970")
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
 				err = checkReason(field+".reason", c.Cancel.GetReason())
 			}
 		default:
-			err = invalid(field, "a command is a start, a notify or a cancel")
+			err = invalid(field, "must be a start, a notify or a cancel")
 		}
 		if err != nil {
 			return err
@@ -56,17 +56,17 @@ func checkStart(field string, c *progressorv1.StartCommand) *process.InvalidErro
 	return checkBytes(field+".notify_parent_args", c.GetNotifyParentArgs())
 }
 
-// checkTarget takes what clients may name, too: not the engine's own processes.
+// checkTarget accepts the same names as the client API, which excludes the engine's own processes.
 func checkTarget(field, namespace, processID string) *process.InvalidError {
 	switch {
 	case processID == "":
-		return invalid(field+".process_id", "a command needs a process id")
+		return invalid(field+".process_id", "must not be empty")
 	case len(processID) > process.MaxProcessIDBytes:
 		return tooLarge(field+".process_id", len(processID), process.MaxProcessIDBytes)
 	case process.Own(processID):
-		return invalid(field+".process_id", `it begins with "~": such processes are the engine's own`)
+		return invalid(field+".process_id", `must not begin with "~": such processes are the engine's own`)
 	case !storable(processID):
-		return invalid(field+".process_id", "it is not UTF-8, or has a NUL in it")
+		return invalid(field+".process_id", "must be valid UTF-8 without NUL")
 	case len(namespace) > process.MaxNamespaceBytes:
 		return tooLarge(field+".namespace", len(namespace), process.MaxNamespaceBytes)
 	case !namespacePattern.MatchString(namespace):
@@ -80,10 +80,10 @@ func checkReason(field, reason string) *process.InvalidError {
 		return tooLarge(field, len(reason), process.MaxReasonBytes)
 	}
 	if !storable(reason) {
-		return invalid(field, "it is not UTF-8, or has a NUL in it")
+		return invalid(field, "must be valid UTF-8 without NUL")
 	}
 	return nil
 }
 
-// storable tells whether PostgreSQL takes a text.
+// storable reports whether PostgreSQL accepts s as text.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }

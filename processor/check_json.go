@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// checkMetadata looks at a JSON object: its size, and what checkJSON looks for.
+// checkMetadata checks the size of a JSON object and, as checkJSON does, its values.
 func checkMetadata(field string, metadata *structpb.Struct) *process.InvalidError {
 	if metadata == nil {
 		return nil
@@ -21,8 +21,8 @@ func checkMetadata(field string, metadata *structpb.Struct) *process.InvalidErro
 	return checkJSON(field, structpb.NewStructValue(metadata), 0)
 }
 
-// checkJSON looks for what JSON cannot say, and for what is nested deeper than a client's value may be. Of several faults always the
-// same one is told: a failure is the same each time, and the members of an object have no order.
+// checkJSON rejects values that JSON cannot express or that are nested too deeply. It always
+// returns the same error for the same value, although the members of an object have no order.
 func checkJSON(field string, v *structpb.Value, depth int) *process.InvalidError {
 	if holds := v.GetStructValue() != nil || v.GetListValue() != nil; holds && depth > process.MaxJSONDepth {
 		message := fmt.Sprintf("nested deeper than %d objects and lists", process.MaxJSONDepth)
@@ -48,7 +48,7 @@ func checkJSON(field string, v *structpb.Value, depth int) *process.InvalidError
 			}
 		}
 	default:
-		return invalid(field, "not a JSON value: it is none of null, number, string, bool, object and list")
+		return invalid(field, "must be a JSON value: none of null, number, string, bool, object and list is set")
 	}
 	return first
 }

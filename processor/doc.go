@@ -1,19 +1,19 @@
-// Package processor is the contract between the engine and the code that its users write.
+// Package processor is the contract between the engine and the code of its users.
 //
-// A processor decides what a process does: it is handed one task with the process as it is (state, history, timers) and
-// answers with a Result (events, a new state, timers, a response), a Rejection (it says no, nothing changes) or a Failure
-// (it could not do its work). The messages are the generated ones of progressor/v1, the same for a processor that runs
-// inside the engine, one that is called over HTTP and one that leases its tasks.
+// A processor decides what a process does. It receives a task together with the process (state,
+// history, timers) and returns a Result (events, new state, timers, response), a Rejection (nothing
+// changes) or a Failure (the work could not be done). The messages of progressor/v1 are the same
+// for a processor inside the engine, one that is called over HTTP (Serve, Handler) and one that
+// leases its tasks (package client).
 //
-// There are three ways to write one, from the closest to the messages to the most convenient:
+// There are three ways to write one: Func is one function for all tasks; Router has one function
+// per type of task, which uses Result() to build answers; JSON adds state, arguments and events as
+// Go values. Package processortest runs a processor against a process in memory, with a clock that
+// the test controls.
 //
-//   - Func: one function for all tasks;
-//   - Router: one function for each type of task, with Result() to put answers together;
-//   - JSON: the same with the state, the arguments and the events as Go values.
+// A task may be attempted more than once, but never by two live attempts at a time. Side effects
+// outside the process must allow for that: ProcessRequest.fencing_token grows with every attempt.
 //
-// Serve runs a processor as a server of its own; Handler makes it a part of yours. Package processortest runs a processor
-// against a process in memory, with a clock that the test moves.
-//
-// A processor may be called more than once for one task, never by two live attempts at a time. What it does outside of
-// the process should bear that: ProcessRequest.fencing_token grows with every attempt and tells late ones from new ones.
+// Package processor imports process and the generated messages, but nothing of the engine or
+// storage. Start with processor.go, then result.go and json.go.
 package processor

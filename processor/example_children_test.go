@@ -14,7 +14,8 @@ type Shipment struct {
 	Lost []string `json:"lost,omitempty"`
 }
 
-// NewShipment sends every parcel as a process of its own, and is done when all of them have come to an end.
+// NewShipment sends every parcel as a process of its own, and is done when all of them have come to
+// an end.
 func NewShipment() processor.Processor {
 	return &processor.JSON[Shipment]{
 		OnInit: func(_ context.Context, t *processor.Task[Shipment]) error {
@@ -42,7 +43,8 @@ func NewShipment() processor.Processor {
 	}
 }
 
-// A parent starts children and is told of their ends. In a test nobody delivers: the test says how they ended.
+// A parent starts children and is told of their ends. In a test nobody delivers: the test says how
+// they ended.
 func ExampleResultBuilder_StartChild() {
 	ctx := context.Background()
 	p := processortest.New(NewShipment())

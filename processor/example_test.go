@@ -13,7 +13,7 @@ type Counter struct {
 	Count int `json:"count"`
 }
 
-// NewCounter counts what is added, up to 100, and begins anew after a minute without a call.
+// NewCounter counts what is added, up to 100, and starts again after a minute without a call.
 func NewCounter() processor.Processor {
 	return &processor.JSON[Counter]{
 		OnInit: func(_ context.Context, t *processor.Task[Counter]) error {

@@ -22,13 +22,15 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// maxPlainBytes bounds a request that is posted: payloads are base64 in JSON, four bytes for three.
+// maxPlainBytes is the maximum size of a plain POST. In JSON, payloads are base64: four bytes for
+// three.
 const maxPlainBytes = process.MaxMessageBytes / 3 * 4
 
-// compressFrom is the size from which answers are compressed for those who ask for it: the engine does not.
+// compressFrom is the size from which answers are compressed for clients that ask for it. The
+// engine does not.
 const compressFrom = 16 << 10
 
-// Option changes how Handler and Serve work.
+// Option configures Handler and Serve.
 type Option func(*options)
 
 type options struct {
@@ -46,39 +48,40 @@ func newOptions(opts []Option) options {
 	return o
 }
 
-// WithLogger sets where panics and the server's errors are logged. Default: slog.Default().
+// WithLogger sets the logger for panics and errors of the server; the default is slog.Default().
 func WithLogger(logger *slog.Logger) Option {
 	return func(o *options) { o.logger = logger }
 }
 
-// WithStopTimeout sets how long Serve waits for the tasks that run once its context has ended. Default: 30 s; 0 or less:
-// they are cut off at once.
+// WithStopTimeout sets how long Serve waits for running tasks after its context has ended; the
+// default is 30 s. With 0 or less they are cut off at once.
 func WithStopTimeout(d time.Duration) Option {
 	return func(o *options) { o.stopTimeout = d }
 }
 
-// WithMiddleware wraps the handler; the first one given is the outermost. It is the place to check the headers that the
-// namespace's configuration sends, such as Authorization.
+// WithMiddleware wraps the handler; the first middleware is the outermost. Use it to check the
+// headers that the namespace's configuration sends, such as Authorization.
 func WithMiddleware(wrap func(http.Handler) http.Handler) Option {
 	return func(o *options) { o.middleware = append(o.middleware, wrap) }
 }
 
-// WithTLS makes Serve speak TLS (HTTP/1.1 and HTTP/2) with this configuration. Default: no TLS.
+// WithTLS makes Serve use TLS (HTTP/1.1 and HTTP/2) with this configuration. The default is no TLS.
 func WithTLS(config *tls.Config) Option {
 	return func(o *options) { o.tls = config }
 }
 
-// Handler makes a processor an http.Handler, which the engine can push to by any of its encodings and protocols:
+// Handler returns an http.Handler that serves p in all encodings and protocols of the engine:
 //
-//   - Connect, gRPC and gRPC-Web at /progressor.v1.ProcessorService/ (gRPC needs a server that speaks HTTP/2, without TLS
-//     by http.Protocols.SetUnencryptedHTTP2; Serve does);
-//   - plain JSON by POST at /: a ProcessRequest as protobuf's JSON, answered by a ProcessResponse;
-//   - the same with application/msgpack in MessagePack, at either path.
+//   - Connect, gRPC and gRPC-Web at /progressor.v1.ProcessorService/. gRPC needs a server with
+//     HTTP/2, without TLS by http.Protocols.SetUnencryptedHTTP2; Serve enables it.
+//   - Plain JSON by POST at /: the body is a ProcessRequest in protobuf's JSON, the answer a
+//     ProcessResponse.
+//   - The same in MessagePack (application/msgpack) at either path.
 //
-// Messages are at most 16 MiB, decompressed; JSON and MessagePack are read strictly: a field or an enum name that is not known is an
-// error.
-// The processor is guarded (see Guard). Where the engine traces, ctx holds the span of the attempt (OpenTelemetry's trace.SpanContextFromContext), so
-// that spans made in it are its children; where middleware has made a span of the request, that one stays.
+// Messages have at most 16 MiB after decompression. Unknown fields and enum names in JSON and
+// MessagePack are errors. Handler guards p (see Guard). If the engine traces, ctx carries the span
+// of the attempt, so that spans started in it are its children. A span set by middleware takes
+// precedence.
 func Handler(p Processor, opts ...Option) http.Handler {
 	o := newOptions(opts)
 	served := &service{processor: Guard(p, o.logger)}
@@ -104,7 +107,7 @@ func Handler(p Processor, opts ...Option) http.Handler {
 	return handler
 }
 
-// traced has the context of an attempt hold the engine's span, where the request names one: spans that the processor makes are its children.
+// traced adds the span that the request names, if any, to the request's context.
 func traced(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx := tracing.Extract(r.Context(), r.Header); ctx != r.Context() {
@@ -114,7 +117,8 @@ func traced(h http.Handler) http.Handler {
 	})
 }
 
-// service is a processor as Connect's handler wants it: its errors are codes, and nothing it answers is too large to send.
+// service adapts a Processor to Connect's handler: errors become codes, and answers that are too
+// large to send become failures.
 type service struct{ processor Processor }
 
 func (s *service) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -136,14 +140,14 @@ func (s *service) Process(ctx context.Context, req *progressorv1.ProcessRequest)
 func (s *service) answer(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	resp, err := s.processor.Process(ctx, req)
 	if size := proto.Size(resp); err == nil && size > process.MaxMessageBytes {
-		// Said here and not by a code: RESOURCE_EXHAUSTED would mean that the request was never looked at.
+		// Not the code RESOURCE_EXHAUSTED: it would mean that the request did not reach user code.
 		return failed(Fail(process.ReasonBadResponse, "the answer has %d bytes, at most %d", size, process.MaxMessageBytes).
 			NonRetryable().Failure), nil
 	}
 	return resp, err
 }
 
-// encoding is how a plain POST is read and its answer written.
+// encoding is how plain POST requests are decoded and their answers encoded.
 type encoding struct {
 	contentType string
 	marshal     func(proto.Message) ([]byte, error)
@@ -155,7 +159,7 @@ var (
 	msgpackEncoding = encoding{"application/msgpack", msgpack.Marshal, msgpack.Unmarshal}
 )
 
-// servePlain answers the plain POST of ENCODING_JSON and ENCODING_MSGPACK.
+// servePlain serves the plain POST requests of ENCODING_JSON and ENCODING_MSGPACK.
 func (s *service) servePlain(w http.ResponseWriter, r *http.Request) {
 	in, known := encodingOf(r)
 	if !known {
@@ -186,10 +190,11 @@ func (s *service) servePlain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", in.contentType)
-	_, _ = w.Write(text) // the engine went away: it has its own error for that
+	_, _ = w.Write(text) // the engine reports a lost answer itself
 }
 
-// plainStatus is the HTTP status of an attempt that has no answer: 503 alone tells the engine to try it again.
+// plainStatus returns the HTTP status for an attempt without an answer. The engine retries only
+// 503 of these.
 func plainStatus(err error) int {
 	switch {
 	case Unreachable(err):
@@ -201,7 +206,7 @@ func plainStatus(err error) int {
 	}
 }
 
-// encodingOf is the encoding that a request says it is in.
+// encodingOf returns the encoding of a request, from its content type.
 func encodingOf(r *http.Request) (in encoding, known bool) {
 	mediaType, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -214,7 +219,7 @@ func encodingOf(r *http.Request) (in encoding, known bool) {
 	return jsonEncoding, mediaType == jsonEncoding.contentType && (!ok || strings.EqualFold(charset, "utf-8"))
 }
 
-// strictJSON is Connect's JSON codec without its leniency: Connect's own drops fields that it does not know.
+// strictJSON is Connect's JSON codec, but unknown fields are errors.
 type strictJSON string
 
 func (c strictJSON) Name() string { return string(c) }

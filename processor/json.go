@@ -10,9 +10,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// JSON is a Processor whose state is a Go value, kept as JSON in the process's aux_state. Each function gets a Task: it
-// changes Task.State, adds events, a response and timers to the task, and returns nil; or it returns an error (Reject,
-// Fail, any other), and then nothing of all that is stored. What is not set is answered as Router says.
+// JSON is a Processor whose state is a Go value, stored as JSON in the process's aux_state. Each
+// function receives a Task. It changes Task.State, adds events, a response and timers to the task,
+// and returns nil. If it returns an error (Reject, Fail or any other), none of these changes are
+// stored. Tasks without a function are answered as in Router.
 //
 //	orders := &processor.JSON[Order]{
 //		OnCall: func(ctx context.Context, t *processor.Task[Order]) error {
@@ -31,23 +32,25 @@ import (
 type JSON[State any] struct {
 	OnInit    func(context.Context, *Task[State]) error
 	OnCall    func(context.Context, *Task[State]) error
-	OnNotify  func(context.Context, *Task[State]) error // nil: OnCall
+	OnNotify  func(context.Context, *Task[State]) error // if nil, OnCall is used
 	OnRepair  func(context.Context, *Task[State]) error
 	OnTimeout func(context.Context, *Task[State]) error
 	OnCancel  func(context.Context, *Task[State]) error
 }
 
-// Task is what a function of a JSON processor works on. The methods of ResultBuilder add to its result.
+// Task is the argument of the functions of a JSON processor. The methods of ResultBuilder build its
+// result.
 type Task[State any] struct {
 	*ResultBuilder
 	Request *progressorv1.ProcessRequest
-	State   State // as stored; the zero value in INIT. What it is in the end is stored, if it differs.
+	State   State // as stored; the zero value in INIT. Changes are stored
 }
 
-// Args decodes the task's args: JSON with no field that v does not have. The error is a rejection, "bad_args".
+// Args decodes the task's args into v. The args must be JSON without unknown fields. The error is a
+// rejection with the reason "bad_args".
 func (t *Task[State]) Args(v any) error { return decodeArgs(t.Request, v) }
 
-// Process hands the task to the function for its type.
+// Process calls the function for the type of the task.
 func (p *JSON[State]) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	router := Router{
 		OnInit: p.typed(p.OnInit), OnCall: p.typed(p.OnCall), OnNotify: p.typed(p.OnNotify),
@@ -76,16 +79,17 @@ func (p *JSON[State]) typed(handle func(context.Context, *Task[State]) error) Fu
 	}
 }
 
-// ArgsOf decodes the task's args, which must be JSON with no field that T does not have. The error is a rejection with the
-// reason "bad_args", fit to be returned as it is.
+// ArgsOf decodes the task's args, which must be JSON without unknown fields. The error is a
+// rejection with the reason "bad_args" that a processor can return as it is.
 func ArgsOf[T any](req *progressorv1.ProcessRequest) (T, error) {
 	var v T
 	err := decodeArgs(req, &v)
 	return v, err
 }
 
-// StateOf decodes the process's state; the zero value where there is none yet. Fields that State does not have are passed
-// over, so that a newer version's state can be read. The error is a failure with the reason "bad_state".
+// StateOf decodes the process's state. It returns the zero value if there is no state yet. Unknown
+// fields are ignored, so that the state of a newer version can be read. The error is a failure with
+// the reason "bad_state".
 func StateOf[State any](req *progressorv1.ProcessRequest) (State, error) {
 	var state State
 	text := req.GetProcess().GetAuxState()
@@ -98,7 +102,8 @@ func StateOf[State any](req *progressorv1.ProcessRequest) (State, error) {
 	return state, nil
 }
 
-// HistoryOf decodes the payloads of the events that the task was shown, in their order there.
+// HistoryOf decodes the payloads of the events in the request, in the same order. The error is a
+// failure with the reason "bad_state".
 func HistoryOf[Event any](req *progressorv1.ProcessRequest) ([]Event, error) {
 	events := make([]Event, len(req.GetProcess().GetHistory()))
 	for i, event := range req.GetProcess().GetHistory() {
@@ -114,11 +119,11 @@ func decodeArgs(req *progressorv1.ProcessRequest, v any) error {
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(v)
 	if errors.Is(err, io.EOF) {
-		err = errors.New("they are empty")
+		err = errors.New("must not be empty")
 	}
 	if err == nil {
 		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the JSON value")
+			err = errors.New("unexpected text after the JSON value")
 		}
 	}
 	if err == nil {

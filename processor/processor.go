@@ -10,15 +10,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Processor handles the tasks of processes. Implementations are called from many goroutines at once, for one process by
-// one at a time. The request must not be changed; neither may the response be after it was returned.
+// Processor handles the tasks of processes. Process must be safe for concurrent use; the engine
+// calls it for one task of a process at a time. It must not modify the request, nor the response
+// after returning it.
 //
-// ctx ends when the attempt is over: at its deadline, or because the engine stops or gave the attempt up.
+// ctx ends with the attempt: at its deadline, or when the engine stops or gives up the attempt.
 type Processor interface {
 	Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
 }
 
-// Func is a function as a Processor.
+// Func is a function that implements Processor.
 type Func func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
 
 // Process calls f.
@@ -26,15 +27,16 @@ func (f Func) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*p
 	return f(ctx, req)
 }
 
-// Guard makes every way in which user code can end an answer:
+// Guard returns a Processor that turns every way in which p can fail into an answer:
 //
-//   - a RejectionError becomes a Rejection, a FailureError a Failure;
-//   - any other error becomes a Failure with reason "error" and the error's text;
-//   - a panic becomes a Failure with reason "panic", and is logged with its stack;
-//   - neither a response nor an error is a BadResponseError.
+//   - a RejectionError becomes a Rejection, a FailureError a Failure
+//   - any other error becomes a Failure with the reason "error" and the error's text
+//   - a panic becomes a Failure with the reason "panic", and is logged with its stack
+//   - returning neither a response nor an error becomes a BadResponseError
 //
-// Errors that are about the way to the user code are handed on as they are: UnreachableError, LostError,
-// BadResponseError, and those of ctx once it is over. Handler and Serve guard by themselves. A nil logger is slog.Default().
+// Errors about the transport are returned unchanged: UnreachableError, LostError, BadResponseError,
+// and the error of ctx once it has ended. Handler and Serve use Guard. A nil logger means
+// slog.Default().
 func Guard(p Processor, logger *slog.Logger) Processor {
 	if logger == nil {
 		logger = slog.Default()
@@ -56,7 +58,7 @@ func (g *guarded) Process(
 			return
 		}
 		if v == any(http.ErrAbortHandler) {
-			panic(v) // net/http's own way to cut a connection: not ours to answer
+			panic(v) // net/http aborts the connection
 		}
 		g.logger.ErrorContext(ctx, "processor panicked",
 			"namespace", req.GetProcess().GetNamespace(), "process_id", req.GetProcess().GetProcessId(),
@@ -73,7 +75,7 @@ func (g *guarded) Process(
 	return settle(ctx, err)
 }
 
-// settle turns an error of user code into an answer where it is one.
+// settle converts an error of user code to an answer, unless it is about the transport.
 func settle(ctx context.Context, err error) (*progressorv1.ProcessResponse, error) {
 	if rejection, ok := errors.AsType[*RejectionError](err); ok {
 		return &progressorv1.ProcessResponse{

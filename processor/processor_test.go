@@ -199,7 +199,7 @@ func TestFailureOf(t *testing.T) {
 	if _, err := proto.Marshal(failure.Failure); err != nil {
 		t.Error(err)
 	}
-	if got := processor.Fail("r", "x").WithDetails(math.Inf(1)).Failure; got.GetDetails() != nil || !strings.Contains(got.GetMessage(), "left out") {
+	if got := processor.Fail("r", "x").WithDetails(math.Inf(1)).Failure; got.GetDetails() != nil || !strings.Contains(got.GetMessage(), "omitted") {
 		t.Errorf("%v", got)
 	}
 	if got := len(processor.Fail("r", "%s", strings.Repeat("ä", 1<<20)).Failure.GetMessage()); got > 9000 {

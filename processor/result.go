@@ -11,8 +11,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// ResultBuilder puts a Result together. Every method but Done returns the builder; a value that cannot be encoded is told
-// by Done.
+// ResultBuilder builds a Result. All methods except Done return the builder. Done reports values
+// that could not be encoded.
 //
 //	return processor.Result().JSONEvent(paid).JSONResponse(order).SetTimerAfter(time.Second).Done()
 type ResultBuilder struct {
@@ -20,10 +20,10 @@ type ResultBuilder struct {
 	err    error
 }
 
-// Result begins a Result. As it is, it changes nothing: no events, the state and the timers as they were.
+// Result returns a builder of a Result that changes nothing: no events, the same state and timers.
 func Result() *ResultBuilder { return &ResultBuilder{result: &progressorv1.Result{}} }
 
-// Done ends the builder: what a Processor returns.
+// Done returns the response for a Processor to return, or the first encoding error.
 func (b *ResultBuilder) Done() (*progressorv1.ProcessResponse, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -31,60 +31,64 @@ func (b *ResultBuilder) Done() (*progressorv1.ProcessResponse, error) {
 	return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: b.result}}, nil
 }
 
-// Event appends an event to the process's history. The engine numbers it and stamps it with the database's time.
+// Event appends an event to the process's history. The engine assigns its ID and the database's
+// time.
 func (b *ResultBuilder) Event(payload []byte) *ResultBuilder {
 	b.result.Events = append(b.result.Events, &progressorv1.NewEvent{Payload: payload})
 	return b
 }
 
-// EventWith appends an event that has metadata, such as the version of its format.
+// EventWith appends an event with metadata, such as the version of its format.
 func (b *ResultBuilder) EventWith(payload []byte, metadata map[string]any) *ResultBuilder {
 	fields := b.object("event metadata", metadata)
 	b.result.Events = append(b.result.Events, &progressorv1.NewEvent{Payload: payload, Metadata: fields})
 	return b
 }
 
-// JSONEvent appends an event whose payload is v as JSON.
+// JSONEvent appends an event with v, encoded as JSON, as its payload.
 func (b *ResultBuilder) JSONEvent(v any) *ResultBuilder { return b.Event(b.json("event", v)) }
 
 // AuxState replaces the process's state.
 func (b *ResultBuilder) AuxState(state []byte) *ResultBuilder {
 	if state == nil {
-		state = []byte{} // present: an absent state would leave the old one
+		state = []byte{} // an absent state would keep the old one
 	}
 	b.result.AuxState = state
 	return b
 }
 
-// JSONAuxState replaces the process's state by v as JSON.
+// JSONAuxState replaces the process's state with v, encoded as JSON.
 func (b *ResultBuilder) JSONAuxState(v any) *ResultBuilder { return b.AuxState(b.json("state", v)) }
 
-// Metadata replaces the process's searchable attributes: a JSON object.
+// Metadata replaces the process's searchable attributes.
 func (b *ResultBuilder) Metadata(fields map[string]any) *ResultBuilder {
 	b.result.Metadata = b.object("metadata", fields)
 	return b
 }
 
-// Response is what the caller gets.
+// Response sets the response to the caller.
 func (b *ResultBuilder) Response(response []byte) *ResultBuilder {
 	b.result.Response = response
 	return b
 }
 
-// JSONResponse answers the caller with v as JSON.
+// JSONResponse sets the response to the caller to v, encoded as JSON.
 func (b *ResultBuilder) JSONResponse(v any) *ResultBuilder { return b.Response(b.json("response", v)) }
 
-// SetTimerAfter sets the default timer, in place of the pending one: a TIMEOUT task after d; at once where d is 0 or less.
+// SetTimerAfter sets the default timer and replaces a pending one. A TIMEOUT task runs after d, or
+// at once if d is 0 or less.
 func (b *ResultBuilder) SetTimerAfter(d time.Duration) *ResultBuilder {
 	return b.setTimer(&progressorv1.SetTimer{When: after(d)})
 }
 
-// SetTimerAt sets the default timer, in place of the pending one: a TIMEOUT task at t; at once where t is past.
+// SetTimerAt sets the default timer and replaces a pending one. A TIMEOUT task runs at t, or at
+// once if t is past.
 func (b *ResultBuilder) SetTimerAt(t time.Time) *ResultBuilder {
 	return b.setTimer(&progressorv1.SetTimer{When: at(t)})
 }
 
-// RemoveAfter sets the default timer so that the process is removed after d, with everything it has. No task runs.
+// RemoveAfter sets the default timer so that the process is removed after d, with all that belongs
+// to it. No task runs.
 func (b *ResultBuilder) RemoveAfter(d time.Duration) *ResultBuilder {
 	return b.setTimer(&progressorv1.SetTimer{When: after(d), Remove: true})
 }
@@ -94,82 +98,87 @@ func (b *ResultBuilder) setTimer(timer *progressorv1.SetTimer) *ResultBuilder {
 	return b
 }
 
-// UnsetTimers drops all pending timers.
+// UnsetTimers cancels all pending timers.
 func (b *ResultBuilder) UnsetTimers() *ResultBuilder {
 	b.result.Action = &progressorv1.Result_UnsetTimer{UnsetTimer: &progressorv1.UnsetTimer{}}
 	return b
 }
 
-// RestartHistory begins a new history: it consists of the events of this result and of later ones. The process keeps its state, its
-// metadata and its timers. Earlier events and tasks are removed soon after, so the state must hold all that is still needed.
+// RestartHistory starts a new history that consists of the events of this result and of later ones.
+// The process keeps its state, metadata and timers. Earlier events and tasks are removed soon
+// afterwards, so the state must contain everything that is still needed.
 func (b *ResultBuilder) RestartHistory() *ResultBuilder {
 	b.result.RestartHistory = true
 	return b
 }
 
-// Complete ends the process with status COMPLETED: its timers are dropped, calls that wait are cancelled. Like SetTimer…,
-// UnsetTimers, RemoveAfter and Remove it is the result's action: the last one said holds.
+// Complete ends the process with the status COMPLETED. Its timers and waiting calls are cancelled.
+// A result has one action: the last of Complete, SetTimerAfter, SetTimerAt, RemoveAfter,
+// UnsetTimers and Remove counts.
 func (b *ResultBuilder) Complete() *ResultBuilder {
 	b.result.Action = &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}}
 	return b
 }
 
-// Remove removes the process now, with everything it has.
+// Remove removes the process at once, with all that belongs to it.
 func (b *ResultBuilder) Remove() *ResultBuilder {
 	b.result.Action = &progressorv1.Result_Remove{Remove: &progressorv1.Remove{}}
 	return b
 }
 
-// SetNamedTimerAfter sets the timer of this name, beside the others; ProcessRequest.timer_name says which one fired.
+// SetNamedTimerAfter sets the timer with this name; other timers are unaffected.
+// ProcessRequest.timer_name says which timer fired.
 func (b *ResultBuilder) SetNamedTimerAfter(name string, d time.Duration) *ResultBuilder {
 	b.result.NamedTimers = append(b.result.NamedTimers, &progressorv1.SetTimer{Name: name, When: after(d)})
 	return b
 }
 
-// SetNamedTimerAt sets the timer of this name, beside the others.
+// SetNamedTimerAt sets the timer with this name; other timers are unaffected.
 func (b *ResultBuilder) SetNamedTimerAt(name string, t time.Time) *ResultBuilder {
 	b.result.NamedTimers = append(b.result.NamedTimers, &progressorv1.SetTimer{Name: name, When: at(t)})
 	return b
 }
 
-// UnsetNamedTimer drops the pending timer of this name, if there is one.
+// UnsetNamedTimer cancels the pending timer with this name, if any.
 func (b *ResultBuilder) UnsetNamedTimer(name string) *ResultBuilder {
 	b.result.UnsetNamedTimers = append(b.result.UnsetNamedTimers, name)
 	return b
 }
 
-// Command adds a message to another process (start, notify, cancel): delivered exactly once, right after the commit.
+// Command adds a message to another process (start, notify, cancel). It is delivered exactly once,
+// right after the commit.
 func (b *ResultBuilder) Command(c *progressorv1.Command) *ResultBuilder {
 	b.result.Commands = append(b.result.Commands, c)
 	return b
 }
 
-// Start starts a process; in the same namespace where namespace is "". Where it exists nothing happens.
+// Start starts a process. An empty namespace means the same one. If the process exists, nothing
+// happens.
 func (b *ResultBuilder) Start(namespace, processID string, args []byte) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Start{
 		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args},
 	}})
 }
 
-// StartChild starts a process as Start does, and has this one told of its end, whatever it is: by a NOTIFY task with notifyArgs,
-// whose ProcessRequest.child says how the child ended.
+// StartChild starts a process as Start does. When the child ends, in whatever way, this process
+// receives a NOTIFY task with notifyArgs; ProcessRequest.child says how the child ended.
 func (b *ResultBuilder) StartChild(namespace, processID string, args, notifyArgs []byte) *ResultBuilder {
 	if notifyArgs == nil {
-		notifyArgs = []byte{} // present: absent, nobody would be told
+		notifyArgs = []byte{} // absent args would mean no notification
 	}
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Start{
 		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args, NotifyParentArgs: notifyArgs},
 	}})
 }
 
-// Notify adds a NOTIFY task for another process; in the same namespace where namespace is "".
+// Notify adds a NOTIFY task to another process. An empty namespace means the same one.
 func (b *ResultBuilder) Notify(namespace, processID string, args []byte) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Notify{
 		Notify: &progressorv1.NotifyCommand{Namespace: namespace, ProcessId: processID, Args: args},
 	}})
 }
 
-// Cancel asks another process to end, as CancelProcess does; in the same namespace where namespace is "".
+// Cancel cancels another process, as CancelProcess does. An empty namespace means the same one.
 func (b *ResultBuilder) Cancel(namespace, processID, reason string) *ResultBuilder {
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Cancel{
 		Cancel: &progressorv1.CancelCommand{Namespace: namespace, ProcessId: processID, Reason: reason},
@@ -184,7 +193,8 @@ func (b *ResultBuilder) json(what string, v any) []byte {
 	return text
 }
 
-// object turns a map into a Struct by way of JSON, so that a map may hold whatever encoding/json takes.
+// object converts a map to a Struct through JSON, so that it may hold whatever encoding/json
+// accepts.
 func (b *ResultBuilder) object(what string, fields map[string]any) *structpb.Struct {
 	object := &structpb.Struct{}
 	if len(fields) == 0 {

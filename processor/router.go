@@ -6,21 +6,23 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Router is a Processor that has one function for each type of task. What is not set is answered so:
+// Router is a Processor with one function for each type of task. Without a function, tasks are
+// answered as follows:
 //
-//   - INIT, CALL, REPAIR: rejected, reason "not_handled"; NOTIFY goes to OnCall;
-//   - TIMEOUT: fails with the reason "not_handled" and is not tried again: a timer that nobody handles is a mistake;
-//   - CANCEL: a result that changes nothing; the process is cancelled.
+//   - INIT, CALL, REPAIR: a rejection with the reason "not_handled"
+//   - NOTIFY: by OnCall, if set; else a rejection with the reason "not_handled"
+//   - TIMEOUT: a failure with the reason "not_handled" that is not retried
+//   - CANCEL: a result that changes nothing; the process is cancelled
 type Router struct {
 	OnInit    Func // the first task of a process
-	OnCall    Func // a call somebody waits for
-	OnNotify  Func // a call nobody waits for, and messages of other processes; nil: OnCall
-	OnRepair  Func // of a process in ERROR, with args of an operator
+	OnCall    Func // a call whose caller waits for the response
+	OnNotify  Func // an accepted call, or a message of another process; if nil, OnCall is used
+	OnRepair  Func // an operator's repair of a process in ERROR
 	OnTimeout Func // a timer fired; req.TimerName is "" for the default one
-	OnCancel  Func // the process is to end: the last word before CANCELLED
+	OnCancel  Func // the last task before the process is CANCELLED
 }
 
-// Process hands the task to the function for its type.
+// Process calls the function for the type of the task.
 func (r *Router) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	if handle := r.route(req.GetType()); handle != nil {
 		return handle(ctx, req)
@@ -57,7 +59,7 @@ func unchanged(context.Context, *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return Result().Done()
 }
 
-// rejectable tells whether a task of this type may be answered with a rejection.
+// rejectable reports whether a task of this type may be rejected.
 func rejectable(t progressorv1.TaskType) bool {
 	switch t {
 	case progressorv1.TaskType_TASK_TYPE_INIT, progressorv1.TaskType_TASK_TYPE_CALL,

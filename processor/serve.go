@@ -12,14 +12,15 @@ import (
 
 const (
 	readHeaderTimeout = 10 * time.Second
-	idleTimeout       = 3 * time.Minute // longer than the engine keeps its connections: it closes them first
+	idleTimeout       = 3 * time.Minute // longer than the engine's, so that the engine closes idle connections first
 	maxHeaderBytes    = 64 << 10
-	maxStreams        = 10_000 // attempts in one HTTP/2 connection at a time; Go's default is 250
+	maxStreams        = 10_000 // concurrent attempts per HTTP/2 connection; Go's default is 250
 )
 
-// Serve listens on addr, such as "127.0.0.1:9090", and answers for the processor until ctx ends: over HTTP/1.1 and HTTP/2,
-// without TLS unless WithTLS is given. Then it takes no new tasks, lets those that run finish (WithStopTimeout) and
-// returns nil. An error says that it could not listen, or that tasks were cut off.
+// Serve listens on addr, such as "127.0.0.1:9090", and serves p until ctx ends. It speaks HTTP/1.1
+// and HTTP/2, without TLS unless WithTLS is given. When ctx ends, it takes no new tasks, waits for
+// running ones (WithStopTimeout) and returns nil. It returns an error if it cannot listen or if
+// tasks were cut off.
 func Serve(ctx context.Context, addr string, p Processor, opts ...Option) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -28,10 +29,10 @@ func Serve(ctx context.Context, addr string, p Processor, opts ...Option) error 
 	return ServeOn(ctx, listener, p, opts...)
 }
 
-// ServeOn is Serve on a listener that is open already; it closes it.
+// ServeOn is Serve on an open listener. It closes the listener.
 func ServeOn(ctx context.Context, listener net.Listener, p Processor, opts ...Option) error {
 	o := newOptions(opts)
-	// Attempts outlive ctx until the stop timeout: stop taking first, stop doing later.
+	// Running attempts may outlive ctx, until the stop timeout.
 	running, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutOff()
 	server := &http.Server{
@@ -69,7 +70,7 @@ func ServeOn(ctx context.Context, listener net.Listener, p Processor, opts ...Op
 	return err
 }
 
-// stop lets the attempts that run finish, for as long as the timeout.
+// stop waits for running attempts, at most timeout, then cuts off the rest.
 func stop(ctx context.Context, server *http.Server, cutOff context.CancelFunc, timeout time.Duration) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(timeout, 0))
 	defer cancel()
@@ -78,6 +79,6 @@ func stop(ctx context.Context, server *http.Server, cutOff context.CancelFunc, t
 		return nil
 	}
 	cutOff()
-	err = errors.Join(fmt.Errorf("stop processor: tasks still ran after %s: %w", timeout, err), server.Close())
+	err = errors.Join(fmt.Errorf("stop processor: tasks still running after %s: %w", timeout, err), server.Close())
 	return err
 }

@@ -22,7 +22,8 @@ import (
 
 const connectPath = "/progressor.v1.ProcessorService/Process"
 
-// TestHandlerReadsStrictly holds: plain JSON at /, and JSON by the Connect protocol, know no field but the contract's.
+// TestHandlerReadsStrictly holds: plain JSON at /, and JSON by the Connect protocol, know no field
+// but the contract's.
 func TestHandlerReadsStrictly(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	server := httptest.NewServer(processor.Handler(recorder))

@@ -30,7 +30,7 @@ var phrasesExempt = []string{
 	"docs/crons.md", "docs/flows.md",
 	"engine/", "explain/", "flow/", "internal/chaos/",
 	"internal/msgpack/read.go", "internal/msgpack/read_value.go", "internal/mutants/flows.go",
-	"internal/mutants/jobs.go", "internal/pgembed/", "processor/", "sql/", "storage/",
+	"internal/mutants/jobs.go", "internal/pgembed/", "sql/", "storage/",
 }
 
 // Files under these paths still contain lines over the column limits. This list, too, only shrinks.

@@ -1,29 +1,29 @@
-// Package demo holds the processor that `progressor dev` runs: orders of a small shop. It is written to be read: each
-// function below is one of the tasks that the engine can hand to a process.
+// Package demo contains the processor of `progressor dev`: orders of a small shop. It is meant to
+// be read: each function is one type of task that the engine passes to a process.
 //
-// An order is a process. It begins with what is to be bought, waits for its payment until a timer ends the waiting, ships
-// a second after it was paid, and is COMPLETED then:
+// An order is a process. It waits for its payment until a timer fires, is shipped a second after
+// the payment, and is then COMPLETED:
 //
 //	           pay            timer, 1 s
 //	reserved ──────▶ paid ───────────────▶ shipped
 //	   │ timer: pay_within       │
 //	   ├──────▶ expired          │
 //	   │ {"cancel":true}         │ {"cancel":true}
-//	   └──────▶ cancelled ◀──────┘ (what was paid is refunded)
+//	   └──────▶ cancelled ◀──────┘ (the payment is refunded)
 //
-// To be tried out:
+// Try:
 //
 //	start  {"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}],"pay_within":"15m"}
 //	call   {"status":true}      the order; nothing is stored
-//	call   {"pay":200}          cents; another amount is a rejection
+//	call   {"pay":200}          cents; another amount is rejected
 //	call   {"cancel":true}
 //
-// Three skus go wrong on purpose: "sold-out" makes the start a rejection, "broken" makes the payment a failure, so that the
-// process stands in ERROR until a repair, and "flaky" makes the first attempt to ship a failure, so that the retry policy
-// tries again.
+// Three SKUs fail on purpose. "sold-out" makes the start a rejection. "broken" makes the payment a
+// failure, so that the process is in ERROR until a repair. "flaky" makes the first attempt to ship
+// a failure, which the retry policy retries.
 //
-//	repair {"refund":true}      gives the money back and completes the order
-//	repair {"replace":true}     puts sound goods in the place of broken ones; then the order waits for its payment again
+//	repair {"refund":true}      refunds the payment and completes the order
+//	repair {"replace":true}     replaces broken items; the order waits for its payment again
 package demo
 
 import (
@@ -33,26 +33,26 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// ShipAfter is how long a paid order waits until it is shipped.
+// ShipAfter is the time between the payment and the shipping of an order.
 const ShipAfter = time.Second
 
 // The limits of an order.
 const (
 	DefaultPayWithin = 15 * time.Minute
-	DefaultPrice     = 100 // cents, of an item that says none
+	DefaultPrice     = 100 // cents, for an item without a price
 	maxItems         = 100
 	maxQuantity      = 10_000
 	maxPrice         = 100_000_000
 )
 
-// The skus that go wrong, to show what becomes of it.
+// SKUs that fail on purpose.
 const (
 	skuSoldOut = "sold-out"
 	skuBroken  = "broken"
 	skuFlaky   = "flaky"
 )
 
-// Order is the state of the process, kept as JSON in its aux_state.
+// Order is the state of the process, stored as JSON in its aux_state.
 type Order struct {
 	Order    string `json:"order"`
 	Customer string `json:"customer,omitempty"`
@@ -65,14 +65,14 @@ type Order struct {
 // Item is one line of an order.
 type Item struct {
 	SKU      string `json:"sku"`
-	Quantity int64  `json:"quantity"`        // 0: 1
-	Price    int64  `json:"price,omitempty"` // of one, in cents; 0: DefaultPrice
+	Quantity int64  `json:"quantity"`        // 0 means 1
+	Price    int64  `json:"price,omitempty"` // cents per piece; 0 means DefaultPrice
 }
 
-// Event is what the history of an order is made of.
+// Event is an event in the history of an order.
 type Event struct {
-	Type   string `json:"type"`             // the state that the order came to; "replaced"
-	Amount int64  `json:"amount,omitempty"` // cents that were paid or refunded
+	Type   string `json:"type"`             // the new state of the order, or "replaced"
+	Amount int64  `json:"amount,omitempty"` // cents paid or refunded
 	Items  []Item `json:"items,omitempty"`
 }
 
@@ -81,36 +81,38 @@ type newOrder struct {
 	Order     string `json:"order"`
 	Customer  string `json:"customer"`
 	Items     []Item `json:"items"`
-	PayWithin string `json:"pay_within"` // as Go writes durations: 90s, 15m, 24h; "": 15m
+	PayWithin string `json:"pay_within"` // a Go duration such as 90s or 15m; "" means 15m
 }
 
-// request is the args of a call: one of them.
+// request is the args of a call. One field must be set.
 type request struct {
 	Pay    *int64 `json:"pay"`
 	Cancel bool   `json:"cancel"`
 	Status bool   `json:"status"`
 }
 
-// repair is the args of a repair: one of them.
+// repair is the args of a repair. One field must be set.
 type repair struct {
 	Refund  bool `json:"refund"`
 	Replace bool `json:"replace"`
 }
 
-// Orders is the demo processor. It keeps nothing itself: all that there is to know about an order is in its process.
+// Orders returns the demo processor. It has no state of its own: everything about an order is in
+// its process.
 func Orders() processor.Processor {
 	return &processor.JSON[Order]{
 		OnInit:    reserve,
 		OnCall:    handle,
 		OnTimeout: timeout,
-		OnRepair:  mend,
-		OnCancel:  windDown,
+		OnRepair:  repairOrder,
+		OnCancel:  cancelOrder,
 	}
 }
 
 type task = processor.Task[Order]
 
-// reserve is the INIT task: it checks the order, reserves its items and sets the timer that ends the waiting.
+// reserve handles the INIT task: it checks the order, reserves its items and sets the payment
+// timer.
 func reserve(_ context.Context, t *task) error {
 	var wanted newOrder
 	if err := t.Args(&wanted); err != nil {
@@ -129,7 +131,7 @@ func reserve(_ context.Context, t *task) error {
 	return nil
 }
 
-// handle is the CALL task. Calls of one order come one at a time: there is nothing to lock.
+// handle handles the CALL task. Calls of one order run one at a time, so there is nothing to lock.
 func handle(_ context.Context, t *task) error {
 	var r request
 	if err := t.Args(&r); err != nil {
@@ -137,7 +139,7 @@ func handle(_ context.Context, t *task) error {
 	}
 	switch {
 	case r.Status:
-		t.JSONResponse(t.State) // no event, no action: the state and the timer stay as they are
+		t.JSONResponse(t.State) // no event and no action: the state and the timer do not change
 		return nil
 	case r.Cancel:
 		cancel(t)
@@ -157,21 +159,21 @@ func pay(t *task, amount int64) error {
 	case amount != t.State.Total:
 		return processor.Reject("wrong_amount", "the order costs %d, not %d", t.State.Total, amount)
 	case t.State.has(skuBroken):
-		// A failure, not a "no": the process goes to ERROR, and somebody has to look at it.
+		// A failure, not a rejection: the process goes to ERROR and needs an operator.
 		return processor.Fail("broken_goods", "order %s: the goods broke while they were packed", t.State.Order).
 			WithDetails(map[string]any{"order": t.State.Order})
 	}
 	t.State.Paid = amount
-	t.SetTimerAfter(ShipAfter) // in the place of the payment's timer
+	t.SetTimerAfter(ShipAfter) // replaces the payment timer
 	moveTo(t, "paid", Event{Amount: amount})
 	return nil
 }
 
-// timeout is the TIMEOUT task. There is one timer; what it means follows from the state.
+// timeout handles the TIMEOUT task. There is one timer. Its meaning depends on the state.
 func timeout(_ context.Context, t *task) error {
 	switch t.State.State {
 	case "reserved":
-		moveTo(t, "expired", Event{Items: t.State.Items}) // they are free again
+		moveTo(t, "expired", Event{Items: t.State.Items}) // the items are available again
 	case "paid":
 		if t.State.has(skuFlaky) && t.Request.GetAttempt() == 1 {
 			return processor.Fail("carrier_busy", "order %s: the carrier does not answer", t.State.Order)
@@ -180,13 +182,13 @@ func timeout(_ context.Context, t *task) error {
 	default:
 		return processor.Fail("wrong_state", "a timer fired while the order is %s", t.State.State).NonRetryable()
 	}
-	// The story is over: calls are refused from now on, GetProcess still shows it all.
+	// Further calls are refused. GetProcess still returns the process.
 	t.Complete()
 	return nil
 }
 
-// mend is the REPAIR task: what an operator says to an order in ERROR.
-func mend(_ context.Context, t *task) error {
+// repairOrder handles the REPAIR task: an operator's decision about an order in ERROR.
+func repairOrder(_ context.Context, t *task) error {
 	var r repair
 	if err := t.Args(&r); err != nil {
 		return err
@@ -203,7 +205,7 @@ func mend(_ context.Context, t *task) error {
 				t.State.Items[i].SKU = "replacement"
 			}
 		}
-		// No action: the engine sets the timers again that the error had cancelled.
+		// No action: the engine restores the timers that the error cancelled.
 		t.JSONEvent(Event{Type: "replaced", Items: t.State.Items}).JSONResponse(t.State)
 	default:
 		return processor.Reject("bad_request", `a repair is {"refund":true} or {"replace":true}`)
@@ -211,20 +213,21 @@ func mend(_ context.Context, t *task) error {
 	return nil
 }
 
-// windDown is the CANCEL task: the last word before the engine makes the process CANCELLED.
-func windDown(_ context.Context, t *task) error {
+// cancelOrder handles the CANCEL task, the last one before the process is CANCELLED.
+func cancelOrder(_ context.Context, t *task) error {
 	cancel(t)
 	return nil
 }
 
-// cancel gives back what was paid.
+// cancel refunds the payment.
 func cancel(t *task) {
 	refund := t.State.Paid
 	t.State.Paid = 0
 	moveTo(t, "cancelled", Event{Amount: refund})
 }
 
-// moveTo takes the order to a state: an event that says so, attributes to search by, and the order as the answer.
+// moveTo sets the state of the order. It adds an event, updates the searchable attributes and
+// responds with the order.
 func moveTo(t *task, state string, event Event) {
 	event.Type, t.State.State = state, state
 	t.JSONEvent(event).JSONResponse(t.State).Metadata(map[string]any{
@@ -232,7 +235,7 @@ func moveTo(t *task, state string, event Event) {
 	})
 }
 
-// check refuses what no shop would take, fills in what was left out, and adds up the total.
+// check validates the order, fills in defaults and computes the total.
 func (o *Order) check() error {
 	switch {
 	case o.Order == "":

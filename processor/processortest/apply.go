@@ -22,12 +22,12 @@ type task struct {
 	args      []byte
 	request   request
 	timerName string
-	due       time.Time // when it was due first
-	retryTime time.Time // of a task in back-off; zero: due
+	due       time.Time // when it was first due
+	retryTime time.Time // if waiting for a retry; else zero
 	child     *progressorv1.ChildEnd
 }
 
-// at is when the task may run next.
+// at returns when the task may run next.
 func (t *task) at() time.Time {
 	if t.retryTime.IsZero() {
 		return t.due
@@ -40,7 +40,7 @@ func (p *Process) newTask(kind progressorv1.TaskType, args []byte, r request) *t
 	return &task{id: p.lastTask, kind: kind, args: slices.Clone(args), request: r, due: p.now}
 }
 
-// drive runs what is due until nothing is: waiting tasks first, then timers, soonest first.
+// drive runs tasks until none is due: waiting tasks first, then timers, earliest first.
 func (p *Process) drive(ctx context.Context) error {
 	for range MaxSteps {
 		next := p.takeDue()
@@ -51,7 +51,7 @@ func (p *Process) drive(ctx context.Context) error {
 			p.remove()
 			return nil
 		}
-		_, _ = p.run(ctx, next) // nobody waits for it: what became of it is in the process
+		_, _ = p.run(ctx, next) // the process has the outcome
 	}
 	return ErrEndless
 }
@@ -73,7 +73,8 @@ func (p *Process) takeDue() *task {
 	return nil
 }
 
-// takeEnding is the CANCEL task, if it may run now. Past the grace it is over, and the process with it.
+// takeEnding returns the CANCEL task if it may run now. After the grace it ends the process
+// instead.
 func (p *Process) takeEnding() *task {
 	if !p.now.Before(p.graceEnd) {
 		failure := processor.Fail(process.ReasonGraceExpired, "%s", process.GraceExpiredMessage).Failure
@@ -87,7 +88,7 @@ func (p *Process) takeEnding() *task {
 	return p.ending
 }
 
-// nextDue is when the clock must stand for the next task to run.
+// nextDue returns when the next task may run.
 func (p *Process) nextDue() (time.Time, bool) {
 	if p.status != process.StatusRunning {
 		return time.Time{}, false
@@ -106,7 +107,7 @@ func (p *Process) nextDue() (time.Time, bool) {
 	return all[i].at(), true
 }
 
-// soonest is the index of the task that may run first; -1 where there is none.
+// soonest returns the index of the task that may run first, or -1.
 func soonest(tasks []*task) int {
 	found := -1
 	for i, t := range tasks {
@@ -117,7 +118,7 @@ func soonest(tasks []*task) int {
 	return found
 }
 
-// run is one attempt: the processor is asked, and its answer applied.
+// run makes one attempt: it calls the processor and applies its answer.
 func (p *Process) run(ctx context.Context, t *task) ([]byte, error) {
 	t.attempt++
 	p.fencing++
@@ -158,7 +159,7 @@ func (p *Process) processRequest(t *task) *progressorv1.ProcessRequest {
 	return req
 }
 
-// apply stores a result, all of it.
+// apply applies a result.
 func (p *Process) apply(t *task, result *progressorv1.Result) {
 	events := p.appendEvents(t, result)
 	if result.AuxState != nil {
@@ -247,7 +248,7 @@ func dropTimer(timers []*task, name string) []*task {
 	return slices.DeleteFunc(timers, func(t *task) bool { return t.timerName == name })
 }
 
-// overTimers is the failure of a result that leaves more timers pending than a process may have.
+// overTimers returns a failure if the result leaves too many timers pending, else nil.
 func (p *Process) overTimers(result *progressorv1.Result) *progressorv1.Failure {
 	names := map[string]bool{}
 	for _, t := range p.timers {
@@ -273,7 +274,8 @@ func (p *Process) reject(t *task, rejection *progressorv1.Rejection) error {
 	return &processor.RejectionError{Rejection: rejection}
 }
 
-// fail retries a timer, a NOTIFY or a CANCEL by the policy; else the process is in ERROR, or CANCELLED.
+// fail retries a timer, a NOTIFY or a CANCEL as the policy says. Otherwise the process is in ERROR,
+// or CANCELLED.
 func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	timer := t.kind == progressorv1.TaskType_TASK_TYPE_TIMEOUT
 	cancels := t.kind == progressorv1.TaskType_TASK_TYPE_CANCEL
@@ -305,7 +307,8 @@ func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	return &processor.FailureError{Failure: failure}
 }
 
-// restore sets the timers again that an error had cancelled, but for those that the repair's result has an action for.
+// restore sets the timers that an error cancelled, except the default timer if the result has an
+// action.
 func (p *Process) restore(result *progressorv1.Result) {
 	for _, t := range p.broken {
 		again := p.newTask(t.kind, nil, t.request)
@@ -331,7 +334,7 @@ func (p *Process) settleStatus(status process.Status) {
 	}
 }
 
-// remove leaves nothing of the process but what Trace says.
+// remove removes the process. Trace remains.
 func (p *Process) remove() {
 	p.exists, p.status, p.previous = false, "", ""
 	p.timers, p.waiting, p.broken, p.history, p.ending = nil, nil, nil, nil, nil

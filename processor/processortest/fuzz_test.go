@@ -52,8 +52,8 @@ func (s *scripted) Process(context.Context, *progressorv1.ProcessRequest) (*prog
 	}
 }
 
-// FuzzProcess does what anybody may do to a process, in any order, with any answers of its processor: nothing panics, and what stands
-// afterwards is what may stand.
+// FuzzProcess does what anybody may do to a process, in any order, with any answers of its
+// processor: nothing panics, and what stands afterwards is what may stand.
 func FuzzProcess(f *testing.F) {
 	odd, err := proto.Marshal(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
 		Events: []*progressorv1.NewEvent{{Payload: []byte("odd")}}, Action: &progressorv1.Result_SetTimer{SetTimer: &progressorv1.SetTimer{
@@ -100,7 +100,8 @@ func FuzzProcess(f *testing.F) {
 	})
 }
 
-// namesField finds what is wrong with an answer; too many timers are those of several answers together.
+// namesField finds what is wrong with an answer; too many timers are those of several answers
+// together.
 var namesField = regexp.MustCompile(`: (outcome|result|rejection|failure)[.:\[]|timers pending`)
 
 func mayStand(t *testing.T, p *processortest.Process) {

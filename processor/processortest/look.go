@@ -12,51 +12,51 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Now is where the clock stands.
+// Now returns the time of the clock.
 func (p *Process) Now() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now
 }
 
-// Status is the status of the process; "" where it does not exist.
+// Status returns the status of the process, or "" if it does not exist.
 func (p *Process) Status() process.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
-// Detail says why the status is ERROR.
+// Detail returns why the status is ERROR.
 func (p *Process) Detail() string { return p.Snapshot().GetDetail() }
 
-// State is the processor's own state.
+// State returns the processor's state.
 func (p *Process) State() []byte { return p.Snapshot().GetAuxState() }
 
-// Events are all events, the first one first.
+// Events returns all events, oldest first.
 func (p *Process) Events() []*progressorv1.Event { return p.Snapshot().GetHistory() }
 
-// Timers are the pending timers, soonest first.
+// Timers returns the pending timers, earliest first.
 func (p *Process) Timers() []*progressorv1.Timer { return p.Snapshot().GetTimers() }
 
-// Metadata are the searchable attributes.
+// Metadata returns the searchable attributes.
 func (p *Process) Metadata() map[string]any { return p.Snapshot().GetMetadata().AsMap() }
 
-// Commands are the messages to other processes so far, in their order.
+// Commands returns the messages to other processes so far, in order.
 func (p *Process) Commands() []*progressorv1.Command {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.commands)
 }
 
-// Trace are the tasks that have ended, in the order of their ends, with the events that each one made. The attempts of a
-// task that is to be tried again are not in it.
+// Trace returns the tasks that have ended, in that order, with the events of each. It does not
+// include attempts that are to be retried.
 func (p *Process) Trace() []*progressorv1.Task {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.tasks)
 }
 
-// Snapshot is the whole process, as GetProcess shows it.
+// Snapshot returns the whole process, as GetProcess does.
 func (p *Process) Snapshot() *progressorv1.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *Process) Snapshot() *progressorv1.Process {
 	return shown
 }
 
-// snapshot is the process with its timers, without its history.
+// snapshot returns the process with its timers, without its history.
 func (p *Process) snapshot() *progressorv1.Process {
 	shown := proto.CloneOf(p.state)
 	shown.Status, shown.PreviousStatus = statusOf(p.status), statusOf(p.previous)
@@ -83,7 +83,8 @@ func (p *Process) snapshot() *progressorv1.Process {
 	return shown
 }
 
-// shownHistory is what a task sees: its range, or what the mode says.
+// shownHistory returns the events that a task receives: those of r, or of the history mode if r is
+// nil.
 func (p *Process) shownHistory(r *progressorv1.HistoryRange) []*progressorv1.Event {
 	if r == nil {
 		switch p.mode {

@@ -17,23 +17,26 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// MaxSteps is how many tasks one method of Process runs at most: timers that are due at once, for ever, end there.
+// MaxSteps is the maximum number of tasks that one method of Process runs. It stops processes that
+// keep setting timers that are due at once.
 const MaxSteps = 10_000
 
-// ErrEndless says that a process went on for MaxSteps tasks without the clock being moved.
-var ErrEndless = errors.New("the process does not come to rest: it sets timers that are due at once, again and again")
+// ErrEndless is returned if a process still has due tasks after MaxSteps tasks.
+var ErrEndless = errors.New("process does not become idle: it keeps setting timers that are due at once")
 
-// Process is a process in memory that hands its tasks to a processor and applies the answers as the engine does: events
-// are numbered, state and metadata replaced, timers set, failures retried by the policy, limits checked. Its clock stands
-// still until Advance moves it; every method returns when nothing is left to do at its time.
+// Process is a process in memory that passes its tasks to a processor and applies the answers as
+// the engine does: it numbers events, replaces state and metadata, sets timers, retries failures
+// and checks limits. Its clock only moves with Advance. Every method returns when nothing is due
+// any more. Process is safe for concurrent use.
 //
 //	p := processortest.New(orders)
 //	response, err := p.Start(ctx, []byte(`{"order":"A-7"}`))
 //	err = p.Advance(ctx, 15*time.Minute)
 //	p.Status() // process.StatusCompleted
 //
-// What it does not do: wait, priorities, and the delivery of commands; Commands says what was sent. A processor that
-// answers with an error about the way to it (processor.UnreachableError) has failed with the reason "unavailable".
+// Process does not wait, has no priorities and does not deliver commands; Commands returns them. A
+// processor that returns an error about the transport (processor.UnreachableError) fails with the
+// reason "unavailable".
 type Process struct {
 	processor processor.Processor
 	retry     process.RetryPolicy
@@ -46,45 +49,45 @@ type Process struct {
 	history   []*progressorv1.Event
 	status    process.Status
 	previous  process.Status
-	tasks     []*progressorv1.Task // that have run, in the order of their ends
+	tasks     []*progressorv1.Task // ended tasks, in the order in which they ended
 	waiting   []*task              // NOTIFY tasks
 	timers    []*task
-	broken    []*task // timers that an error has cancelled; the culprit first, if it was one
+	broken    []*task // timers cancelled by an error; the one that failed comes first
 	lastTask  int64
 	fencing   int64
 	commands  []*progressorv1.Command
 	answers   map[string]answer
-	cancelled string    // the reason of a cancel
-	ending    *task     // the CANCEL task; nothing else runs while there is one
-	graceEnd  time.Time // when a cancel that is under way is over
+	cancelled string    // reason of the cancel
+	ending    *task     // the CANCEL task; no other task runs until it has ended
+	graceEnd  time.Time // when the grace of the cancel ends
 }
 
-// answer is what a request with an idempotency key was answered.
+// answer is the answer to a request with an idempotency key.
 type answer struct {
 	fingerprint string
 	response    []byte
 	err         error
 }
 
-// Option changes how New makes a process.
+// Option configures a Process.
 type Option func(*Process)
 
-// WithKey sets the namespace and the process id. Default: "test" and "process".
+// WithKey sets the namespace and the process ID; the default is "test" and "process".
 func WithKey(namespace, processID string) Option {
 	return func(p *Process) { p.state.Namespace, p.state.ProcessId = namespace, processID }
 }
 
-// WithTime sets where the clock stands. Default: 2026-01-01T00:00:00Z.
+// WithTime sets the initial time of the clock; the default is 2026-01-01T00:00:00Z.
 func WithTime(now time.Time) Option { return func(p *Process) { p.now = now } }
 
-// WithRetryPolicy sets how failed timers and NOTIFY tasks are tried again; its jitter is not used. Default:
+// WithRetryPolicy sets the retry policy of timers and NOTIFY tasks, without jitter; the default is
 // process.DefaultRetryPolicy.
 func WithRetryPolicy(policy process.RetryPolicy) Option { return func(p *Process) { p.retry = policy } }
 
-// WithHistory sets what tasks are shown of the history. Default: process.HistoryFull.
+// WithHistory sets which part of the history tasks receive; the default is process.HistoryFull.
 func WithHistory(mode process.HistoryMode) Option { return func(p *Process) { p.mode = mode } }
 
-// New makes a process that does not exist yet: Start is its first request.
+// New returns a process that does not exist yet. Start creates it.
 func New(p processor.Processor, opts ...Option) *Process {
 	made := &Process{
 		processor: processor.Guard(p, nil),
@@ -100,7 +103,7 @@ func New(p processor.Processor, opts ...Option) *Process {
 	return made
 }
 
-// RequestOption adds to a request.
+// RequestOption configures a request.
 type RequestOption func(*request)
 
 type request struct {
@@ -110,24 +113,26 @@ type request struct {
 	historyRange   *progressorv1.HistoryRange
 }
 
-// Context is handed to the processor with the task and with the timers that it sets.
+// Context sets the context that the processor receives with the task and with the timers that the
+// task sets.
 func Context(text []byte) RequestOption { return func(r *request) { r.context = text } }
 
-// IdempotencyKey makes a repeated request get the first one's answer.
+// IdempotencyKey sets the idempotency key. A repeated request returns the first answer.
 func IdempotencyKey(key string) RequestOption { return func(r *request) { r.idempotencyKey = key } }
 
-// Metadata are the attributes that Start gives the process.
+// Metadata sets the attributes of the process that Start creates.
 func Metadata(metadata *structpb.Struct) RequestOption {
 	return func(r *request) { r.metadata = metadata }
 }
 
-// Range is what the task is shown of the history.
+// Range sets which part of the history the task receives.
 func Range(historyRange *progressorv1.HistoryRange) RequestOption {
 	return func(r *request) { r.historyRange = historyRange }
 }
 
-// Start creates the process and runs its INIT task. The error is a *processor.RejectionError (the process is gone) or a
-// *processor.FailureError (it is in ERROR); process.ErrProcessExists where it exists.
+// Start creates the process and runs its INIT task. The error is a *processor.RejectionError (the
+// process is removed), a *processor.FailureError (the process is in ERROR), or
+// process.ErrProcessExists.
 func (p *Process) Start(ctx context.Context, args []byte, opts ...RequestOption) ([]byte, error) {
 	return p.request(ctx, "Start", args, opts, func(r request) (*task, error) {
 		if p.exists {
@@ -140,15 +145,16 @@ func (p *Process) Start(ctx context.Context, args []byte, opts ...RequestOption)
 	})
 }
 
-// Call runs a CALL task and answers with the processor's response. The error is a *processor.RejectionError, a
-// *processor.FailureError (the process is in ERROR then) or a *process.WrongStatusError.
+// Call runs a CALL task and returns the processor's response. The error is a
+// *processor.RejectionError, a *processor.FailureError (the process is in ERROR) or a
+// *process.WrongStatusError.
 func (p *Process) Call(ctx context.Context, args []byte, opts ...RequestOption) ([]byte, error) {
 	return p.request(ctx, "Call", args, opts, func(r request) (*task, error) {
 		if err := p.allow(process.StatusRunning); err != nil {
 			return nil, err
 		}
 		if p.ending != nil {
-			return nil, &process.WrongStatusError{Key: p.key(), Status: p.status, Reason: "it is being cancelled, and the call with it"}
+			return nil, &process.WrongStatusError{Key: p.key(), Status: p.status, Reason: "it is being cancelled"}
 		}
 		return p.newTask(progressorv1.TaskType_TASK_TYPE_CALL, args, r), nil
 	})
@@ -164,8 +170,8 @@ func (p *Process) Repair(ctx context.Context, args []byte, opts ...RequestOption
 	})
 }
 
-// RepairSimple takes the process out of ERROR without asking the processor: the timer that broke it, if it was one, runs
-// again.
+// RepairSimple takes the process out of ERROR without calling the processor. If a timer failed, it
+// runs again.
 func (p *Process) RepairSimple(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,12 +183,12 @@ func (p *Process) RepairSimple(ctx context.Context) error {
 	return p.drive(ctx)
 }
 
-// Notify adds a NOTIFY task: a call nobody waits for. What becomes of it is in Trace, Status and Detail.
+// Notify adds a NOTIFY task and runs it. Trace, Status and Detail show its outcome.
 func (p *Process) Notify(ctx context.Context, args []byte, opts ...RequestOption) error {
 	return p.notify(ctx, args, nil, opts)
 }
 
-// ChildEnded adds the NOTIFY task that tells a parent of its child's end.
+// ChildEnded adds the NOTIFY task that a parent receives when its child ends.
 func (p *Process) ChildEnded(ctx context.Context, child *progressorv1.ChildEnd, args []byte) error {
 	return p.notify(ctx, args, child, nil)
 }
@@ -199,9 +205,10 @@ func (p *Process) notify(ctx context.Context, args []byte, child *progressorv1.C
 	return p.drive(ctx)
 }
 
-// Cancel asks the process to end: in RUNNING the processor gets a CANCEL task, whose result is stored; then, whatever it
-// said, the process is CANCELLED (removed, if it said so). A CANCEL that fails is tried again by the policy, and nothing else
-// runs until then; out of attempts, or when process.DefaultCancelGrace is over, the process is CANCELLED all the same.
+// Cancel cancels the process. In RUNNING the processor receives a CANCEL task, whose result is
+// stored; then the process is CANCELLED, or removed if the result says so. A CANCEL that fails is
+// retried, and no other task runs until then. Without attempts left, or after
+// process.DefaultCancelGrace, the process is CANCELLED anyway.
 func (p *Process) Cancel(ctx context.Context, reason string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +229,7 @@ func (p *Process) Cancel(ctx context.Context, reason string) error {
 	return p.drive(ctx)
 }
 
-// Suspend holds the process: calls are refused and timers wait until Resume.
+// Suspend suspends the process: calls are refused and timers wait until Resume.
 func (p *Process) Suspend() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +240,7 @@ func (p *Process) Suspend() error {
 	return nil
 }
 
-// Resume lets a suspended process go on: what came due meanwhile runs.
+// Resume resumes a suspended process and runs what came due in the meantime.
 func (p *Process) Resume(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +251,8 @@ func (p *Process) Resume(ctx context.Context) error {
 	return p.drive(ctx)
 }
 
-// Advance moves the clock by d and runs every timer and retry that comes due on the way, each at its own time.
+// Advance moves the clock by d. Every timer and retry that comes due on the way runs at its own
+// time.
 func (p *Process) Advance(ctx context.Context, d time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,7 +272,7 @@ func (p *Process) Advance(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request runs one task that somebody waits for, and then what is due.
+// request runs one task of a caller, then everything that is due.
 func (p *Process) request(
 	ctx context.Context, method string, args []byte, opts []RequestOption, admit func(request) (*task, error),
 ) ([]byte, error) {
@@ -283,7 +291,7 @@ func (p *Process) request(
 		return nil, err
 	}
 	response, err := p.run(ctx, admitted)
-	if r.idempotencyKey != "" && p.exists { // a key leaves with its process
+	if r.idempotencyKey != "" && p.exists { // keys are removed with their process
 		p.answers[r.idempotencyKey] = answer{fingerprint: fingerprint, response: response, err: err}
 	}
 	if err != nil {
@@ -300,13 +308,13 @@ func requested(opts []RequestOption) request {
 	return r
 }
 
-// allow refuses what the status does not allow.
+// allow returns an error unless the process has one of these statuses.
 func (p *Process) allow(statuses ...process.Status) error {
 	if !p.exists {
 		return fmt.Errorf("%s: %w", p.key(), process.ErrProcessNotFound)
 	}
 	if !slices.Contains(statuses, p.status) {
-		return &process.WrongStatusError{Key: p.key(), Status: p.status, Reason: fmt.Sprintf("this needs one of %v", statuses)}
+		return &process.WrongStatusError{Key: p.key(), Status: p.status, Reason: fmt.Sprintf("must be one of %v", statuses)}
 	}
 	return nil
 }

@@ -145,8 +145,9 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestFailures holds: a timer is tried again by the policy, each attempt later, and breaks the process in the end; a repair
-// runs it again, and sets the timers again that the error had cancelled.
+// TestFailures holds: a timer is tried again by the policy, each attempt later, and breaks the
+// process in the end; a repair runs it again, and sets the timers again that the error had
+// cancelled.
 func TestFailures(t *testing.T) {
 	for name, repair := range map[string]func(*processortest.Process) error{
 		"simple": func(p *processortest.Process) error { return p.RepairSimple(t.Context()) },
@@ -199,7 +200,7 @@ func TestFailedCall(t *testing.T) {
 		processortest.Err(processor.Reject("no", "not now")),
 		processortest.Respond(make([]byte, process.MaxPayloadBytes+1)),
 		processortest.Err(processor.Fail("again", "the repair failed")),
-		result(processor.Result().AuxState([]byte("mended"))))
+		result(processor.Result().AuxState([]byte("repaired"))))
 	if _, ok := errors.AsType[*processor.RejectionError](second(p.Call(t.Context(), nil))); !ok || p.Status() != process.StatusRunning {
 		t.Error("a rejection changed the process")
 	}
@@ -210,7 +211,7 @@ func TestFailedCall(t *testing.T) {
 	if err := second(p.Repair(t.Context(), nil)); err == nil || p.Status() != process.StatusError || !strings.Contains(p.Detail(), "result.response") {
 		t.Errorf("a failed repair: %v %s", err, p.Detail())
 	}
-	if err := second(p.Repair(t.Context(), nil)); err != nil || p.Status() != process.StatusRunning || string(p.State()) != "mended" {
+	if err := second(p.Repair(t.Context(), nil)); err != nil || p.Status() != process.StatusRunning || string(p.State()) != "repaired" {
 		t.Errorf("%v %s", err, p.Status())
 	}
 }

@@ -1,6 +1,3 @@
-// Package processortest holds what tests of and with processors need: a Recorder, a processor that a test scripts and
-// questions, and a Process, a process in memory that a processor runs against, with a clock that the test moves. Nothing
-// here sleeps or polls.
 package processortest
 
 import (
@@ -16,22 +13,22 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Recorder is a test double of a processor: it keeps every request, answers as it was told, and can be made to hold its
-// answers back. It is safe for use by many goroutines.
+// Recorder is a test double of a processor. It records every request, returns scripted answers, and
+// can hold answers back. It is safe for concurrent use.
 type Recorder struct {
 	mu       sync.Mutex
 	answer   processor.Func
 	script   []processor.Func
 	requests []*progressorv1.ProcessRequest
-	taken    int           // how many requests Next has handed out
+	taken    int           // how many requests Next has returned
 	changed  chan struct{} // closed and replaced when a request arrives or ends
-	gate     chan struct{} // open (nil) or held until it is closed
+	gate     chan struct{} // nil unless requests are held back; closed by release
 	running  map[process.Key]int
 	overlaps []process.Key
 }
 
-// NewRecorder makes a recorder that answers with this function once its script is used up; nil is a result that changes
-// nothing.
+// NewRecorder returns a recorder that answers with this function after its script is used up. If
+// answer is nil, the answer is a result that changes nothing.
 func NewRecorder(answer processor.Func) *Recorder {
 	if answer == nil {
 		answer = Respond(nil)
@@ -39,27 +36,28 @@ func NewRecorder(answer processor.Func) *Recorder {
 	return &Recorder{answer: answer, changed: make(chan struct{}), running: map[process.Key]int{}}
 }
 
-// Respond answers with this response and changes nothing else.
+// Respond returns a function that answers with this response and changes nothing else.
 func Respond(response []byte) processor.Func {
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return processor.Result().Response(response).Done()
 	}
 }
 
-// Err answers with an error: of processor.Reject, processor.Fail, or any other.
+// Err returns a function that returns err: of processor.Reject, processor.Fail, or any other.
 func Err(err error) processor.Func {
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return nil, err
 	}
 }
 
-// Hang answers with the context's error, once it is over: a processor that is stuck.
+// Hang blocks until ctx ends and returns its error, like a processor that is stuck.
 func Hang(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// Script adds answers for the next requests, one each, before the recorder's own answer holds again. It returns r.
+// Script adds answers for the next requests, one each. Then the recorder's own answer is used
+// again. It returns r.
 func (r *Recorder) Script(answers ...processor.Func) *Recorder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,8 +65,8 @@ func (r *Recorder) Script(answers ...processor.Func) *Recorder {
 	return r
 }
 
-// Hold makes every request that arrives from now on wait before it is answered, until release is called or its context is
-// over. Release may be called more than once.
+// Hold makes every new request wait until release is called or its context ends. Release may be
+// called more than once.
 func (r *Recorder) Hold() (release func()) {
 	gate := make(chan struct{})
 	r.mu.Lock()
@@ -129,7 +127,7 @@ func (r *Recorder) wake() {
 	r.changed = make(chan struct{})
 }
 
-// Next waits for the next request that no Next has handed out yet, in the order in which they arrived.
+// Next waits for the next request that Next has not returned yet, in the order of arrival.
 func (r *Recorder) Next(ctx context.Context) (*progressorv1.ProcessRequest, error) {
 	var next *progressorv1.ProcessRequest
 	err := r.wait(ctx, "a request", func() bool {
@@ -165,14 +163,14 @@ func (r *Recorder) wait(ctx context.Context, what string, done func() bool) erro
 	}
 }
 
-// Requests are all requests so far, in the order in which they arrived.
+// Requests returns all requests so far, in the order of arrival.
 func (r *Recorder) Requests() []*progressorv1.ProcessRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
 }
 
-// Running is how many requests are being handled, those held back included.
+// Running returns how many requests are being handled, including those held back.
 func (r *Recorder) Running() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +181,8 @@ func (r *Recorder) Running() int {
 	return total
 }
 
-// Overlaps are the processes that had two requests at a time, once for each: the engine promises that there are none.
+// Overlaps returns the processes that had two requests at a time, once per overlap. The engine
+// promises that there are none.
 func (r *Recorder) Overlaps() []process.Key {
 	r.mu.Lock()
 	defer r.mu.Unlock()

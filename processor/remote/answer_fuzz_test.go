@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// FuzzJSONAnswer reads any body as the answer of a processor that speaks JSON: it is an answer, or the error says that it is none. No
-// integer has lost a digit.
+// FuzzJSONAnswer reads any body as the answer of a processor that speaks JSON: it is an answer, or
+// the error says that it is none. No integer has lost a digit.
 func FuzzJSONAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{}`, ``, `null`, `[]`, `{"result":{}}`, `{"result":{"events":[{"payload":"aGk=","metadata":{"n":9007199254740993}}]}}`,

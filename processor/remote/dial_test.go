@@ -12,7 +12,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// TestDialRefuses holds: what cannot work is refused at once, by the field's path, and nobody's password is in the text.
+// TestDialRefuses holds: what cannot work is refused at once, by the field's path, and nobody's
+// password is in the text.
 func TestDialRefuses(t *testing.T) {
 	const url = "http://127.0.0.1:9"
 	with := func(name, value string) *progressorv1.ConnectProcessor {
@@ -24,7 +25,7 @@ func TestDialRefuses(t *testing.T) {
 		says  string
 	}{
 		"nothing":      {nil, fieldURL, "empty"},
-		"no url":       {&progressorv1.ConnectProcessor{Url: "http://s3cret:s3cret@\x7f"}, fieldURL, "no URL"},
+		"no url":       {&progressorv1.ConnectProcessor{Url: "http://s3cret:s3cret@\x7f"}, fieldURL, "must be a URL"},
 		"scheme":       {&progressorv1.ConnectProcessor{Url: "ftp://h"}, fieldURL, "http://"},
 		"no scheme":    {&progressorv1.ConnectProcessor{Url: "localhost:80"}, fieldURL, "http://"},
 		"no host":      {&progressorv1.ConnectProcessor{Url: "http:///path"}, fieldURL, "host"},
@@ -37,11 +38,11 @@ func TestDialRefuses(t *testing.T) {
 		"protocol":     {&progressorv1.ConnectProcessor{Url: url, Protocol: 99}, fieldProtocol, "99"},
 		"json grpc": {&progressorv1.ConnectProcessor{
 			Url: url, Encoding: encodingJSON, Protocol: protocolGRPC,
-		}, fieldProtocol, "ENCODING_JSON is a plain POST"},
+		}, fieldProtocol, "got ENCODING_JSON"},
 		"msgpack grpc": {&progressorv1.ConnectProcessor{
 			Url: url, Encoding: encodingMsgpack, Protocol: protocolGRPC,
-		}, fieldProtocol, "ENCODING_MSGPACK is a plain POST"},
-		"header name":  {with("a b", "s3cret"), fieldHeaders, "no name"},
+		}, fieldProtocol, "got ENCODING_MSGPACK"},
+		"header name":  {with("a b", "s3cret"), fieldHeaders, "header name"},
 		"header value": {with("X-Key", "s3cret\r\nHost: x"), fieldHeaders + ".X-Key", "control"},
 		"content type": {with("content-type", "s3cret"), fieldHeaders + ".content-type", "transport"},
 		"connect":      {with("Connect-Timeout-Ms", "s3cret"), fieldHeaders + ".Connect-Timeout-Ms", "transport"},

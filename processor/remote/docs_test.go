@@ -36,7 +36,8 @@ func blocks(t *testing.T, language string) []string {
 	return found
 }
 
-// TestDocsExamples runs the page's processors in other languages as the page says, and a process against them.
+// TestDocsExamples runs the page's processors in other languages as the page says, and a process
+// against them.
 func TestDocsExamples(t *testing.T) {
 	for _, run := range []struct{ language, command, file, way string }{
 		{"python", "python3", "counter.py", "json"},

@@ -19,7 +19,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// encoding is how a plain POST is written and its answer read.
+// encoding is how plain POST requests are encoded and their answers decoded.
 type encoding struct {
 	contentType string
 	marshal     func(proto.Message) ([]byte, error)
@@ -31,7 +31,7 @@ var (
 	msgpackEncoding = encoding{"application/msgpack", msgpack.Marshal, msgpack.Unmarshal}
 )
 
-// unmarshalJSON refuses integers that would lose digits.
+// unmarshalJSON rejects integers that would lose digits.
 func unmarshalJSON(text []byte, m proto.Message) error {
 	if err := protojson.Unmarshal(text, m); err != nil {
 		return err
@@ -39,7 +39,7 @@ func unmarshalJSON(text []byte, m proto.Message) error {
 	return digits.Check(text, "", m)
 }
 
-// plainCall posts the request to the URL as it is.
+// plainCall returns a function that posts the request to the URL.
 func plainCall(target *url.URL, headers http.Header, transport *http.Transport, in encoding) callFunc {
 	headers = headers.Clone()
 	headers.Set("Content-Type", in.contentType)
@@ -52,7 +52,7 @@ func plainCall(target *url.URL, headers http.Header, transport *http.Transport, 
 		}
 		post, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
 		if err != nil {
-			return nil, fmt.Errorf("make the request: %w", err)
+			return nil, fmt.Errorf("create the request: %w", err)
 		}
 		setHeaders(post.Header, headers)
 		tracing.Inject(ctx, post.Header)
@@ -74,7 +74,7 @@ func (in encoding) read(resp *http.Response) (*progressorv1.ProcessResponse, err
 		return nil, err
 	}
 	if len(text) > process.MaxMessageBytes {
-		return nil, &processor.BadResponseError{Err: fmt.Errorf("it is larger than %d bytes", process.MaxMessageBytes)}
+		return nil, &processor.BadResponseError{Err: fmt.Errorf("larger than %d bytes", process.MaxMessageBytes)}
 	}
 	answer := &progressorv1.ProcessResponse{}
 	if err := in.unmarshal(text, answer); err != nil {

@@ -38,7 +38,8 @@ const (
 	protocolGRPC    = progressorv1.ConnectProcessor_PROTOCOL_GRPC
 )
 
-// ways are the ways to push, each over the same configuration but for the encoding and the protocol.
+// ways are the ways to push, each over the same configuration but for the encoding and the
+// protocol.
 var ways = map[string]*progressorv1.ConnectProcessor{
 	"connect": {Encoding: encodingProto},
 	"grpc":    {Encoding: encodingProto, Protocol: protocolGRPC},
@@ -194,7 +195,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestStatuses holds: 408, 429 and 503 say that nobody looked at the request; every other status is a bad answer.
+// TestStatuses holds: 408, 429 and 503 say that nobody looked at the request; every other status is
+// a bad answer.
 func TestStatuses(t *testing.T) {
 	redirected := false
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -256,7 +258,8 @@ func TestUnreadableJSON(t *testing.T) {
 	}
 }
 
-// TestJSONAsItIs holds: the plain POST goes to the URL as it is, with a body that is a ProcessRequest.
+// TestJSONAsItIs holds: the plain POST goes to the URL as it is, with a body that is a
+// ProcessRequest.
 func TestJSONAsItIs(t *testing.T) {
 	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -312,7 +315,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestBrokenConnection holds: a connection that ends after the request was read is neither unreachable nor a bad answer.
+// TestBrokenConnection holds: a connection that ends after the request was read is neither
+// unreachable nor a bad answer.
 func TestBrokenConnection(t *testing.T) {
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		calls := 0

@@ -21,16 +21,16 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// maxErrorBytes is how much of an answer that is an error is read.
+// maxErrorBytes is how many bytes of an error response are read.
 const maxErrorBytes = 64 << 10
 
 type callFunc = func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
 
-// rpcCall calls ProcessorService by the Connect protocol or gRPC.
+// rpcCall returns a function that calls ProcessorService by the Connect protocol or gRPC.
 func rpcCall(target *url.URL, headers http.Header, transport *http.Transport, grpc bool) callFunc {
 	opts := []connect.ClientOption{
 		connect.WithReadMaxBytes(process.MaxMessageBytes),
-		// Messages are small and the way is short: compressing costs more than it saves.
+		// Messages are small and the network is fast: compression costs more than it saves.
 		connect.WithAcceptCompression("gzip", nil, nil),
 	}
 	if grpc {
@@ -47,10 +47,10 @@ func rpcCall(target *url.URL, headers http.Header, transport *http.Transport, gr
 	}
 }
 
-// rpcError gives an error of a call its class, but for those of the transport, which have it or are lost.
+// rpcError classifies an error of a call. Errors that the transport has classified are unchanged.
 func rpcError(err error) error {
 	code := connect.CodeOf(err)
-	if connect.IsWireError(err) { // the other side said so
+	if connect.IsWireError(err) { // sent by the processor
 		switch code {
 		case connect.CodeUnavailable, connect.CodeResourceExhausted:
 			return &processor.UnreachableError{Err: fmt.Errorf("it answered %w", err)}
@@ -66,11 +66,12 @@ func rpcError(err error) error {
 	if code == connect.CodeUnavailable {
 		return &processor.LostError{Err: err}
 	}
-	return &processor.BadResponseError{Err: err} // too large, not to be decoded, a content type of another kind
+	return &processor.BadResponseError{Err: err} // too large, not decodable, or of another content type
 }
 
-// rpcTransport is the way of Connect's client to the network: it sends the configured headers, and answers with a class
-// where the status says more than the code that Connect would make of it (502 and 504 would be UNAVAILABLE).
+// rpcTransport is the HTTP client of Connect's client. It sends the configured headers. It
+// classifies HTTP statuses for which Connect's code would be wrong: 502 and 504 would be
+// UNAVAILABLE.
 type rpcTransport struct {
 	next    *http.Transport
 	headers http.Header
@@ -101,22 +102,22 @@ func (t *rpcTransport) Do(req *http.Request) (*http.Response, error) {
 		}
 		if json.Unmarshal(text, &said) == nil && said.Code != 0 {
 			resp.Body = &restored{Reader: bytes.NewReader(text), Closer: resp.Body}
-			return resp, nil // an error of Connect's own
+			return resp, nil // an error in Connect's format
 		}
 	}
 	return nil, statusError(resp)
 }
 
-// restored is a body that was read, to be read again.
+// restored is a body that was read, made readable again.
 type restored struct {
 	io.Reader
 	io.Closer
 }
 
-// statusError is the class of an HTTP status that is not 200. It reads what is left of the body, so that the connection
-// can be used again, and closes it.
+// statusError returns the error for an HTTP status other than 200. It reads the rest of the body,
+// so that the connection can be reused, and closes it.
 func statusError(resp *http.Response) error {
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxErrorBytes)) // a connection less to use again, no more
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxErrorBytes)) // on an error the connection is not reused
 	_ = resp.Body.Close()
 	err := fmt.Errorf("it answered HTTP %d (%s)", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch resp.StatusCode {

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// newTransport makes a transport of its own for each processor: one that hangs takes no connections from another.
+// newTransport returns a transport. Each processor has its own, so that one that hangs does not
+// take connections from another.
 func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	security = security.Clone()
@@ -32,7 +33,7 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, ControlContext: Control}
 	return &http.Transport{
 		Protocols: protocols,
-		// As many as there are attempts at a time: Go's default of 2 makes most requests open a connection of their own.
+		// One per concurrent attempt. With Go's default of 2, most requests open a connection.
 		MaxIdleConns:        maxRunning,
 		MaxIdleConnsPerHost: maxRunning,
 		IdleConnTimeout:     idle,
@@ -55,7 +56,8 @@ func newTransport(maxRunning int, http2 bool, security *tls.Config) *http.Transp
 	}
 }
 
-// send is one round trip. What breaks once there is a connection, also while the answer is read, is a LostError.
+// send makes one round trip. Errors after the connection is established, including those of reading
+// the answer, are a LostError.
 func send(transport *http.Transport, req *http.Request) (*http.Response, error) {
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -63,7 +65,7 @@ func send(transport *http.Transport, req *http.Request) (*http.Response, error) 
 			return nil, err
 		}
 		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // Connect replaces errors that are io.EOF, and their class with them
+			err = io.ErrUnexpectedEOF // Connect replaces io.EOF, and the LostError around it
 		}
 		return nil, &processor.LostError{Err: err}
 	}
@@ -71,7 +73,7 @@ func send(transport *http.Transport, req *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// answerBody gives errors of reading an answer their class.
+// answerBody turns errors of reading an answer into LostErrors.
 type answerBody struct{ io.ReadCloser }
 
 func (b *answerBody) Read(p []byte) (int, error) {
@@ -82,7 +84,8 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Control looks at the address that is about to be connected to, for a net.Dialer: names are resolved by then.
+// Control checks the address before it is connected to. It is for net.Dialer, which has resolved
+// the name by then.
 func Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	resolved, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -91,7 +94,8 @@ func Control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	return Allowed(resolved.Addr())
 }
 
-// metadataAddrs are where clouds answer with the credentials of the machine, as far as they are not link-local.
+// metadataAddrs contains the addresses, other than link-local ones, at which clouds serve the
+// machine's credentials.
 var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("fd00:ec2::254"):   true,
 	netip.MustParseAddr("fd20:ce::254"):    true,
@@ -100,10 +104,12 @@ var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("192.0.0.192"):     true,
 }
 
-// nat64 is the prefix by which an IPv6 network reaches IPv4 addresses: the last four bytes.
+// nat64 is the prefix under which IPv6 networks reach IPv4 addresses; the last four bytes are the
+// address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// Allowed is the policy for the addresses that configuration names, of processors and of HTTP targets: anything but link-local, metadata and multicast ones.
+// Allowed returns an error if configuration must not name addr as a processor or HTTP target:
+// link-local, cloud metadata and multicast addresses.
 func Allowed(addr netip.Addr) error {
 	addr = addr.WithZone("").Unmap()
 	if nat64.Contains(addr) {
@@ -112,11 +118,11 @@ func Allowed(addr netip.Addr) error {
 	}
 	switch {
 	case addr.IsLinkLocalUnicast():
-		return fmt.Errorf("address %s is link-local: never connected to", addr)
+		return fmt.Errorf("address %s is not allowed: it is link-local", addr)
 	case metadataAddrs[addr]:
-		return fmt.Errorf("address %s answers with a cloud's metadata: never connected to", addr)
+		return fmt.Errorf("address %s is not allowed: it serves cloud metadata", addr)
 	case addr.IsMulticast():
-		return fmt.Errorf("address %s is multicast: never connected to", addr)
+		return fmt.Errorf("address %s is not allowed: it is multicast", addr)
 	}
 	return nil
 }

@@ -8,10 +8,11 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// defaultBackoff is exponential from 1 s by a factor of 2, at most 1 h, with a jitter of 10 %.
+// defaultBackoff starts at 1 s and doubles, up to 1 h, with a jitter of 10 %.
 var defaultBackoff = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Hour, JitterPortion: 0.1}
 
-// Backoff is how long a job, or a run, waits after its n-th failed attempt, from 1.
+// Backoff returns how long a job or a run waits after its n-th failed attempt, counted from 1.
+// random is in [0, 1). Fields that b does not set have their defaults.
 func Backoff(b *progressorv1.Backoff, n int32, random float64) time.Duration {
 	policy := defaultBackoff
 	if b.GetInitial() != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Apply writes a result into a Completion: what is to be stored, and whether the process goes on, ends or goes. A nil result is an
-// empty one. After an error the Completion is half written.
+// Apply writes a result to c: what to store, and whether the process continues, ends or is removed.
+// A nil result is an empty one. If Apply returns an error, c is incomplete.
 func Apply(c *storage.Completion, r *progressorv1.Result) error {
 	if r == nil {
 		r = &progressorv1.Result{}
@@ -23,7 +23,7 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 	c.Outcome = storage.Finished
 	c.AuxState = r.GetAuxState()
 	if r.AuxState != nil && c.AuxState == nil {
-		c.AuxState = []byte{} // present and empty: the state is emptied
+		c.AuxState = []byte{} // present and empty: clear the state
 	}
 	c.Response = r.GetResponse()
 	var err error
@@ -84,8 +84,9 @@ func timer(t *progressorv1.SetTimer) storage.SetTimer {
 	return set
 }
 
-// CleanFailure is a failure as it is stored and handed out. A processor's text may hold NUL, which PostgreSQL does not take: it
-// becomes U+FFFD. What the engine alone says is left out. A nil failure is an empty one.
+// CleanFailure returns a copy of f as it is stored and returned to clients. NUL, which PostgreSQL
+// does not accept, becomes U+FFFD. Fields that only the engine sets are cleared. A nil failure
+// becomes an empty one.
 func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	if f == nil {
 		return &progressorv1.Failure{}
@@ -97,10 +98,11 @@ func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	return clean
 }
 
-// FailureJSON writes the column failure.
+// FailureJSON returns a failure for the column failure.
 func FailureJSON(f *progressorv1.Failure) ([]byte, error) { return protojson.Marshal(CleanFailure(f)) }
 
-// CleanRejection is a rejection as it is stored and handed out.
+// CleanRejection returns a copy of r as it is stored and returned to clients. A nil rejection
+// becomes an empty one.
 func CleanRejection(r *progressorv1.Rejection) *progressorv1.Rejection {
 	if r == nil {
 		return &progressorv1.Rejection{}
@@ -110,18 +112,18 @@ func CleanRejection(r *progressorv1.Rejection) *progressorv1.Rejection {
 	return clean
 }
 
-// RejectionJSON writes the column rejection.
+// RejectionJSON returns a rejection for the column rejection.
 func RejectionJSON(r *progressorv1.Rejection) ([]byte, error) {
 	return protojson.Marshal(CleanRejection(r))
 }
 
-// Plain makes text fit for PostgreSQL: valid UTF-8 without NUL.
+// Plain returns s as PostgreSQL accepts it: valid UTF-8 without NUL.
 func Plain(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// CleanResult replaces NUL in the metadata that a processor wrote: every check lets it pass but PostgreSQL's. The result itself is
-// the processor's and stays as it is.
+// CleanResult replaces NUL in the metadata of r. PostgreSQL is the only one to reject it. It does
+// not modify r; it returns a copy if r has metadata.
 func CleanResult(r *progressorv1.Result) *progressorv1.Result {
 	texts := r.GetMetadata() != nil
 	for _, e := range r.GetEvents() {
@@ -152,7 +154,7 @@ func cleanStruct(s *structpb.Struct) {
 			unclean = append(unclean, name)
 		}
 	}
-	slices.Sort(unclean) // of two names that become one, always the same wins
+	slices.Sort(unclean) // deterministic if two names become the same
 	for _, name := range unclean {
 		if _, taken := s.Fields[Plain(name)]; !taken {
 			s.Fields[Plain(name)] = s.Fields[name]
@@ -174,7 +176,7 @@ func cleanValue(v *structpb.Value) {
 	}
 }
 
-// Import is a PutProcess request as storage takes it.
+// Import converts a PutProcess request for storage.
 func Import(r *progressorv1.PutProcessRequest) (storage.Import, error) {
 	in := storage.Import{Status: StatusOf(r.GetStatus()), Detail: r.GetDetail(), AuxState: r.GetAuxState(), Context: r.GetContext()}
 	in.Key.Namespace, in.Key.ProcessID = r.GetNamespace(), r.GetProcessId()

@@ -11,12 +11,12 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Status gives the enum of the API; unknown or empty: UNSPECIFIED.
+// Status returns the API's value of s. It is UNSPECIFIED if s is unknown or empty.
 func Status(s process.Status) progressorv1.ProcessStatus {
 	return progressorv1.ProcessStatus(progressorv1.ProcessStatus_value["PROCESS_STATUS_"+string(s)])
 }
 
-// StatusOf is the inverse of Status; UNSPECIFIED is "".
+// StatusOf is the inverse of Status. It returns "" for UNSPECIFIED.
 func StatusOf(s progressorv1.ProcessStatus) process.Status {
 	if s == progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED {
 		return ""
@@ -24,7 +24,7 @@ func StatusOf(s progressorv1.ProcessStatus) process.Status {
 	return process.Status(strings.TrimPrefix(s.String(), "PROCESS_STATUS_"))
 }
 
-// taskTypes is a table because every attempt asks it.
+// taskTypes is a table because every attempt needs it.
 var taskTypes = map[process.TaskType]progressorv1.TaskType{
 	process.TaskInit: progressorv1.TaskType_TASK_TYPE_INIT, process.TaskCall: progressorv1.TaskType_TASK_TYPE_CALL,
 	process.TaskNotify: progressorv1.TaskType_TASK_TYPE_NOTIFY, process.TaskRepair: progressorv1.TaskType_TASK_TYPE_REPAIR,
@@ -32,15 +32,15 @@ var taskTypes = map[process.TaskType]progressorv1.TaskType{
 	process.TaskCancel: progressorv1.TaskType_TASK_TYPE_CANCEL,
 }
 
-// TaskType gives the enum of the API.
+// TaskType returns the API's value of t.
 func TaskType(t process.TaskType) progressorv1.TaskType { return taskTypes[t] }
 
-// TaskStatus gives the enum of the API.
+// TaskStatus returns the API's value of s.
 func TaskStatus(s process.TaskStatus) progressorv1.TaskStatus {
 	return progressorv1.TaskStatus(progressorv1.TaskStatus_value["TASK_STATUS_"+string(s)])
 }
 
-// Timestamp returns a time as a message, nil for nil.
+// Timestamp returns t as a message, or nil if t is nil.
 func Timestamp(t *time.Time) *timestamppb.Timestamp { return timestampOf(t) }
 
 func timestampOf(t *time.Time) *timestamppb.Timestamp {
@@ -57,7 +57,7 @@ func durationOf(d *time.Duration) *durationpb.Duration {
 	return durationpb.New(*d)
 }
 
-// WaitsFor gives the enum of the API; "" is UNSPECIFIED.
+// WaitsFor returns the API's value of w. It is UNSPECIFIED if w is empty.
 func WaitsFor(w process.WaitsFor) progressorv1.WaitsFor {
 	return progressorv1.WaitsFor(progressorv1.WaitsFor_value["WAITS_FOR_"+strings.ToUpper(string(w))])
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// ProgressJSON is a progress as it is stored; nil: there is none.
+// ProgressJSON returns p as it is stored, or nil if p is nil.
 func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {
 	if p == nil {
 		return nil, nil
@@ -31,7 +31,7 @@ func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {
 	return protojson.Marshal(p)
 }
 
-// JobOptions reads the options of a job as they are stored: what is missing has its default.
+// JobOptions reads the stored options of a job. Fields that are not set have their defaults.
 func JobOptions(text []byte) (*progressorv1.JobOptions, error) {
 	o := &progressorv1.JobOptions{}
 	if len(text) > 0 {
@@ -42,15 +42,16 @@ func JobOptions(text []byte) (*progressorv1.JobOptions, error) {
 	return o, nil
 }
 
-// JobFailure is a failed attempt as it is kept.
+// JobFailure is a failed attempt as it is stored.
 type JobFailure struct {
 	Attempt  int32           `json:"attempt"`
 	WorkerID string          `json:"workerId"`
 	Time     time.Time       `json:"time"`
-	Takeover bool            `json:"takeover"` // the worker was lost, and no retry was used up
+	Takeover bool            `json:"takeover"` // the worker was lost; no retry was used up
 	Failure  json.RawMessage `json:"failure"`
 
-	// Of the oldest that is kept: how many failures came before it, and how many of those were takeovers.
+	// Only in the oldest stored failure: how many failures came before it, and how many of those
+	// were takeovers.
 	Omitted          int32 `json:"omitted"`
 	OmittedTakeovers int32 `json:"omittedTakeovers"`
 }
@@ -82,7 +83,8 @@ func failures(text []byte) ([]*progressorv1.Failure, error) {
 	return list, err
 }
 
-// LeasedJob is the job of a lease as its worker gets it; nil: the process is no job.
+// LeasedJob returns the job of a lease as its worker receives it, or nil if the process is not a
+// job.
 func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 	c := &l.Claim
 	row, err := storage.JobOf(c.Job)
@@ -107,7 +109,7 @@ func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 	return m, err
 }
 
-// Job is a job as clients see it.
+// Job returns a job as clients see it.
 func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	m := &progressorv1.Job{
 		Namespace: r.Namespace, JobId: r.ProcessID, Name: r.Name, State: JobState(r), Attempt: r.Attempt, WorkerId: r.WorkerID,
@@ -127,7 +129,7 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	return m, workerRuns(m, r.Runs)
 }
 
-// jobJSON reads what stands as JSON.
+// jobJSON sets the fields that are stored as JSON.
 func jobJSON(m *progressorv1.Job, r *storage.JobRow) (err error) {
 	if m.Args, err = Value(r.Args); err != nil {
 		return err
@@ -154,7 +156,7 @@ func jobJSON(m *progressorv1.Job, r *storage.JobRow) (err error) {
 	return err
 }
 
-// workerRun is the place of a worker as GetJobs tells of it.
+// workerRun is one worker's run of a job, as GetJobs returns it.
 type workerRun struct {
 	WorkerID     string          `json:"workerId"`
 	State        string          `json:"state"`
@@ -162,17 +164,18 @@ type workerRun struct {
 	RunningTime  *time.Time      `json:"runningTime"`
 	FinishedTime *time.Time      `json:"finishedTime"`
 	Failure      json.RawMessage `json:"failure"`
-	Result       *string         `json:"result"` // JSON, until the job has all results
+	Result       *string         `json:"result"` // JSON; nil once the job has all results
 }
 
-// workerRuns reads the places of a job that several workers run. Its results are shown as long as the job has them.
+// workerRuns sets the worker runs of a job that several workers run. Once the job has its result,
+// the results of the runs come from there.
 func workerRuns(m *progressorv1.Job, text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
 	var all []workerRun
 	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("places of a job: %w", err)
+		return fmt.Errorf("worker runs of a job: %w", err)
 	}
 	for _, r := range all {
 		run := &progressorv1.WorkerRun{
@@ -198,7 +201,8 @@ func workerRuns(m *progressorv1.Job, text []byte) error {
 	return nil
 }
 
-// JobState is where a job stands: it follows from the status of its process and from where its task stands.
+// JobState returns the state of a job. It follows from the status of its process and from the table
+// of its task.
 func JobState(r *storage.JobRow) progressorv1.JobState {
 	switch r.Status {
 	case process.StatusCompleted:
@@ -213,7 +217,7 @@ func JobState(r *storage.JobRow) progressorv1.JobState {
 		return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
 	case r.Place == "running":
 		return progressorv1.JobState_JOB_STATE_RUNNING
-	case r.Grouped && r.Attempt > 0: // from when its members are made
+	case r.Grouped && r.Attempt > 0: // once its worker runs exist
 		if r.Cancelling {
 			return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
 		}
@@ -226,7 +230,7 @@ func JobState(r *storage.JobRow) progressorv1.JobState {
 	return progressorv1.JobState_JOB_STATE_AVAILABLE
 }
 
-// blockedOn says why a job that waits does not run; "": it only waits for its turn.
+// blockedOn returns why a waiting job does not run. It is "" if the job only waits for its turn.
 func blockedOn(r *storage.JobRow) string {
 	if r.Place != "schedule" {
 		return ""
@@ -243,8 +247,8 @@ func blockedOn(r *storage.JobRow) string {
 	return ""
 }
 
-// CheckLease checks the lease and the heartbeat interval of a job: a worker must be able to beat twice before its lease expires.
-// field is put before the names of fields in errors.
+// CheckLease validates the lease and the heartbeat interval of a job: a worker must be able to beat
+// twice before its lease expires. field is the prefix of field names in errors.
 func CheckLease(field string, o *progressorv1.JobOptions) error {
 	lease, interval := o.GetLeaseDuration(), o.GetHeartbeatInterval()
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// JobEvent is an event of a job, a run or a step as clients see it.
+// JobEvent returns an event of a job, a run or a step as clients see it.
 func JobEvent(e *storage.JobEventRow) (*progressorv1.JobEvent, error) {
 	metadata, err := Struct(e.Metadata)
 	m := &progressorv1.JobEvent{

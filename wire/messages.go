@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// messages are the commands of a result as they are stored; without a namespace they go to the sender's own.
+// messages returns the commands of a result as they are stored. A command without a namespace goes
+// to the sender's.
 func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.Message, error) {
 	var list []storage.Message
 	for _, command := range commands {
@@ -20,7 +21,7 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 			m.Kind, m.Target = storage.MessageStart, process.Key{Namespace: c.Start.GetNamespace(), ProcessID: c.Start.GetProcessId()}
 			m.Args, m.NotifyParentArgs = c.Start.GetArgs(), c.Start.GetNotifyParentArgs()
 			if c.Start.NotifyParentArgs != nil && m.NotifyParentArgs == nil {
-				m.NotifyParentArgs = []byte{} // present and empty: the parent is told
+				m.NotifyParentArgs = []byte{} // present and empty: notify the parent
 			}
 			if c.Start.GetStartTime() != nil {
 				m.StartTime = c.Start.GetStartTime().AsTime()
@@ -42,10 +43,10 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 	return list, nil
 }
 
-// childEnd reads the column child; nil for NULL.
+// childEnd reads the column child. It returns nil for NULL.
 func childEnd(text json.RawMessage) (*progressorv1.ChildEnd, error) {
 	if bytes.HasPrefix(text, []byte(`{"ends"`)) {
-		return nil, nil // of several: an attempt of a kind reads them itself
+		return nil, nil // ends of several children, which the engine's kinds read themselves
 	}
 	return read[progressorv1.ChildEnd]("child", text)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// RangeJSON writes a range as the column history_range keeps it; "" for none.
+// RangeJSON returns r for the column history_range, or "" if r is nil.
 func RangeJSON(r *progressorv1.HistoryRange) (string, error) {
 	if r == nil {
 		return "", nil
@@ -17,12 +17,12 @@ func RangeJSON(r *progressorv1.HistoryRange) (string, error) {
 	return string(text), err
 }
 
-// Range reads the column history_range; nil for "".
+// Range reads the column history_range. It returns nil for "".
 func Range(text string) (*progressorv1.HistoryRange, error) {
 	return read[progressorv1.HistoryRange]("history_range", []byte(text))
 }
 
-// RangeOf is a range as storage reads it. Without a limit it is the whole history.
+// RangeOf converts a range for storage. Without a limit, it is the whole history after the offset.
 func RangeOf(r *progressorv1.HistoryRange) storage.HistoryRange {
 	rng := storage.HistoryRange{Offset: r.GetOffset(), Limit: -1, Backward: r.GetDirection() == progressorv1.HistoryRange_DIRECTION_BACKWARD}
 	if r != nil && r.Limit != nil {
@@ -31,7 +31,7 @@ func RangeOf(r *progressorv1.HistoryRange) storage.HistoryRange {
 	return rng
 }
 
-// ModeRange is the range that a history mode stands for.
+// ModeRange returns the range of a history mode.
 func ModeRange(mode process.HistoryMode) storage.HistoryRange {
 	switch mode {
 	case process.HistoryNone:

@@ -1,4 +1,3 @@
-// Package wire maps rows to messages and messages to Completions. It is the only place that does.
 package wire
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Request is what a processor is shown of a claim.
+// Request returns the request that a processor receives for a claim.
 func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.HistoryRange, deadline time.Time) (*progressorv1.ProcessRequest, error) {
 	metadata, err := Struct(c.Metadata)
 	if err != nil {
@@ -49,14 +48,14 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 		}
 		request.JobName = job.Name
 	}
-	if c.TaskType == process.TaskCancel { // its args are the reason of the cancel
+	if c.TaskType == process.TaskCancel { // the args are the reason
 		request.Args, request.CancelReason = nil, string(c.Args)
 		request.Process.CancelReason = request.CancelReason
 	}
 	return request, nil
 }
 
-// Process is a process as clients see it.
+// Process returns a process as clients see it.
 func Process(p *storage.Process, history []storage.Event, timers []storage.Timer, rng *progressorv1.HistoryRange) (*progressorv1.Process, error) {
 	metadata, err := Struct(p.Metadata)
 	if err != nil {
@@ -86,7 +85,7 @@ func Process(p *storage.Process, history []storage.Event, timers []storage.Timer
 	return m, nil
 }
 
-// Task is a task as clients see it.
+// Task returns a task as clients see it.
 func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
 	m := &progressorv1.Task{
 		TaskId: t.TaskID, Namespace: t.Namespace, ProcessId: t.ProcessID, Type: TaskType(t.TaskType), Status: TaskStatus(t.Status),
@@ -105,7 +104,7 @@ func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
 	return m, err
 }
 
-// Node is a node as operators see it.
+// Node returns a node as operators see it.
 func Node(n *storage.Node) *progressorv1.Node {
 	return &progressorv1.Node{
 		NodeId: strconv.FormatInt(n.NodeID, 10), Address: n.Address, Version: n.Version, StartedTime: timestamppb.New(n.StartedTime),
@@ -113,7 +112,7 @@ func Node(n *storage.Node) *progressorv1.Node {
 	}
 }
 
-// AuditEntry is an operator's order as it was noted.
+// AuditEntry returns an entry of the audit log as operators see it.
 func AuditEntry(a *storage.AuditEntry) (*progressorv1.AuditEntry, error) {
 	details, err := Struct(a.Details)
 	return &progressorv1.AuditEntry{
@@ -121,7 +120,7 @@ func AuditEntry(a *storage.AuditEntry) (*progressorv1.AuditEntry, error) {
 	}, err
 }
 
-// Events are events as clients and processors see them.
+// Events returns events as clients and processors see them.
 func Events(rows []storage.Event) []*progressorv1.Event {
 	if len(rows) == 0 {
 		return nil
@@ -131,14 +130,14 @@ func Events(rows []storage.Event) []*progressorv1.Event {
 		r := &rows[n]
 		metadata, err := Struct(r.Metadata)
 		if err != nil {
-			metadata = nil // the column is checked jsonb of ours: a Struct was stored
+			metadata = nil // cannot happen: the column is jsonb written from a Struct
 		}
 		events[n] = &progressorv1.Event{EventId: r.EventID, TaskId: r.TaskID, Timestamp: timestamppb.New(r.Timestamp), Metadata: metadata, Payload: r.Payload}
 	}
 	return events
 }
 
-// JSON writes a Struct as a jsonb object; nil for none.
+// JSON returns s as a JSON object, or nil if s is nil.
 func JSON(s *structpb.Struct) ([]byte, error) {
 	if s == nil {
 		return nil, nil
@@ -146,17 +145,18 @@ func JSON(s *structpb.Struct) ([]byte, error) {
 	return s.MarshalJSON()
 }
 
-// Failure reads the column failure.
+// Failure reads the column failure. It returns nil if text is empty.
 func Failure(text json.RawMessage) (*progressorv1.Failure, error) {
 	return read[progressorv1.Failure]("failure", text)
 }
 
-// Rejection reads the column rejection.
+// Rejection reads the column rejection. It returns nil if text is empty.
 func Rejection(text json.RawMessage) (*progressorv1.Rejection, error) {
 	return read[progressorv1.Rejection]("rejection", text)
 }
 
-// read reads a message from JSON as it is stored; nil: there is none. what names it in errors.
+// read decodes a message from stored JSON. It returns nil if text is empty. what is the prefix of
+// errors.
 func read[M any, P interface {
 	*M
 	proto.Message

@@ -66,7 +66,8 @@ func deep(text []byte) bool {
 	return bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > process.MaxJSONDepth
 }
 
-// A value that PostgreSQL stores and a message cannot hold is read as a string. It does not make its list fail.
+// A value that PostgreSQL stores and a message cannot hold is read as a string. It does not make
+// its list fail.
 func TestValuesThatAMessageCannotHold(t *testing.T) {
 	t.Parallel()
 	nested := func(depth int, inner string) string {
@@ -109,8 +110,8 @@ func TestValuesThatAMessageCannotHold(t *testing.T) {
 	}
 }
 
-// The text of a value is the same in every build of the program: of it is the fingerprint by which a repeated request is known. protojson has
-// spaces in some builds and none in others.
+// The text of a value is the same in every build of the program: of it is the fingerprint by which
+// a repeated request is known. protojson has spaces in some builds and none in others.
 func TestTextOfAValue(t *testing.T) {
 	t.Parallel()
 	value, err := structpb.NewValue(map[string]any{"b": []any{1.0, -2.5, 1e20, 0.0, 1e-7, 1e21}, "a": map[string]any{"x": nil, "ä": "€"}, "c": true, "d": "<\"\\\n\x01\x7f>"})

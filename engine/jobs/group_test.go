@@ -195,7 +195,9 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 	for _, l := range []*progressorv1.Lease{b, c} {
 		must(t, n.succeed(l, nil))
 	}
-	n.members(t, "late", 0)
+	enginetest.Eventually(t, patience, "both places have succeeded", func() bool {
+		return n.count(t, `SELECT count(*) FROM job_places WHERE job_id = 'late' AND state = 'succeeded'`) == 2
+	})
 	_, err = n.Retry(t.Context(), key("pull", "late"), false)
 	must(t, err)
 	n.job(t, "pull", "late", succeeded)

@@ -9,32 +9,32 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Blocked is the key of a constraint that a job waits for.
+// Blocked is the constraint key that a job waits for.
 type Blocked struct {
 	Constraint string
-	Match      string // CEL; "": all jobs
-	Expression string // CEL of the key; "": one key for all jobs that match
-	Key        string // its value
-	MaxRunning int32  // 0: any number
-	Held       int    // by how many jobs
+	Match      string // CEL; "" matches all jobs
+	Expression string // CEL of the key; "" if all matching jobs share one key
+	Key        string // value of Expression
+	MaxRunning int32  // 0 if unlimited
+	Held       int    // number of jobs that hold the key
 	Holders    []string
-	RateCount  int32 // 0: any rate
+	RateCount  int32 // 0 if there is no rate
 	RatePer    time.Duration
 	RateBurst  int32
-	Unstarted  int       // starts that the rate has given, to jobs that nobody has claimed: until then it gives no more; 0: it does not wait for that
-	NextStart  time.Time // when the rate gives the next start; zero: it has one to give
-	OwnStart   time.Time // when it may give one to this job; zero: not known
-	Before     int       // jobs that stand before it in line
-	More       bool      // there are more of them
+	Unstarted  int       // starts granted by the rate to jobs that are not claimed yet, if the rate waits for them; else 0
+	NextStart  time.Time // when the rate grants the next start; zero if it can do so now
+	OwnStart   time.Time // when the rate may grant a start to this job; zero if unknown
+	Before     int       // jobs ahead of it in the key queue
+	More       bool      // there are more than Before
 }
 
-// blocked is the situation of a job that waits for a constraint.
+// blocked describes a job that waits for a constraint.
 func (s State) blocked(e *Explanation) {
 	b := s.Job.Blocked
 	e.WaitsFor = process.WaitsForConstraint
 	if b == nil {
-		e.Detail = fmt.Sprintf("Job %q waits for constraints that are being looked at anew.", s.Job.Name)
-		e.Next = "Its key is found, and then it waits for that, or for its turn."
+		e.Detail = fmt.Sprintf("Job %q waits until its constraints are checked again.", s.Job.Name)
+		e.Next = "Then it waits for a constraint, or for its turn."
 		e.Unblock = fmt.Sprintf("Nothing needs to be done: a node does that within seconds; progressor constraint list %s shows what there is.", word(s.Process.Namespace))
 		return
 	}
@@ -92,7 +92,7 @@ func (s State) standing(b *Blocked) string {
 	return capital(count(b.Before, b.More, "job")) + " " + verb
 }
 
-// loosen is the command that gives the constraint a higher limit, and leaves the rest of it as it is.
+// loosen suggests a command that doubles the limits of the constraint.
 func (s State) loosen(b *Blocked) string {
 	line := "progressor constraint put " + word(s.Process.Namespace) + " " + word(b.Constraint)
 	if b.Match != "" && b.Match != "true" {
@@ -113,20 +113,20 @@ func (s State) loosen(b *Blocked) string {
 	return "A higher limit: " + line + " doubles it."
 }
 
-// Group is what counts of a job that several workers run side by side.
+// Group contains the facts about a job that several workers run.
 type Group struct {
-	Count       int // that have to succeed
+	Count       int // workers that have to succeed
 	MaxFailures int
 	Members     []Member
 }
 
-// Member is a place of a group.
+// Member is the run of one worker in a group.
 type Member struct {
-	WorkerID string // "": nobody has it
+	WorkerID string // "" if no worker has it
 	State    string // available, running, retryable, succeeded, failed, cancelled
 }
 
-// group is the situation of such a job.
+// group describes a job that several workers run.
 func (s State) group(e *Explanation) {
 	g, states := s.Job.Group, map[string][]string{}
 	for _, m := range g.Members {

@@ -8,26 +8,26 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Cron is what counts of a process that is a cron.
+// Cron contains the facts about a cron.
 type Cron struct {
 	ID        string
 	Paused    bool
-	PausedBy  string    // "": not known, or the cron itself
-	Note      string    // why
-	Since     time.Time // zero: not known
-	Missed    int       // fire times that have come and wait for a resume
-	More      bool      // more than these
-	Next      time.Time // fire time to come; zero: none
-	RunsIn    string    // the namespace of its runs
-	Running   []string  // the processes of those that count
-	Queued    int       // fires that wait for one of these to end
-	MaxRuns   int32     // at a time
-	Failures  int32     // runs in a row that failed
-	TrialFrom time.Time // from when on its open circuit lets a trial run; zero: it is closed
-	Spent     bool      // max_fires are used up
+	PausedBy  string    // "" if unknown, or if the cron paused itself
+	Note      string    // reason of the pause
+	Since     time.Time // start of the pause; zero if unknown
+	Missed    int       // fire times that have passed during the pause
+	More      bool      // there are more than Missed
+	Next      time.Time // next fire time; zero if there is none
+	RunsIn    string    // namespace of its runs
+	Running   []string  // process IDs of the runs that count towards MaxRuns
+	Queued    int       // fires that wait for a run to end
+	MaxRuns   int32     // max_concurrency
+	Failures  int32     // consecutive failed runs
+	TrialFrom time.Time // when the open circuit allows a trial run; zero if it is closed
+	Spent     bool      // max_fires is used up
 }
 
-// cron is the situation of a cron that has nothing to do now.
+// cron describes a cron without a task that runs or is due.
 func (s State) cron(e *Explanation) {
 	c := s.Cron
 	at := word(s.Process.Namespace) + " " + word(c.ID)
@@ -82,7 +82,7 @@ func (s State) cron(e *Explanation) {
 	}
 }
 
-// paused says by whom, why and since when.
+// paused describes the pause: by whom, why and since when.
 func (s State) paused() string {
 	c := s.Cron
 	text := fmt.Sprintf("Cron %s is paused", c.ID)
@@ -102,7 +102,7 @@ func (s State) paused() string {
 	return text + c.goesOn()
 }
 
-// goesOn names the runs that go on.
+// goesOn lists the active runs.
 func (c *Cron) goesOn() string {
 	if len(c.Running) == 0 {
 		return ""

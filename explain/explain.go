@@ -1,5 +1,3 @@
-// Package explain says of a process where its time went, what it waits for, what comes next and what would let it go on. It is
-// pure: it looks at rows that others have read, and at no clock.
 package explain
 
 import (
@@ -8,21 +6,21 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// State is everything that an explanation is made from, as it was at one moment.
+// State is the input of an explanation: a process and what surrounds it, all read at the same time.
 type State struct {
-	Now       time.Time // of the database
+	Now       time.Time // by the database's clock
 	Process   Process
 	Namespace Namespace
-	Running   *Running // nil: nothing runs
-	Waiting   []Task   // in schedule
-	Ended     []Task   // the newest of them, by task id
-	Truncated bool     // there are more that have ended
-	Job       *Job     // nil: the process is none
-	Run       *Run     // nil: the process is none
-	Cron      *Cron    // nil: the process is none
+	Running   *Running // nil if no task runs
+	Waiting   []Task   // tasks in schedule
+	Ended     []Task   // the newest ended tasks, by task ID
+	Truncated bool     // more tasks have ended
+	Job       *Job     // nil if the process is not a job
+	Run       *Run     // nil if the process is not a run
+	Cron      *Cron    // nil if the process is not a cron
 }
 
-// Process is what counts of a process.
+// Process contains the facts about a process that matter here.
 type Process struct {
 	process.Key
 	Status        process.Status
@@ -33,42 +31,42 @@ type Process struct {
 	Cancel        Cancel
 }
 
-// Cancel says that what goes on was asked to end.
+// Cancel is a pending cancel request.
 type Cancel struct {
-	Deadline time.Time // when it is CANCELLED without an answer; zero: it was not asked
+	Deadline time.Time // when the process is CANCELLED without an answer; zero if it is not being cancelled
 	Reason   string
 }
 
-// Namespace is what counts of a namespace, and of the nodes that serve it.
+// Namespace contains the facts about a namespace and the nodes that serve it.
 type Namespace struct {
 	Paused      bool
 	MaxRunning  int
 	MaxAttempts int32
-	Running     int           // its tasks that run, counted to RunningLimit
-	Nodes       int           // that are alive
-	Takers      int           // of these, those that take new tasks
-	ZombieAfter time.Duration // a node that has not beaten for so long is dead
-	Away        bool          // the node that is asked does not reach the processor
-	Unservable  string        // why the node that is asked runs no task of it
-	Pulled      bool          // workers take the tasks of the process, and no node
-	Workers     []Worker      // of it, heard of within a day; where it is pulled and something waits
+	Running     int           // its running tasks, counted up to RunningLimit
+	Nodes       int           // live nodes
+	Takers      int           // live nodes that take new tasks
+	ZombieAfter time.Duration // a node without a heartbeat for this long is dead
+	Away        bool          // the node that answers cannot reach the processor
+	Unservable  string        // why the node that answers runs no task of the namespace; "" if it does
+	Pulled      bool          // workers, not nodes, take the tasks of the process
+	Workers     []Worker      // seen within a day; only if Pulled and a task waits
 	More        bool          // there are more workers
 }
 
-// RunningLimit is how far the running tasks of a namespace are counted.
+// RunningLimit is the number up to which the running tasks of a namespace are counted.
 const RunningLimit = 10_000
 
-// Task is a task at any point of its life, without payloads.
+// Task is a task without payloads.
 type Task struct {
 	ID            int64
 	Type          process.TaskType
 	Status        process.TaskStatus
-	WaitsFor      process.WaitsFor // of one in schedule
-	Attempt       int32            // that runs, or those made
+	WaitsFor      process.WaitsFor // of a task in schedule
+	Attempt       int32            // the running attempt, or the number of attempts made
 	Scheduled     time.Time
-	Running       time.Time     // zero: it has not run
-	Finished      time.Time     // zero: it has not ended
-	RetryInterval time.Duration // before the attempt that runs, or comes; 0: it is no retry
+	Running       time.Time     // zero if it has not run
+	Finished      time.Time     // zero if it has not ended
+	RetryInterval time.Duration // before the current or next attempt; 0 if that is not a retry
 	TimerName     string
 	Reason        string // of its failure
 	Message       string
@@ -79,43 +77,43 @@ type Running struct {
 	Task
 	NodeID   int64
 	Address  string
-	Lease    *Lease    // a worker has it; nil: the node runs it
-	Alive    bool      // its node beats
-	Beat     time.Time // the last one of its node; zero: not known
+	Lease    *Lease    // nil if a node, not a worker, runs the task
+	Alive    bool      // its node sends heartbeats
+	Beat     time.Time // last heartbeat of its node; zero if unknown
 	Draining bool
 	Deadline time.Time
-	Vain     int32  // how often this attempt has not reached its processor; 0 also where another node runs it than is asked
-	Cause    string // why it has not
+	Vain     int32  // how often this attempt could not reach its processor; 0 if another node than the one that answers runs it
+	Cause    string // why it could not
 }
 
-// What a span of time went to, beside the values of process.WaitsFor.
+// Values of Span.What, in addition to those of process.WaitsFor.
 const (
-	Processing = "processing" // an attempt, the storing of its result included
-	BackOff    = "back_off"   // after an attempt that failed
-	Idle       = "idle"       // nothing was there to be done
+	Processing = "processing" // an attempt, including the time to store its result
+	BackOff    = "back_off"   // after a failed attempt
+	Idle       = "idle"       // there was nothing to do
 )
 
-// Span is a span of time of one task, or (where nothing was there to be done) of the process.
+// Span is a period in the life of a task, or of the process while it had no task.
 type Span struct {
 	What   string
-	TaskID int64 // 0: of no task
+	TaskID int64 // 0 if it belongs to no task
 	From   time.Time
-	To     time.Time // zero: it goes on
+	To     time.Time // zero if it has not ended
 	Detail string
 }
 
-// Explanation of a process.
+// Explanation describes a process. Detail, Next and Unblock are sentences.
 type Explanation struct {
 	Spans      []Span // oldest first
 	TimeByWhat map[string]time.Duration
-	WaitsFor   process.WaitsFor // "": for nothing, or for the processor
+	WaitsFor   process.WaitsFor // "" if it waits for nothing or for the processor
 	Detail     string
 	Next       string
-	NextTime   time.Time // zero: nobody knows
+	NextTime   time.Time // zero if unknown
 	Unblock    string
 }
 
-// Explain looks at a process.
+// Explain returns the explanation of a process.
 func Explain(s State) Explanation {
 	e := Explanation{Spans: spans(s), TimeByWhat: map[string]time.Duration{}}
 	for _, span := range e.Spans {

@@ -206,7 +206,7 @@ var situations = []struct {
 	{"job that is suspended", state(job(nil), status(process.StatusSuspended, 40), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForOperator, Scheduled: at(20)})), process.WaitsForOperator, time.Time{},
 		[]string{"It is suspended since"}, nil},
 	{"job that waits for a constraint", state(job(nil), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForConstraint, Scheduled: at(90)})), process.WaitsForConstraint, time.Time{},
-		[]string{`Job "mail" waits for constraints that are being looked at anew.`, "Nothing needs to be done"}, []string{"processing 1 0-1", "time 6 1-90", "constraint 6 90-"}},
+		[]string{`Job "mail" waits until its constraints are checked again.`, "Nothing needs to be done"}, []string{"processing 1 0-1", "time 6 1-90", "constraint 6 90-"}},
 	{"job that was CANCELLED", state(job(nil), status(process.StatusCancelled, 52)), "", time.Time{}, []string{"the job is at its end", "progressor job retry shop o-1 runs it again; progressor remove shop o-1 deletes it"}, nil},
 	{"job of a step that has FAILED", state(job(ofStep("failed")), ofRun, status(process.StatusError, 52), broken("no book left", 4), ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
 		[]string{"run A-8, a step of which it did", "progressor run retry shop A-8 takes its run up again"}, nil},

@@ -7,20 +7,20 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Job is what counts of a process that is a job.
+// Job contains the facts about a job.
 type Job struct {
 	Name         string
 	MaxRetry     int32
-	Failed       int32 // attempts that failed, those apart whose worker was lost
+	Failed       int32 // failed attempts, without those whose worker was lost
 	Takeovers    int32
 	MaxTakeovers int32
-	RunStatus    string   // of the run whose step it does; "": it does none, or one of a run in another namespace
-	WorkerIDs    []string // that may take it; nil: any
-	Blocked      *Blocked // the key that it waits for; nil: none, or it is being found
-	Group        *Group   // nil: one worker runs it
+	RunStatus    string   // of the run that the job is a step of; "" if there is none, or if it is in another namespace
+	WorkerIDs    []string // workers that may take it; nil if any may
+	Blocked      *Blocked // nil if it waits for no key, or if the key is not known yet
+	Group        *Group   // nil if one worker runs it
 }
 
-// job is the situation of a job: nobody calls it, and who repairs it lets it run again.
+// job describes a job. Jobs are not called, and a repair of a job is a retry.
 func (s State) job(e *Explanation, head *Task, behind int) {
 	j := s.Job
 	switch {
@@ -49,7 +49,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		s.failed(e)
 	case s.Process.Status == process.StatusSuspended:
 		s.suspended(e, head, behind)
-	case head == nil: // a moment that no statement leaves behind
+	case head == nil: // should not happen
 		e.Detail = "Nothing of it waits."
 	case s.timed(head) && head.Attempt > 0:
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
@@ -70,7 +70,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// cancelling says that a job was asked to end, and whether what runs knows.
+// cancelling adds that the job is being cancelled. told says whether the attempt knows.
 func (s State) cancelling(e *Explanation, told string) {
 	if s.Process.Cancel.Deadline.IsZero() {
 		return
@@ -87,7 +87,7 @@ func (c Cancel) why() string {
 	return " (" + c.Reason + ")"
 }
 
-// failed is the situation of a job that has FAILED.
+// failed describes a job in the state FAILED.
 func (s State) failed(e *Explanation) {
 	e.WaitsFor = process.WaitsForOperator
 	e.Detail = fmt.Sprintf("Job %q failed for good", s.Job.Name)
@@ -113,7 +113,7 @@ func (s State) failed(e *Explanation) {
 	}
 }
 
-// runID is the run whose step a job does.
+// runID returns the ID of the run that the job is a step of.
 func (s State) runID() string {
 	id := strings.TrimPrefix(s.Process.ProcessID, process.StepPrefix)
 	return id[:max(strings.LastIndexByte(id, '/'), 0)]
@@ -130,7 +130,7 @@ func times[T int | int32 | int64](n T) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// spent says what is used up of a job's attempts.
+// spent describes how many attempts of the job are used up.
 func (j *Job) spent() string {
 	return fmt.Sprintf("It has failed %s, max_retry is %d; its worker was lost %s, max_takeovers is %d.", times(j.Failed), j.MaxRetry, times(j.Takeovers), j.MaxTakeovers)
 }
@@ -142,7 +142,7 @@ func (t *Task) failure() string {
 	return t.Reason + ": " + t.Message
 }
 
-// anotherTime is how a job that waits for its time runs sooner.
+// anotherTime describes how a scheduled job can run sooner.
 func (s State) anotherTime() string {
 	if s.own() {
 		return "Its time."

@@ -8,45 +8,46 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Run is what counts of a process that is a run of a flow.
+// Run contains the facts about a run of a flow.
 type Run struct {
-	Status       string // as flow_runs has it
+	Status       string // as in flow_runs
 	Attempt      int32
-	BlockedOn    string // "scope: RUN", "time: TIME", "backoff: TIME"; "": on nothing
+	BlockedOn    string // "scope: RUN", "time: TIME" or "backoff: TIME"; "" if it is not blocked
 	CancelReason string
-	Failure      string // of the run, or of the attempt before
-	Steps        []Step // that are open, those first that wait for an answer
-	More         bool   // there are more of them
+	Failure      string // of the run, or of its last attempt
+	Steps        []Step // open steps; those that wait for an answer come first
+	More         bool   // there are more open steps
 }
 
-// OpenSteps is how many of the steps of a run an explanation looks at.
+// OpenSteps is the maximum number of steps in an explanation.
 const OpenSteps = 5
 
-// Step is a step of a run, or an item of it, that is open.
+// Step is an open step of a run, or an open item of a step.
 type Step struct {
 	ID        string
-	Index     int32 // -1: the step itself
-	Undoing   bool  // it is being undone
+	Index     int32 // -1 for the step itself
+	Undoing   bool  // its compensation runs
 	Wait      string
 	Title     string
 	Assignees string
-	Due       time.Time // zero: none
+	Due       time.Time // zero if it has no due time
 	Process   process.Key
-	Status    process.Status   // of what does it; "": it is not there
-	WaitsFor  process.WaitsFor // what its task waits for; "": for nothing
+	Status    process.Status   // of its process; "" if there is none
+	WaitsFor  process.WaitsFor // of the task of its process; "" if it waits for nothing
 	Scheduled time.Time
-	Attempt   int32  // made
-	Failure   string // of the last of them
-	WorkerID  string // who has its job
+	Attempt   int32  // number of attempts made
+	Failure   string // of the last attempt
+	WorkerID  string // the worker that runs its job
 }
 
-// tells tells whether there is something to be said of a run beside the tasks of its process: it has ended, waits, or has open steps.
-func (r *Run) tells() bool {
+// describes reports whether the run itself, not only the tasks of its process, has something to
+// describe: it has ended, is blocked, or has open steps.
+func (r *Run) describes() bool {
 	ended := r.Status == "succeeded" || r.Status == "failed" || r.Status == "cancelled" || r.Status == "expired"
 	return ended || r.BlockedOn != "" || len(r.Steps) > 0
 }
 
-// run is the situation of a run: nobody calls it, and its steps say what it waits for.
+// run describes a run. Its steps determine what it waits for.
 func (s State) run(e *Explanation) {
 	r := s.Run
 	what, at, _ := strings.Cut(r.BlockedOn, ": ")
@@ -58,7 +59,7 @@ func (s State) run(e *Explanation) {
 		e.WaitsFor = process.WaitsForConstraint
 		e.Detail = fmt.Sprintf("The run waits for its scope, which run %s has.", at)
 		e.Next = "It begins when that run has ended, after those that wait for the same since before."
-		e.Unblock = fmt.Sprintf("The end of run %s: %s shows where it stands, %s ends it.", at, s.order("get", at, ""), s.order("cancel", at, ""))
+		e.Unblock = fmt.Sprintf("The end of run %s: %s shows where it stands, %s ends it.", at, s.runCommand("get", at, ""), s.runCommand("cancel", at, ""))
 	case what == "time":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, due
 		e.Detail = fmt.Sprintf("The run is not to begin before %s.", stamp(due))
@@ -78,7 +79,7 @@ func (s State) runEnded(e *Explanation) {
 	r := s.Run
 	e.Next = "Nothing: the run is at its end."
 	e.Unblock = "Nothing: it goes when the retention of its namespace is over."
-	again := s.order("retry", s.flowID(), "") + " takes it up again, at the steps that did not succeed."
+	again := s.runCommand("retry", s.flowID(), "") + " takes it up again, at the steps that did not succeed."
 	switch r.Status {
 	case "succeeded":
 	case "cancelled":
@@ -95,7 +96,7 @@ func (s State) runEnded(e *Explanation) {
 	}
 }
 
-// steps tells of the steps that are open: the first of them says what the run waits for.
+// steps describes the open steps. The first one determines what the run waits for.
 func (s State) steps(e *Explanation) {
 	r := s.Run
 	var details []string
@@ -119,12 +120,12 @@ func (s State) steps(e *Explanation) {
 		}
 	}
 	if r.More {
-		details = append(details, fmt.Sprintf("Others are open as well: %s lists them.", s.order("steps", s.flowID(), "")))
+		details = append(details, fmt.Sprintf("Others are open as well: %s lists them.", s.runCommand("steps", s.flowID(), "")))
 	}
 	e.Detail = strings.Join(details, " ")
 }
 
-// step says of an open step what it waits for, what comes next, and what would let it go on.
+// step describes an open step: what it waits for, what happens next and what would unblock it.
 func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock string) {
 	name := "step " + p.ID
 	if p.Index >= 0 {
@@ -135,7 +136,7 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 	ends := "What depends on " + name + " follows its end."
 	switch {
 	case p.Undoing:
-		return process.WaitsForProcess, begin + " is being undone.", "When that is done, what succeeded before it is undone, and then the run ends.", "The end of its compensation: " + s.order("get", s.flowID(), "") + " shows where it stands."
+		return process.WaitsForProcess, begin + " is being undone.", "When that is done, what succeeded before it is undone, and then the run ends.", "The end of its compensation: " + s.runCommand("get", s.flowID(), "") + " shows where it stands."
 	case p.Wait != "":
 		return s.wait(p, name, begin)
 	case p.Process.ProcessID == "" && !p.Due.IsZero():
@@ -161,7 +162,7 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 	return process.WaitsForProcess, fmt.Sprintf("%s goes on: %s does it.", begin, p.Process.ProcessID), ends, shows
 }
 
-// wait is the situation of a step that waits for an answer.
+// wait describes a step that waits for an answer.
 func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail, next, unblock string) {
 	detail = begin + " waits for "
 	whom := "a person"
@@ -188,18 +189,18 @@ func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail
 	if p.Index >= 0 {
 		index = fmt.Sprintf(" --index %d", p.Index)
 	}
-	unblock = s.order("complete", s.flowID(), " "+p.ID+index+token+" --result …") + " answers it."
+	unblock = s.runCommand("complete", s.flowID(), " "+p.ID+index+token+" --result …") + " answers it."
 	if token != "" {
-		unblock += " The token is in " + s.order("waits", "", "") + " --run " + word(s.flowID()) + "."
+		unblock += " The token is in " + s.runCommand("waits", "", "") + " --run " + word(s.flowID()) + "."
 	}
 	return process.WaitsForOperator, sentence(detail), next, unblock
 }
 
-// flowID is the id of the run.
+// flowID returns the ID of the run.
 func (s State) flowID() string { return strings.TrimPrefix(s.Process.ProcessID, process.FlowPrefix) }
 
-// order is a command line of progressor run that can be pasted.
-func (s State) order(verb, runID, rest string) string {
+// runCommand returns a progressor run command that can be pasted.
+func (s State) runCommand(verb, runID, rest string) string {
 	line := "progressor run " + verb + " " + word(s.Process.Namespace)
 	if runID != "" {
 		line += " " + word(runID)

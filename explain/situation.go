@@ -11,10 +11,10 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// situation fills in what the process waits for, what comes next, and what would let it go on.
+// situation sets what the process waits for, what happens next and what would unblock it.
 func (s State) situation(e *Explanation) {
 	head, behind := s.head()
-	s.stands(e, head, behind)
+	s.describe(e, head, behind)
 	if s.Namespace.Paused && (e.WaitsFor == process.WaitsForTime || e.WaitsFor == process.WaitsForConstraint) {
 		e.Detail += fmt.Sprintf(" Namespace %s is paused, too: nothing begins before it is resumed (progressor namespace resume %s).", s.Process.Namespace, word(s.Process.Namespace))
 	}
@@ -26,12 +26,12 @@ func (s State) situation(e *Explanation) {
 	}
 }
 
-// stands says where the process stands.
-func (s State) stands(e *Explanation, head *Task, behind int) {
+// describe sets the explanation by the kind and the status of the process.
+func (s State) describe(e *Explanation, head *Task, behind int) {
 	switch {
 	case s.Job != nil:
 		s.job(e, head, behind)
-	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && (head == nil || s.timed(head)) && s.Run.tells():
+	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && (head == nil || s.timed(head)) && s.Run.describes():
 		s.run(e)
 	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && (head == nil || s.timed(head) || s.Process.Status == process.StatusError):
 		s.cron(e)
@@ -65,7 +65,8 @@ func (s State) stands(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// head is the task that comes next, and how many stand behind it without a time of their own.
+// head returns the task that runs next, and how many tasks without a time of their own wait behind
+// it.
 func (s State) head() (head *Task, behind int) {
 	order := slices.Clone(s.Waiting)
 	slices.SortStableFunc(order, func(a, b Task) int {
@@ -109,7 +110,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// timed tells whether a task waits for a time that has not come; in a suspended process all that waits waits for the operator first.
+// timed reports whether a task waits for a future time. In a suspended process, tasks wait for the
+// operator first.
 func (s State) timed(t *Task) bool {
 	return (t.WaitsFor == process.WaitsForTime || t.WaitsFor == process.WaitsForOperator) && t.Scheduled.After(s.Now)
 }
@@ -120,7 +122,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	if r.Draining {
 		drains = ", which drains"
 	}
-	dead := r.Beat.Add(s.Namespace.ZombieAfter) // unless it beats again
+	dead := r.Beat.Add(s.Namespace.ZombieAfter)
 	silent := !r.Alive || s.Now.Sub(r.Beat) > s.Namespace.ZombieAfter/2
 	if silent && !r.Beat.IsZero() {
 		drains = fmt.Sprintf(", which has not beaten since %s (%s ago)", stamp(r.Beat), durations.Rounded(s.Now.Sub(r.Beat)))
@@ -172,7 +174,8 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// vain says that the processor was not reached. All tries of it are one attempt, and the last one may go on.
+// vain says that the processor was not reached. All tries to reach it are one attempt; the last one
+// may still be going on.
 func (r *Running) vain() string {
 	switch r.Vain {
 	case 0:
@@ -300,7 +303,7 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// name is what a task is called at the beginning of a sentence.
+// name returns the name of a task for the beginning of a sentence.
 func (t *Task) name() string {
 	switch {
 	case t.Type.Timer() && t.TimerName != "":
@@ -315,7 +318,7 @@ func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 func lower(s string) string { return strings.ToLower(s[:1]) + s[1:] }
 
-// sentence ends in one full stop.
+// sentence returns s with one period at its end.
 func sentence(s string) string { return strings.TrimRight(s, ". ") + "." }
 
 func more(behind int) string {
@@ -335,7 +338,7 @@ func then(behind int) string {
 	return fmt.Sprintf(", and %d more behind it", behind)
 }
 
-// at is a time to come, as a date and as a distance.
+// at returns t as a date and as the distance from now.
 func (s State) at(t time.Time) string {
 	if d := t.Sub(s.Now); d > 0 {
 		return fmt.Sprintf("at %s (in %s)", stamp(t), durations.Rounded(d))
@@ -343,10 +346,11 @@ func (s State) at(t time.Time) string {
 	return fmt.Sprintf("at %s (%s ago)", stamp(t), durations.Rounded(s.Now.Sub(t)))
 }
 
+// stamp returns t in UTC with milliseconds.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// command is a command line for this process that can be pasted.
-// own tells whether this is a process of the engine, such as a bulk: every order to it is refused, so none is proposed.
+// own reports whether the process belongs to the engine, such as a bulk. It refuses commands, so
+// none are suggested.
 func (s State) own() bool { return process.Own(s.Process.ProcessID) }
 
 func (s State) timeOrCall() string {
@@ -356,10 +360,12 @@ func (s State) timeOrCall() string {
 	return "Its time, or a call: " + s.command("call", "") + "."
 }
 
+// command returns a command line for this process that can be pasted.
 func (s State) command(verb, rest string) string {
 	return "progressor " + verb + " " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + rest
 }
 
+// word quotes s for a shell if necessary.
 func word(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)

@@ -10,17 +10,18 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// shortest is the least wait that is worth a span: every task waits for a commit.
+// shortest is the shortest wait that becomes a span. Every task waits for a commit.
 const shortest = time.Millisecond
 
 // timeline collects the spans of a process.
 type timeline struct {
 	s     State
-	busy  []Task // that have run, or run, in the order in which they did
+	busy  []Task // tasks that have run or run, in that order
 	spans []Span
 }
 
-// spans says where the time went: of each task, and of the process where no task was at work or waited to be.
+// spans returns where the time went: of each task, and of the process while no task ran or waited
+// to run.
 func spans(s State) []Span {
 	tl := &timeline{s: s}
 	for _, t := range s.Ended {
@@ -51,14 +52,14 @@ func spans(s State) []Span {
 
 func oldest(a, b Span) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.TaskID, b.TaskID)) }
 
-// add adds a span, unless it is too short. One that goes on always counts.
+// add adds a span, unless it is too short. A span that has not ended is always added.
 func (tl *timeline) add(span Span) {
 	if span.To.IsZero() || span.To.Sub(span.From) >= shortest {
 		tl.spans = append(tl.spans, span)
 	}
 }
 
-// ran adds what a task did that has run.
+// ran adds the spans of a task that has run.
 func (tl *timeline) ran(n int) {
 	t := tl.busy[n]
 	tl.backOff(t, t.Attempt)
@@ -76,14 +77,14 @@ func (tl *timeline) ran(n int) {
 	tl.spans = append(tl.spans, Span{What: Processing, TaskID: t.ID, From: t.Running, To: t.Finished, Detail: detail})
 }
 
-// backOff adds the wait before an attempt that was not the first. Earlier waits of the task are not kept.
+// backOff adds the wait before a retry. Earlier waits of the task are not stored.
 func (tl *timeline) backOff(t Task, attempt int32) {
 	if t.RetryInterval <= 0 {
 		return
 	}
 	from := t.Scheduled.Add(-t.RetryInterval)
 	if made := tl.s.Process.CreatedTime; from.Before(made) {
-		from = made // somebody has put its time forward
+		from = made // an operator moved its time forward
 	}
 	span := Span{What: BackOff, TaskID: t.ID, From: from, To: t.Scheduled, Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
 	if span.To.After(tl.s.Now) {
@@ -95,12 +96,12 @@ func (tl *timeline) backOff(t Task, attempt int32) {
 	tl.add(span)
 }
 
-// waited adds the time between a task's turn and its beginning (zero: it has not begun): behind the tasks that were at work or ahead
-// of it, and then for a place. n of busy are ahead of it.
+// waited adds the time from when a task was due until it began, or until now if until is zero:
+// first behind other tasks, then for a slot. The first n tasks of busy are ahead of it.
 func (tl *timeline) waited(t Task, n int, until time.Time) {
 	from := t.Scheduled
 	if from.Before(tl.s.Process.CreatedTime) {
-		from = tl.s.Process.CreatedTime // a timer that was imported when it was due
+		from = tl.s.Process.CreatedTime // a timer that was already due when it was imported
 	}
 	if n > 0 {
 		ahead := tl.busy[n-1]
@@ -120,7 +121,7 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 	tl.add(Span{What: string(process.WaitsForPlace), TaskID: t.ID, From: from, To: until, Detail: detail})
 }
 
-// waits adds what a task does that waits.
+// waits adds the spans of a waiting task.
 func (tl *timeline) waits(t Task) {
 	s := tl.s
 	tl.backOff(t, t.Attempt+1)
@@ -140,7 +141,7 @@ func (tl *timeline) waits(t Task) {
 	}
 }
 
-// addGaps adds the time in which no task was at work or waited to be. The spans are in order.
+// addGaps adds the time in which no task ran or waited to run. The spans must be sorted.
 func (tl *timeline) addGaps() {
 	s := tl.s
 	end := s.Now
@@ -172,8 +173,8 @@ func (tl *timeline) addGaps() {
 	tl.spans = append(tl.spans, last...)
 }
 
-// gaps tells what a process did between two moments; next is the task that ended that, or more than all. An operator may have changed
-// its status between them without a task.
+// gaps returns what the process did between two times. next is the ID of the task that ended the
+// gap, or the maximum. An operator may have changed the status in between without a task.
 func (tl *timeline) gaps(from, to time.Time, next int64) []Span {
 	changed := tl.s.Process.StatusChanged
 	if changed.Sub(from) < shortest || to.Sub(changed) < shortest {
@@ -186,7 +187,7 @@ func (tl *timeline) gaps(from, to time.Time, next int64) []Span {
 	return []Span{before, since}
 }
 
-// gap tells what a process did between two moments, between which its status did not change.
+// gap returns what the process did between two times with the same status.
 func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	span := Span{What: Idle, From: from, To: to}
 	status, changed := tl.s.Process.Status, tl.s.Process.StatusChanged
@@ -222,7 +223,7 @@ func waitName(t *Task) string {
 	return fmt.Sprintf("timer %q", t.TimerName)
 }
 
-// lastBefore is the task that ended last, up to a moment.
+// lastBefore returns the last task that ended at or before a time.
 func (tl *timeline) lastBefore(moment time.Time) *Task {
 	var last *Task
 	for n := range tl.busy {
@@ -234,8 +235,8 @@ func (tl *timeline) lastBefore(moment time.Time) *Task {
 	return last
 }
 
-// pending is the timer, or the start, that a process waited for up to a moment: the soonest that was set before the next task was
-// accepted, and had neither fired nor been cancelled.
+// pending returns the timer or start that the process waited for until a time: the earliest that
+// was set before the next task was accepted, and had neither fired nor been cancelled.
 func (tl *timeline) pending(until time.Time, next int64) *Task {
 	var soonest *Task
 	consider := func(t *Task, end time.Time) {

@@ -10,26 +10,27 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Worker is one that was heard of in the namespace.
+// Worker is a worker that was seen in the namespace.
 type Worker struct {
 	ID     string
-	Told   string // "quiet": to take nothing new; "stop": to end, too; "": neither
+	Told   string // "quiet" if it was told to take no new tasks, "stop" if also to end, else ""
 	Seen   time.Time
-	Alive  bool // so lately that it polls, or is busy
+	Alive  bool // seen so recently that it polls or is busy
 	Leases int32
 }
 
-// Lease says which worker holds what runs.
+// Lease is the lease of the running task.
 type Lease struct {
 	WorkerID string
 	Expires  time.Time
-	Beat     time.Time // zero: it has not beaten yet
+	Beat     time.Time // zero if it has not beaten yet
 }
 
-// maxNamed bounds how many workers, or jobs, are named.
+// maxNamed is the maximum number of workers or jobs listed by name.
 const maxNamed = 5
 
-// holds says who holds what runs, since when, and how lately he was heard of: at the beginning of a sentence, and behind something.
+// holds describes which worker holds the running task, for how long, and its last heartbeat: as the
+// beginning of a sentence, and as the end of one.
 func (s State) holds(since string) (begin, behind string) {
 	r, l := s.Running, s.Running.Lease
 	beat := "it has not beaten yet"
@@ -43,7 +44,7 @@ func (s State) holds(since string) (begin, behind string) {
 	return begin, fmt.Sprintf("%s, which worker %s holds, attempt %d, for %s; %s", lower(r.name()), l.WorkerID, r.Attempt, since, beat)
 }
 
-// held says what comes of a task that a worker holds.
+// held sets what happens next to a task that a worker holds.
 func (s State) held(e *Explanation, then string) {
 	r, l := s.Running, s.Running.Lease
 	what, limit, loses := lower(r.name()), "its step timeout", "it"
@@ -63,7 +64,7 @@ func (s State) held(e *Explanation, then string) {
 	}
 }
 
-// waitsForWorker is the situation of a task that a worker has to take.
+// waitsForWorker describes a task that waits for a worker.
 func (s State) waitsForWorker(e *Explanation, head *Task, behind int) {
 	e.WaitsFor = process.WaitsForPlace
 	since := stamp(later(head.Scheduled, s.Process.CreatedTime))
@@ -78,7 +79,7 @@ func (s State) waitsForWorker(e *Explanation, head *Task, behind int) {
 	e.Detail += ", and " + poll + "."
 }
 
-// workers says which workers poll of those that may take what waits, and what would bring one.
+// workers describes which of the workers that may take the task poll, and how to get one.
 func (s State) workers() (poll, unblock string) {
 	ns := s.Process.Namespace
 	var only []string
@@ -114,7 +115,7 @@ func (s State) workers() (poll, unblock string) {
 	return fmt.Sprintf("%s polls namespace %s", none, ns), s.startWorker(only)
 }
 
-// polledFor is what a worker has to ask for.
+// polledFor describes what a worker has to poll for.
 func (s State) polledFor() string {
 	if s.Job != nil {
 		return fmt.Sprintf("namespace %s for jobs named %q, or for all", s.Process.Namespace, s.Job.Name)
@@ -122,7 +123,7 @@ func (s State) polledFor() string {
 	return "namespace " + s.Process.Namespace + " for all that waits, and not for jobs alone"
 }
 
-// startWorker is how one is started.
+// startWorker describes how to start a worker.
 func (s State) startWorker(only []string) string {
 	ns := word(s.Process.Namespace)
 	if s.Job == nil {
@@ -136,7 +137,7 @@ func (s State) startWorker(only []string) string {
 	return fmt.Sprintf("Start one: progressor worker run --namespace %s --job %s%s --exec COMMAND.", ns, word(s.Job.Name), id)
 }
 
-// count is a number of things in words: at least so many, where there are more.
+// count returns a number of things in words, with "at least" if there are more.
 func count(n int, more bool, what string) string {
 	text := fmt.Sprintf("%d %ss", n, what)
 	if n == 1 {
@@ -148,7 +149,7 @@ func count(n int, more bool, what string) string {
 	return text
 }
 
-// named lists names, the first of them.
+// named lists names, at most maxNamed of them.
 func named(names []string) string {
 	if len(names) > maxNamed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)

@@ -28,7 +28,7 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 var phrasesExempt = []string{
 	"cmd/progressor/", "cron/", "docs/configuration.md",
 	"docs/crons.md", "docs/flows.md",
-	"engine/", "explain/", "flow/", "internal/chaos/",
+	"engine/", "flow/", "internal/chaos/",
 	"internal/msgpack/read.go", "internal/msgpack/read_value.go", "internal/mutants/flows.go",
 	"internal/mutants/jobs.go", "internal/pgembed/", "sql/", "storage/",
 }

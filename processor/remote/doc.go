@@ -10,22 +10,17 @@
 // Process never retries. Its error is one of these types:
 //
 //   - processor.UnreachableError: the request did not reach user code. The address cannot be
-//     resolved,
-//
-// connected to, or is not allowed; the TLS handshake failed; a plain POST was answered with HTTP
-// 408, 429 or 503; Connect or gRPC answered UNAVAILABLE or RESOURCE_EXHAUSTED.
+//     resolved or connected to, or is not allowed; the TLS handshake failed; a plain POST was
+//     answered with HTTP 408, 429 or 503; Connect or gRPC answered UNAVAILABLE or
+//     RESOURCE_EXHAUSTED.
 //   - processor.BadResponseError: the answer is invalid. It has any other HTTP status or code
-//
-// (including redirects, 404, 502 and 504), cannot be decoded, has an unknown field, or exceeds 16
-// MiB. A proxy also answers 502 and 504 if a processor fails halfway, so they do not count as
-// unreachable.
+//     (including redirects, 404, 502 and 504), cannot be decoded, has an unknown field, or exceeds
+//     16 MiB. A proxy also answers 502 and 504 if a processor fails halfway, so they do not count
+//     as unreachable.
 //   - processor.LostError: the connection broke after the request was sent. It is unknown whether
-//     user
-//
-// code ran.
+//     user code ran.
 //   - The context's error: the attempt was cancelled or its deadline passed. Connect's
-//
-// DEADLINE_EXCEEDED counts as the latter.
+//     DEADLINE_EXCEEDED counts as the latter.
 //
 // Addresses are checked after resolution, for every connection: link-local, multicast and cloud
 // metadata addresses are refused; loopback and private ones are allowed. Redirects are not

@@ -140,7 +140,7 @@ func (d *decider) room() int {
 	case d.overlapsBuffered(): // it waits, whatever failed
 	case failure.decision != 0 && !failure.spend:
 		return 0
-	case failure.trial && fires:
+	case failure.trial && fires && d.Policy.Overlap != OverlapActionBufferOne: // it alone; a buffered one waits for it
 		room = 1
 	}
 	if limit := d.Schedule.spec.MaxFires; limit > 0 {

@@ -57,7 +57,8 @@ func TestLargeResults(t *testing.T) {
 	}
 }
 
-// TestLargeFailures ends runs, and runs around them, with a failure that is larger than a message.
+// TestLargeFailures ends runs, and runs around them, with a failure that is larger than a message. A job keeps the
+// first 4 KiB of it.
 func TestLargeFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -73,7 +74,7 @@ func TestLargeFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := n.ended(t, "pull", templateType)
-		if r.GetFailure().GetMessage() != message || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_FAILED {
+		if r.GetFailure().GetMessage() != message[:4096] || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_FAILED {
 			t.Errorf("%s is %s with %d bytes", templateType, r.GetStatus(), len(r.GetFailure().GetMessage()))
 		}
 	}

@@ -259,7 +259,7 @@ func TestTimerDueWhileBusy(t *testing.T) {
 	}
 	n := start(t, dsn, p, func(c *engine.Config) { c.ScanInterval = 10 * time.Second })
 	n.started(t, "p")
-	n.called(t, "p", "set 30ms")
+	n.called(t, "p", "set 500ms")
 	hold := n.calling("p", "hold")
 	receive(t, "the process is at work", g.entered)
 	rows := look(t, dsn)

@@ -40,7 +40,7 @@ spec("What broke is found, understood and repaired in four clicks", async (page,
   await page.getByRole("link", { name: "to-repair" }).click(); // 2
   await page.getByText("broken_goods: order R-1: the goods broke while they were packed").waitFor();
   await page.getByRole("button", { name: "Repair…", exact: true }).click(); // 3
-  await page.getByRole("dialog").getByText("It goes back to RUNNING").waitFor();
+  await page.getByRole("dialog").getByText("It returns to RUNNING").waitFor();
   await page.getByRole("dialog").getByRole("button", { name: "Repair", exact: true }).click(); // 4
   await page.getByText("to-repair is repaired.").waitFor();
   await is("to-repair", "RUNNING");

@@ -119,7 +119,7 @@ spec("A run is followed live in its graph, with the items of a step", async (pag
   await page.getByRole("heading", { name: /^charge/ }).waitFor();
   await page.getByRole("button", { name: "Skip…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("go on as if it had succeeded").waitFor();
+  await dialog.getByText("continue as if it had succeeded").waitFor();
   await dialog.getByLabel("Reason").fill("paid in cash");
   await dialog.getByLabel("Result").fill('{"paid": ');
   await dialog.getByText(/^want JSON: /).waitFor();

@@ -174,9 +174,9 @@ func (d *Decision) openItems(step int) ([]int, error) {
 // doneItems lists the items of a step that succeeded, likewise.
 func (d *Decision) doneItems(step int) ([]int, error) {
 	done, err := d.Reader.DoneItems(step)
-	items := make([]int, len(done))
+	items := make([]int, 0, len(done))
 	for n := range done {
-		items[n] = done[n].Index
+		items = append(items, done[n].Index)
 	}
 	for _, e := range d.Effects {
 		switch {

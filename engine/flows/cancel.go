@@ -17,7 +17,7 @@ func (f *Flows) Cancel(
 	ctx context.Context, r *progressorv1.CancelRunRequest, by process.Actor,
 ) (*progressorv1.Run, error) {
 	if r.GetForce() {
-		if err := f.mend(ctx, keyOf(r.GetNamespace(), r.GetRunId()), by); err != nil {
+		if err := f.repairBroken(ctx, keyOf(r.GetNamespace(), r.GetRunId()), by); err != nil {
 			return nil, err
 		}
 	}
@@ -37,10 +37,10 @@ func (f *Flows) Cancel(
 	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), cancelWait)
 }
 
-// mend lets a run take commands again whose process is in ERROR.
-func (f *Flows) mend(ctx context.Context, key process.Key, by process.Actor) error {
+// repairBroken repairs the process of a run that is in ERROR, so that the run accepts commands.
+func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Actor) error {
 	row, err := flows.Get(ctx, f.store, key.Namespace, key.ProcessID[len(process.FlowPrefix):])
-	if err != nil || process.Status(row.ProcessStatus) != process.StatusError {
+	if err != nil || row.ProcessStatus != process.StatusError {
 		return nil //nolint:nilerr // the command tells of it
 	}
 	_, err = f.engine.Repair(ctx, engine.RepairParams{Key: key, Simple: true, Actor: by})

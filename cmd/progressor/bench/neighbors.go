@@ -229,7 +229,8 @@ func (n *neighborhood) quiet(ctx context.Context) (*neighborWindow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w, w.wait(ctx)
+	err = w.wait(ctx)
+	return w, err
 }
 
 // window sets timers that are due within the next --duration, and offers calls and messages for so long, while state
@@ -267,8 +268,8 @@ func (n *neighborhood) window(ctx context.Context, state func(*neighborhood, con
 	beside.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, duration)
 		defer cancel()
-		if stateErr = state(n, ctx); ctx.Err() != nil {
-			stateErr = nil
+		if err := state(n, ctx); ctx.Err() == nil {
+			stateErr = err
 		}
 	})
 	beside.Go(func() { messagesErr = n.sendMessages(ctx, w.messages.want) })

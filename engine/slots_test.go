@@ -119,7 +119,7 @@ func TestSlotsRefuse(t *testing.T) {
 	})
 }
 
-// Where a request has waited in vain, no more wait than are served in time; the others are refused at once.
+// After a request has waited without getting a slot, only as many wait as can be served in time. Others fail fast.
 func TestSlotsRefuseAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 			p.release(fresh)
 		}
 		synctest.Wait()
-		time.Sleep(slotWait) // eight wait in vain
+		time.Sleep(slotWait) // eight wait and get no slot
 		if n := come(20); n != 6 {
 			t.Errorf("%d wait, where 12 were served in 100 ms", n)
 		}
@@ -155,7 +155,7 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		}
 		time.Sleep(slotWait + failFastFor + 1)
 		if n := come(20); n != 20 {
-			t.Errorf("%d of 20 wait long after the last one who did in vain", n)
+			t.Errorf("%d of 20 wait long after the last request that got no slot", n)
 		}
 		time.Sleep(slotWait)
 	})
@@ -170,7 +170,7 @@ func TestSlotsWaitAfterAStall(t *testing.T) {
 			p.tryTake()
 		}
 		go p.take(context.Background())
-		time.Sleep(2 * slotWait) // in vain
+		time.Sleep(2 * slotWait) // no slot is free
 		for range 50 {
 			p.release(fresh)
 			time.Sleep(slotWait / 50)

@@ -1,6 +1,6 @@
 package main
 
-import "github.com/progressor-engine/progressor/cmd/progressor/bench"
+import "github.com/progressor-engine/progressor/internal/bench"
 
 // benchCmd gives package bench what it needs of the program.
 type benchCmd struct {

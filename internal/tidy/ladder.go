@@ -28,7 +28,8 @@ var rooms = map[string]int{
 	"engine":       4,
 	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5,
 	"engine/rpc":     6,
-	"cmd/progressor": 7, "examples": 7,
+	"internal/bench": 7, "examples": 7,
+	"cmd/progressor": 8,
 
 	"internal/pgembed": tooling, "storage/storagetest": tooling, "engine/enginetest": tooling,
 	"internal/tidy": tooling, "internal/chaos": tooling, "internal/mutants": tooling,
@@ -37,7 +38,7 @@ var rooms = map[string]int{
 
 // toolingUsers lists the rooms that may import a package of the level tooling outside tests.
 var toolingUsers = map[string][]string{
-	"internal/pgembed":    {"cmd/progressor", "storage/storagetest", "internal/chaos"},
+	"internal/pgembed":    {"cmd/progressor", "internal/bench", "storage/storagetest", "internal/chaos"},
 	"storage/storagetest": {"internal/chaos"},
 }
 

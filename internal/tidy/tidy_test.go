@@ -50,7 +50,7 @@ func TestLadderCatches(t *testing.T) {
 		{"database in a pure package", "cron", "=github.com/jackc/pgx/v5", "is pure"},
 
 		{"down", "engine/rpc", "engine", ""},
-		{"inside a room", "cmd/progressor/internal/bench", "cmd/progressor/internal/table", ""},
+		{"inside a room", "processor/demo", "processor", ""},
 		{"generated queries in a room of storage", "storage/jobs", "storage/internal/dbsqlc", ""},
 		{"connect clients are of the contract", "client", "proto/progressor/v1/progressorv1connect", ""},
 		{"dev's private server", "cmd/progressor", "internal/pgembed", ""},

@@ -17,19 +17,26 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// run does a claim and what follows it in the same process, or from a run to its step and back, then gives its place back. The caller has taken the place, and has
-// entered the claim into the crew. asked: see traces.
-func (e *Engine) run(ns *namespace, c *storage.Claim, asked *trace.SpanContext, release func()) {
+// origin is where a claim comes from.
+type origin struct {
+	asked   *trace.SpanContext // of its request, see traces; nil if there is none
+	scanned bool               // a scan claimed it
+	release func()             // returns its slot
+}
+
+// run runs a claim and the tasks that follow it in the same process, or from a run to its step and back. Then it
+// returns the slot. The caller has taken the slot and has entered the claim into the crew.
+func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	defer e.crew.leave()
-	defer release()
+	defer from.release()
 	var known *knownHistory
 	for step := 1; ; step++ {
 		ns = e.current(ns)
-		next, history, ok := e.step(ns, c, known, asked, step)
+		next, history, ok := e.step(ns, c, known, from, step)
 		if !ok {
 			return
 		}
-		c, known, asked = next, history, nil
+		c, known, from.asked = next, history, nil
 	}
 }
 
@@ -41,8 +48,11 @@ func (e *Engine) current(ns *namespace) *namespace {
 	return ns
 }
 
-// step makes one attempt and stores its end. It returns the next task of the process, or that of the run whose step it was or of a step that begins, where this node runs it too.
-func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, asked *trace.SpanContext, step int) (*storage.Claim, *knownHistory, bool) {
+// step makes one attempt and stores its result. It returns the next task to run here: of the process, of the run whose
+// step it was, or of a step that begins.
+func (e *Engine) step(
+	ns *namespace, c *storage.Claim, known *knownHistory, from origin, step int,
+) (*storage.Claim, *knownHistory, bool) {
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
 	e.store.Saw(c.TaskID, c.FencingToken)
@@ -50,7 +60,7 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, aske
 		return nil, nil, false
 	}
 	defer e.attempts.end(c)
-	ctx, span := e.traces.begin(ctx, ns, c, asked)
+	ctx, span := e.traces.begin(ctx, ns, c, from.asked)
 	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
@@ -58,6 +68,10 @@ func (e *Engine) step(ns *namespace, c *storage.Claim, known *knownHistory, aske
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled()
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
 	sendAlong(span, d.completion.Messages)
+	if from.scanned {
+		e.backlog.begin(c)
+		defer e.backlog.end(c)
+	}
 	saved, err := e.save(ns, c, d)
 	endSpan(span, d, time.Time{}, err)
 	if err != nil || saved.Next == nil {
@@ -316,6 +330,6 @@ func (e *Engine) adopt(claims []storage.Claim) {
 		ns.slots.force(stored)
 		ns.metrics.adopted.Inc()
 		e.log.InfoContext(e.traces.of(c), "task adopted", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID)
-		e.runners.Go(func() { e.run(ns, c, nil, func() { ns.slots.release(stored) }) })
+		e.runners.Go(func() { e.run(ns, c, origin{release: func() { ns.slots.release(stored) }}) })
 	}
 }

@@ -2,12 +2,16 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -81,4 +85,27 @@ func TestFewTimersFireAlongsideBacklogs(t *testing.T) {
 	if n := others.Load(); n > few/2*namespaces {
 		t.Errorf("%d timers of other namespaces fired before the last of %d", n, few)
 	}
+}
+
+// The result of a task that a scan has claimed counts as one of a backlog until it is stored. That of a new request
+// does not.
+func TestBacklogResultsAreCounted(t *testing.T) {
+	t.Parallel()
+	var node atomic.Pointer[node]
+	counted := make(chan string, 10)
+	kind := engine.Kind{Name: "own", Processor: by{
+		initTask:    answers(processor.Result().SetTimerAfter(time.Millisecond)),
+		timeoutTask: answers(processor.Result().Complete()),
+	}, Stored: func(c *storage.Claim, _ *storage.Completion, _ time.Time) {
+		counted <- fmt.Sprint(c.TaskType, " ", node.Load().BacklogResults())
+	}}
+	n := startKinds(t, storagetest.DSN(t), processor.Echo(), []engine.Kind{kind})
+	node.Store(n)
+	n.startedOwn(t, "~own/p")
+	for _, want := range []string{"INIT 0", "TIMEOUT 1"} {
+		if got := receive(t, "a stored result", counted); got != want {
+			t.Errorf("counted %s, want %s", got, want)
+		}
+	}
+	eventually(t, "no result waits", func() bool { return n.BacklogResults() == 0 })
 }

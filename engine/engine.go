@@ -38,6 +38,7 @@ type Engine struct {
 	workers   *workers
 	messages  *deliverer
 	peers     *peers
+	backlog   backlogResults
 	runners   *warm.Goroutines
 	traces    *traces // nil: tracing is off
 

@@ -16,6 +16,13 @@ func (e *Engine) Attempts() int { return e.attempts.count() }
 // ScanNow has the pollers look.
 func (e *Engine) ScanNow() { e.wakeAll() }
 
+// BacklogResults returns how many results of scanned tasks wait to be stored.
+func (e *Engine) BacklogResults() int {
+	e.backlog.mu.Lock()
+	defer e.backlog.mu.Unlock()
+	return e.backlog.results
+}
+
 // Serves tells whether the node has a processor for a namespace.
 func (e *Engine) Serves(namespace string) bool { return e.registry.all()[namespace].processor != nil }
 

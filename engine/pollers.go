@@ -96,6 +96,7 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 // runOnce claims once for all namespaces in which tasks wait. more: there is more that could run now.
 func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err error) {
 	e := p.engine
+	e.backlog.wait(ctx)
 	if !e.takesTasks() {
 		return 0, false, nil
 	}

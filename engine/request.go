@@ -146,7 +146,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 			wt = e.waiters.register(ref, false)
 		}
 		asked := e.traces.asked(ctx, key.ProcessID, r.call.Context)
-		e.runners.Go(func() { e.run(r.ns, p.Claim, asked, func() { r.ns.slots.release(fresh) }) })
+		e.runners.Go(func() { e.run(r.ns, p.Claim, origin{asked: asked, release: func() { r.ns.slots.release(fresh) }}) })
 		if r.accepted {
 			return ans, nil
 		}

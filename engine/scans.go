@@ -163,7 +163,7 @@ func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (
 		}
 		got[claims[n].Namespace]++
 		ns := byName[claims[n].Namespace]
-		r.engine.runners.Go(func() { r.engine.run(ns, &claims[n], nil, release(ns)) })
+		r.engine.runners.Go(func() { r.engine.run(ns, &claims[n], origin{scanned: true, release: release(ns)}) })
 	}
 	for _, room := range r.rooms {
 		left = append(left, room.Places-got[room.Namespace])

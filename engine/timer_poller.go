@@ -157,6 +157,7 @@ func (p *timerPoller) take(ctx context.Context) ([]string, error) {
 // runOnce claims once for all namespaces that are due. more: there is more that could run now.
 func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	e := p.engine
+	e.backlog.wait(ctx)
 	limit, cancel := scanContext(ctx)
 	defer cancel()
 	defer e.metrics.timersScanned(time.Now())

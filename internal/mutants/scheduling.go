@@ -18,6 +18,36 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "ScanBound",
 	},
 	{
+		name: "scans-do-not-wait", breaks: "scans wait while many results of scanned tasks wait to be stored",
+		file: "engine/backlog_results.go", old: "return b.results >= maxBacklogResults ||", planted: "return",
+		packages: "./engine", run: "ScansWaitForBacklogResults",
+	},
+	{
+		name: "scans-ignore-large-args", breaks: "scans wait while results with large args wait to be stored",
+		file: "engine/backlog_results.go", old: " || b.bytes >= maxBacklogBytes", planted: "",
+		packages: "./engine", run: "ScansWaitForBacklogResults",
+	},
+	{
+		name: "scans-wait-forever", breaks: "results that cannot be stored do not stop scans",
+		file: "engine/backlog_results.go", old: "time.NewTimer(maxResultsWait)", planted: "time.NewTimer(time.Hour)",
+		packages: "./engine", run: "StuckResults",
+	},
+	{
+		name: "calls-do-not-wait", breaks: "a scan for calls waits for results of scanned tasks",
+		file: "engine/pollers.go", old: "	e.backlog.wait(ctx)\n", planted: "",
+		packages: "./engine", run: "PollersWaitForBacklogResults",
+	},
+	{
+		name: "timers-do-not-wait", breaks: "a scan for timers waits for results of scanned tasks",
+		file: "engine/timer_poller.go", old: "	e.backlog.wait(ctx)\n", planted: "",
+		packages: "./engine", run: "PollersWaitForBacklogResults",
+	},
+	{
+		name: "scanned-results-uncounted", breaks: "the results of tasks that scans claim are counted",
+		file: "engine/attempt.go", old: "	if from.scanned {", planted: "	if !from.scanned {",
+		packages: "./engine", run: "BacklogResultsAreCounted",
+	},
+	{
 		name: "scan-bytes-unbounded", breaks: "one scan claims a bounded number of bytes",
 		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "   WHERE b.bytes_before < 8 * 1024 * 1024),", planted: "),",
 		packages: "./storage", run: "ScansAreBounded",

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// fillBacklogResults counts as many results as a scan waits for.
+func fillBacklogResults(b *backlogResults) {
+	for range maxBacklogResults {
+		b.begin(&storage.Claim{})
+	}
+}
+
+// A scan waits while many results of scanned tasks, or large ones, wait to be stored.
+func TestScansWaitForBacklogResults(t *testing.T) {
+	t.Parallel()
+	large := &storage.Claim{Args: make([]byte, maxBacklogBytes/2), Context: make([]byte, maxBacklogBytes/2)}
+	for name, tc := range map[string]struct {
+		claim *storage.Claim
+		fill  int
+	}{
+		"many results": {&storage.Claim{}, maxBacklogResults},
+		"large args":   {large, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var b backlogResults
+			for range tc.fill - 1 {
+				b.begin(tc.claim)
+			}
+			began := time.Now()
+			if b.wait(t.Context()); time.Since(began) != 0 {
+				t.Errorf("%s: a scan waits too early", name)
+			}
+			b.begin(tc.claim)
+			var waited atomic.Int32
+			for range 2 {
+				go func() { b.wait(t.Context()); waited.Add(1) }()
+			}
+			synctest.Wait()
+			if waited.Load() != 0 {
+				t.Errorf("%s: a scan does not wait", name)
+			}
+			b.end(tc.claim)
+			synctest.Wait()
+			if waited.Load() != 2 || time.Since(began) != 0 {
+				t.Errorf("%s: scans still wait after the results were stored", name)
+			}
+		})
+	}
+}
+
+// A scan waits a bounded time only: results that cannot be stored do not stop all scans.
+func TestScansDoNotWaitForStuckResults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b backlogResults
+		fillBacklogResults(&b)
+		began := time.Now()
+		b.wait(t.Context())
+		if waited := time.Since(began); waited != maxResultsWait {
+			t.Errorf("a scan waited %s", waited)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if b.wait(ctx); time.Since(began) != maxResultsWait {
+			t.Error("a scan waits although its poller ends")
+		}
+	})
+}
+
+// Both pollers wait for the results of the tasks that they have claimed before they claim others.
+func TestPollersWaitForBacklogResults(t *testing.T) {
+	t.Parallel()
+	for name, runOnce := range map[string]func(*Engine, context.Context){
+		"calls":  func(e *Engine, ctx context.Context) { _, _, _ = newCallPoller(e).runOnce(ctx) },
+		"timers": func(e *Engine, ctx context.Context) { newTimerPoller(e).runOnce(ctx) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := bare()
+			e.metrics = newEngineMetrics(nil, e)
+			e.draining.Store(true) // the poller has nothing to do after it has waited
+			fillBacklogResults(&e.backlog)
+			began := time.Now()
+			runOnce(e, t.Context())
+			if time.Since(began) != maxResultsWait {
+				t.Errorf("%s: the poller did not wait", name)
+			}
+		})
+	}
+}

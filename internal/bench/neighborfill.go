@@ -84,7 +84,7 @@ func (n *neighborhood) fillCalls(ctx context.Context) error {
 
 func (n *neighborhood) fillLargeCalls(ctx context.Context) error {
 	each := max(1, n.command.NeighborLargeCalls/largeNamespaces)
-	return n.fillBacklog(ctx, largeNamespaces, each, "CALL", "place", make([]byte, largeBytes))
+	return n.fillBacklog(ctx, largeNamespaces, each, "CALL", "place", noise(largeBytes))
 }
 
 func (n *neighborhood) fillStored(ctx context.Context) error {

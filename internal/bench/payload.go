@@ -24,11 +24,16 @@ func newPayload(ctx context.Context) payload {
 		panic(fmt.Sprintf("bench: the no-op processor fails: %v", err))
 	}
 	result := answer.GetResult()
-	args := make([]byte, 0, argsBytes)
-	for n := uint64(0); len(args) < argsBytes; n++ {
-		args = binary.LittleEndian.AppendUint64(args, scatter(n))
+	return payload{args: noise(argsBytes), event: result.GetEvents()[0].GetPayload(), state: result.GetAuxState(), response: result.GetResponse()}
+}
+
+// noise returns so many bytes, a multiple of 8, that PostgreSQL cannot compress.
+func noise(bytes int) []byte {
+	b := make([]byte, 0, bytes)
+	for n := uint64(0); len(b) < bytes; n++ {
+		b = binary.LittleEndian.AppendUint64(b, scatter(n))
 	}
-	return payload{args: args, event: result.GetEvents()[0].GetPayload(), state: result.GetAuxState(), response: result.GetResponse()}
+	return b
 }
 
 // scatter spreads consecutive numbers over all of uint64, one to one (the end of splitmix64).

@@ -32,6 +32,7 @@ type Config struct {
 	Version string
 
 	MaxInFlight  int           // requests in this node at a time, those that wait for an answer included; default 20,000
+	MaxRunning   int           // tasks that this node runs at a time, of all namespaces together; default 10,000
 	ZombieAfter  time.Duration // a node that has not beaten for so long is dead; default 10 s
 	ZombieMargin time.Duration // what a live node may hold a task past its deadline; default 5 s
 	KeyRetention time.Duration // how long idempotency keys, and answers of removed processes, are kept after the end of their task; default 24 h
@@ -49,6 +50,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 20_000
+	}
+	if c.MaxRunning <= 0 {
+		c.MaxRunning = 10_000
 	}
 	for _, d := range []struct {
 		field    *time.Duration

@@ -42,6 +42,8 @@ type Engine struct {
 	runners   *warm.Goroutines
 	traces    *traces // nil: tracing is off
 
+	nodeSlots *nodeSlots
+
 	inFlight atomic.Int64
 	unknown  share // of namespaces that this node does not know
 	draining atomic.Bool
@@ -66,6 +68,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
 	e := &Engine{cfg: cfg, log: cfg.Logger, unknown: share{holder: "namespaces that it does not know"}, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{},
 		leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)}
+	e.nodeSlots = &nodeSlots{max: cfg.MaxRunning}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)

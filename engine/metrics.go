@@ -199,22 +199,33 @@ func (n *namespaceMetrics) completed(c *storage.Completion, saved storage.Saved,
 	n.completion[kind].Observe(since(began))
 }
 
-// slotsCollector shows the places of each namespace.
+// slotsCollector shows the places of the node and of each namespace.
 type slotsCollector struct{ engine *Engine }
 
 var (
 	slotsTaken   = prometheus.NewDesc("progressor_places_taken", "Places of a namespace that are taken on this node.", []string{"namespace"}, nil)
 	slotsWaiting = prometheus.NewDesc("progressor_places_awaited", "Fresh requests that wait in memory for a place of a namespace.", []string{"namespace"}, nil)
+
+	nodeSlotsMax   = prometheus.NewDesc("progressor_node_places", "Slots of this node for tasks of all namespaces.", nil, nil)
+	nodeSlotsTaken = prometheus.NewDesc("progressor_node_places_taken", "Slots of this node in use.", nil, nil)
+	nodeSlotsWaits = prometheus.NewDesc("progressor_node_places_waits_total", "How often a namespace had to wait for a slot of this node.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *slotsCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- slotsTaken
 	ch <- slotsWaiting
+	ch <- nodeSlotsMax
+	ch <- nodeSlotsTaken
+	ch <- nodeSlotsWaits
 }
 
 // Collect implements prometheus.Collector.
 func (c *slotsCollector) Collect(ch chan<- prometheus.Metric) {
+	taken, waits := c.engine.nodeSlots.inUse()
+	ch <- prometheus.MustNewConstMetric(nodeSlotsMax, prometheus.GaugeValue, float64(c.engine.nodeSlots.max))
+	ch <- prometheus.MustNewConstMetric(nodeSlotsTaken, prometheus.GaugeValue, float64(taken))
+	ch <- prometheus.MustNewConstMetric(nodeSlotsWaits, prometheus.CounterValue, float64(waits))
 	for name, ns := range c.engine.registry.all() {
 		taken, waiting := ns.slots.inUse()
 		ch <- prometheus.MustNewConstMetric(slotsTaken, prometheus.GaugeValue, float64(taken), name)

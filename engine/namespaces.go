@@ -185,7 +185,9 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		ns.slots, ns.cronPlaces, ns.requests, ns.polls = old.slots, old.cronPlaces, old.requests, old.polls
 		ns.slots.resize(maxRunning)
 	} else {
-		ns.slots = &slots{max: maxRunning, wakeStored: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) }}
+		ns.slots = &slots{
+			max: maxRunning, node: e.nodeSlots, wakeStored: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) },
+		}
 		holder := fmt.Sprintf("namespace %q", row.Namespace)
 		ns.requests, ns.polls = &share{holder: holder}, &share{holder: "workers that poll " + holder}
 		ns.cronPlaces = &cronPlaces{wake: func() { e.timers.alarm(row.Namespace, 0) }}

@@ -112,8 +112,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 		} else if e.attempts.runs(r.call.Key) {
 			r.call.Capture = ns.slots.tryTake()
 		} else if r.call.Capture = ns.slots.take(ctx); !r.call.Capture {
-			e.metrics.refused.WithLabelValues("place").Inc()
-			return storage.Prepared{}, &process.OverloadError{Bound: fmt.Sprintf("max_running tasks of the namespace run on the node, and none ended within %s", slotWait)}
+			return storage.Prepared{}, e.noSlot(ns)
 		}
 	}
 	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minPatience && !ns.slots.contended() {
@@ -131,6 +130,16 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 		e.metrics.refused.WithLabelValues("waiting").Inc()
 	}
 	return p, err
+}
+
+// noSlot returns the error of a request that got no slot, and counts it.
+func (e *Engine) noSlot(ns *namespace) error {
+	if ns.slots.full() {
+		e.metrics.refused.WithLabelValues("place").Inc()
+		return &process.OverloadError{Bound: fmt.Sprintf("max_running tasks of the namespace run on the node, and none ended within %s", slotWait)}
+	}
+	e.metrics.refused.WithLabelValues("node_place").Inc()
+	return &process.OverloadError{Bound: fmt.Sprintf("the node runs as many tasks as its engine.max_running, %d, allows, and none ended within %s", e.cfg.MaxRunning, slotWait)}
 }
 
 // settle answers a request by what it met.

@@ -123,10 +123,15 @@ func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace
 	ready := map[string]*namespace{}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		ns, ok := e.registry.all()[name]
-		if ok = ok && (ns.servable() || ns.pulled()); ok {
-			ready[name] = ns
+		if !ok {
+			return true
 		}
-		return !ok
+		if !ns.servable() && !ns.pulled() {
+			ns.slots.pass()
+			return true
+		}
+		ready[name] = ns
+		return false
 	})
 	r.postponed = bound.divide(names, func(name string, n int) int {
 		ns := ready[name]

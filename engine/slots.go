@@ -19,9 +19,10 @@ const (
 	failFastFor = 10 * time.Second
 )
 
-// slots bounds how many tasks of a namespace run on this node at a time. Fresh requests wait in memory, in the order
-// of their arrival. Stored tasks and timers wait in the database, and the pollers take slots for them. If several
-// classes wait, shares decides which of them gets a free slot. It is safe for concurrent use.
+// slots bounds how many tasks of a namespace run on this node at a time. A task needs a slot of its namespace and one of
+// the node. Fresh requests wait in memory, in the order of their arrival. Stored tasks and timers wait in the database,
+// and the pollers take slots for them. If several classes wait, shares decides which of them gets a free slot. It is
+// safe for concurrent use.
 type slots struct {
 	mu     sync.Mutex
 	max    int
@@ -30,6 +31,9 @@ type slots struct {
 	queue  []chan struct{} // fresh requests that wait; closed when the request has its slot
 	scans  int             // scans that hold slots now
 
+	node  *nodeSlots
+	share nodeShare
+
 	lastRejected   time.Time // when the wait of a fresh request was last rejected
 	window         time.Time // when the count of served began
 	served, before int       // slots that became free for fresh requests, in this window and the one before
@@ -37,7 +41,13 @@ type slots struct {
 	wakeStored, wakeTimers func() // a slot is free for that class
 }
 
-// free returns how many slots are free.
+// wakeups is who can use slots that have become free.
+type wakeups struct {
+	classes    [classes]bool // of this namespace; their scans can take slots
+	namespaces []*slots      // others, whose turn to take a slot of the node has come
+}
+
+// free returns how many slots of the namespace are free.
 func (s *slots) free() int { return s.max - s.shares.total() }
 
 // wanted returns how many slots each class wants.
@@ -52,48 +62,75 @@ func (s *slots) wanted() (n [classes]int) {
 }
 
 // distribute gives free slots to the fresh requests that wait, and at most n to class c. It leaves the slots that
-// belong to another class free, for the scan of that class. The caller holds the lock, and calls wake after it has
-// released the lock.
-func (s *slots) distribute(c class, n int) (got int, left [classes]bool) {
+// belong to another class free, for the scan of that class. If the node has too few slots, the namespace waits for one.
+// The caller holds the lock, and calls wake after it has released the lock.
+func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 	wanted := s.wanted()
 	if c != fresh {
 		wanted[c] = n
 	}
+	free, left := s.free(), 0
+	if _, wants := s.shares.next(wanted); !wants || free <= 0 {
+		w.namespaces = s.node.leave(s)
+		return 0, w
+	}
 	after := s.shares // as if the slots that are left were taken
-	for range s.free() {
+	for range min(free, s.node.free(s)) {
 		next, ok := after.next(wanted)
 		if !ok {
 			break
 		}
-		after.take(next)
-		wanted[next]--
-		switch next {
-		case fresh:
-			s.shares.take(fresh)
-			s.countServed(time.Now(), 1)
-			close(s.queue[0])
-			s.queue = s.queue[1:]
-		case c:
-			s.shares.take(c)
-			got++
-		default:
-			left[next] = true
+		if next != fresh && next != c {
+			left++
+			w.classes[next] = true
 			if wanted[fresh] == 0 && (c == fresh || wanted[c] == 0) {
 				wanted[next] = 0 // nothing is taken any more
 			}
+		} else if !s.node.take(s) {
+			break // another namespace was faster
+		} else if s.shares.take(next); next == fresh {
+			s.countServed(time.Now(), 1)
+			close(s.queue[0])
+			s.queue = s.queue[1:]
+		} else {
+			got++
 		}
+		after.take(next)
+		wanted[next]--
 	}
-	return got, left
+	if _, wants := after.next(wanted); wants && s.free() > left {
+		w.namespaces = s.node.wait(s)
+	} else if left == 0 {
+		w.namespaces = s.node.leave(s)
+	}
+	return got, w
 }
 
-// wake wakes the pollers of the classes for which slots were left.
-func (s *slots) wake(left [classes]bool) {
-	if left[stored] {
+// wake wakes those for which slots were left.
+func (s *slots) wake(w wakeups) {
+	if w.classes[stored] {
 		s.wakeStored()
 	}
-	if left[timers] {
+	if w.classes[timers] {
 		s.wakeTimers()
 	}
+	for _, other := range w.namespaces {
+		other.redistribute()
+	}
+}
+
+// redistribute distributes slots of the node that have become free.
+func (s *slots) redistribute() {
+	s.mu.Lock()
+	_, w := s.distribute(fresh, 0)
+	s.mu.Unlock()
+	s.wake(w)
+}
+
+// giveBack returns slots that were taken for class c. The caller holds the lock.
+func (s *slots) giveBack(c class, n int) (turns []*slots) {
+	s.shares.taken[c] -= n
+	return s.node.release(s, n)
 }
 
 // tryTake takes a slot for a fresh request if one is free and belongs to it.
@@ -106,9 +143,12 @@ func (s *slots) tryTake() bool {
 	if s.waits[stored] || s.waits[timers] {
 		wanted := s.wanted()
 		wanted[fresh] = 1
-		if !s.shares.reach(fresh, s.free(), wanted) {
+		if !s.shares.reach(fresh, min(s.free(), s.node.free(s)), wanted) {
 			return false
 		}
+	}
+	if !s.node.take(s) {
+		return false
 	}
 	s.shares.take(fresh)
 	return true
@@ -118,7 +158,7 @@ func (s *slots) tryTake() bool {
 func (s *slots) tryTakeIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.free() <= 0 || s.anyWaits() {
+	if s.free() <= 0 || s.anyWaits() || !s.node.take(s) {
 		return false
 	}
 	s.shares.take(fresh)
@@ -138,9 +178,9 @@ func (s *slots) take(ctx context.Context) bool {
 	}
 	turn := make(chan struct{})
 	s.queue = append(s.queue, turn)
-	_, left := s.distribute(fresh, 0)
+	_, w := s.distribute(fresh, 0)
 	s.mu.Unlock()
-	s.wake(left)
+	s.wake(w)
 	timer := time.NewTimer(slotWait)
 	defer timer.Stop()
 	for waits := 1; ; waits++ {
@@ -162,18 +202,21 @@ func (s *slots) take(ctx context.Context) bool {
 // holds slots, unless the client is gone or this was the last wait.
 func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	n := slices.Index(s.queue, turn)
-	if n < 0 {
-		return true, true
-	}
-	if s.scans > 0 && !gone && !last {
-		return false, false
+	if n < 0 || s.scans > 0 && !gone && !last {
+		s.mu.Unlock()
+		return n < 0, n < 0
 	}
 	s.queue = slices.Delete(s.queue, n, n+1)
 	if !gone {
 		s.lastRejected = time.Now()
 	}
+	var w wakeups
+	if !s.anyWaits() {
+		w.namespaces = s.node.leave(s)
+	}
+	s.mu.Unlock()
+	s.wake(w)
 	return false, true
 }
 
@@ -203,7 +246,7 @@ func (s *slots) countServed(now time.Time, n int) {
 // release returns a slot that was taken for class c.
 func (s *slots) release(c class) {
 	s.mu.Lock()
-	s.shares.taken[c]--
+	turns := s.giveBack(c, 1)
 	if len(s.queue) == 0 {
 		wanted := s.wanted()
 		wanted[fresh] = 1
@@ -211,9 +254,10 @@ func (s *slots) release(c class) {
 			s.countServed(time.Now(), 1)
 		}
 	}
-	_, left := s.distribute(fresh, 0)
+	_, w := s.distribute(fresh, 0)
 	s.mu.Unlock()
-	s.wake(left)
+	w.namespaces = append(w.namespaces, turns...)
+	s.wake(w)
 }
 
 // takeStored takes at most n slots for a scan of stored tasks. If it takes none, stored tasks wait from now on.
@@ -230,14 +274,14 @@ func (s *slots) takeTimers(n int) int {
 
 func (s *slots) takeForScan(c class, n int) int {
 	s.mu.Lock()
-	got, left := s.distribute(c, max(n, 0))
+	got, w := s.distribute(c, max(n, 0))
 	if got == 0 {
 		s.waits[c] = true
 	} else {
 		s.scans++
 	}
 	s.mu.Unlock()
-	s.wake(left)
+	s.wake(w)
 	return got
 }
 
@@ -245,13 +289,14 @@ func (s *slots) takeForScan(c class, n int) int {
 // than the scan had slots for. again reports whether a slot is free for them now.
 func (s *slots) scanned(c class, unused int, more bool) (again bool) {
 	s.mu.Lock()
-	s.shares.taken[c] -= unused
+	turns := s.giveBack(c, unused)
 	s.scans--
 	s.waits[c] = more
-	_, left := s.distribute(fresh, 0)
+	_, w := s.distribute(fresh, 0)
 	s.mu.Unlock()
-	again, left[c] = left[c], false
-	s.wake(left)
+	again, w.classes[c] = w.classes[c], false
+	w.namespaces = append(w.namespaces, turns...)
+	s.wake(w)
 	return again
 }
 
@@ -260,19 +305,22 @@ func (s *slots) noneStored() {
 	s.mu.Lock()
 	changed := s.waits[stored]
 	s.waits[stored] = false
-	var left [classes]bool
+	var w wakeups
 	if changed {
-		_, left = s.distribute(fresh, 0)
+		_, w = s.distribute(fresh, 0)
 	}
 	s.mu.Unlock()
-	s.wake(left)
+	s.wake(w)
 }
 
-// contended reports whether anything waits for a slot.
+// pass gives the turn to take a slot of the node to other namespaces: no scan takes tasks of this one.
+func (s *slots) pass() { s.wake(wakeups{namespaces: s.node.leave(s)}) }
+
+// contended reports whether anything waits for a slot of this namespace or of the node.
 func (s *slots) contended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.anyWaits()
+	return s.anyWaits() || s.node.contended(s)
 }
 
 func (s *slots) anyWaits() bool { return len(s.queue) > 0 || s.waits[stored] || s.waits[timers] }
@@ -281,9 +329,9 @@ func (s *slots) anyWaits() bool { return len(s.queue) > 0 || s.waits[stored] || 
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.max = n
-	_, left := s.distribute(fresh, 0)
+	_, w := s.distribute(fresh, 0)
 	s.mu.Unlock()
-	s.wake(left)
+	s.wake(w)
 }
 
 // inUse returns how many slots are taken and how many fresh requests wait for one.
@@ -297,14 +345,22 @@ func (s *slots) inUse() (taken, waiting int) {
 func (s *slots) force(c class) {
 	s.mu.Lock()
 	s.shares.take(c)
+	s.node.force(s)
 	s.mu.Unlock()
 }
 
-// hasFree reports whether a slot is free.
+// hasFree reports whether a slot is free, and the node has one for it.
 func (s *slots) hasFree() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.free() > 0
+	return s.free() > 0 && s.node.free(s) > 0
+}
+
+// full reports whether the namespace has no slot left. If it has, the node has none for it.
+func (s *slots) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free() <= 0
 }
 
 // size returns how many slots there are.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,8 @@ import (
 // newSlots counts the wake-ups of the two pollers.
 func newSlots(n int) (p *slots, calls, timers *int) {
 	calls, timers = new(int), new(int)
-	return &slots{max: n, wakeStored: func() { *calls++ }, wakeTimers: func() { *timers++ }}, calls, timers
+	node := &nodeSlots{max: math.MaxInt32}
+	return &slots{max: n, node: node, wakeStored: func() { *calls++ }, wakeTimers: func() { *timers++ }}, calls, timers
 }
 
 func inUse(t *testing.T, p *slots, taken, waiting int) {
@@ -376,7 +378,7 @@ func TestSlotsNeverLeak(t *testing.T) {
 // Many at once: every slot that was taken comes back.
 func TestSlotsConcurrently(t *testing.T) {
 	t.Parallel()
-	p := &slots{max: 4, wakeStored: func() {}, wakeTimers: func() {}}
+	p := &slots{max: 4, node: &nodeSlots{max: math.MaxInt32}, wakeStored: func() {}, wakeTimers: func() {}}
 	var mu sync.Mutex
 	running, most := 0, 0
 	work := func(c class, n int) {

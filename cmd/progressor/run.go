@@ -83,7 +83,7 @@ func (n *node) run(ctx context.Context) error {
 	defer store.Close()
 	eng, err := engine.New(ctx, engine.Config{
 		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
-		Address: n.address(), Version: buildVersion(), MaxInFlight: n.engine.MaxInFlight,
+		Address: n.address(), Version: buildVersion(), MaxInFlight: n.engine.MaxInFlight, MaxRunning: n.engine.MaxRunning,
 		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
 	})
 	if err != nil {

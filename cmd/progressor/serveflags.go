@@ -55,6 +55,7 @@ type poolFlags struct {
 type engineFlags struct {
 	Address      string        `placeholder:"ADDR" setting:"" help:"How this node is called in the table nodes. Default: host name and port."`
 	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Requests at a time, the ones that wait included; past it RESOURCE_EXHAUSTED. Default: ${default}."`
+	MaxRunning   int           `default:"10000" placeholder:"N" setting:"" help:"Tasks that the node runs at a time, of all namespaces together. Default: ${default}."`
 	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node that has not beaten for so long is dead. The same on every node. Default: ${default}."`
 	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long past its deadline a node that lives may hold a task before others take it. Default: ${default}."`
 	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for what runs. Default: ${default}."`
@@ -117,6 +118,8 @@ func (e engineFlags) check() error {
 		return errors.New("--engine.ledger-retention: want at least 1h")
 	case e.MaxInFlight < 1:
 		return errors.New("--engine.max-in-flight: want 1 or more")
+	case e.MaxRunning < 1:
+		return errors.New("--engine.max-running: want 1 or more")
 	}
 	return nil
 }

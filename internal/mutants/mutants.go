@@ -24,7 +24,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "slot-not-left", breaks: "a fresh request takes no slot that belongs to stored tasks or timers",
-		file: "engine/slots.go", old: "if !s.shares.reach(fresh, s.free(), wanted) {", planted: "if false {",
+		file: "engine/slots.go", old: "if !s.shares.reach(fresh, min(s.free(), s.node.free(s)), wanted) {", planted: "if false {",
 		packages: "./engine", run: "TestSlotsLeftForStored",
 	},
 	{

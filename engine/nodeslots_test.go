@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// onNode returns the slots of n namespaces of a node, each with max slots. Their scans are never woken.
+func onNode(node *nodeSlots, n, slotsEach int) []*slots {
+	all := make([]*slots, n)
+	for i := range all {
+		all[i] = &slots{max: slotsEach, node: node, wakeStored: func() {}, wakeTimers: func() {}}
+	}
+	return all
+}
+
+// A namespace leaves a part of the node free, and another one gets it at once.
+func TestNodeSlotsShare(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ bound, alone, both int }{{1, 1, 1}, {2, 1, 2}, {4, 3, 4}, {10, 8, 9}, {1000, 800, 889}} {
+		node := &nodeSlots{max: c.bound}
+		all := onNode(node, 2, c.bound)
+		alone := 0
+		for all[0].tryTake() {
+			alone++
+		}
+		both := alone
+		for all[1].tryTake() {
+			both++
+		}
+		for all[0].tryTake() {
+			both++
+		}
+		if alone != c.alone || both < c.both-1 || both > c.bound {
+			t.Errorf("bound %d: one namespace got %d slots, and two %d", c.bound, alone, both)
+		}
+		if taken, _ := node.inUse(); taken != both {
+			t.Errorf("bound %d: %d slots are taken, %d were given", c.bound, taken, both)
+		}
+	}
+}
+
+// A slot that becomes free belongs to the namespace that has waited the longest, not to the one that released it.
+func TestNodeSlotsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node := &nodeSlots{max: 1}
+		all := onNode(node, 3, 10)
+		all[0].tryTake()
+		order := make(chan int, 6)
+		for round := range 2 {
+			for i, s := range []*slots{all[1], all[2], all[0]} {
+				go func() {
+					if s.take(context.Background()) {
+						order <- i
+					}
+				}()
+				synctest.Wait()
+			}
+			if round == 0 && all[0].tryTake() {
+				t.Error("a slot was taken past those who wait")
+			}
+		}
+		all[0].release(fresh)
+		for turn := range 6 {
+			synctest.Wait()
+			select {
+			case got := <-order:
+				if got != turn%3 {
+					t.Errorf("turn %d went to namespace %d", turn, got)
+				}
+				[]*slots{all[1], all[2], all[0]}[got].release(fresh)
+			default:
+				t.Fatalf("nobody got a slot in turn %d", turn)
+			}
+		}
+		if taken, waits := node.inUse(); taken != 0 || waits == 0 || len(node.queue) != 0 {
+			t.Errorf("%d taken, %d waits, %d namespaces wait", taken, waits, len(node.queue))
+		}
+	})
+}
+
+// A namespace whose scan does not come, because it was paused, keeps a slot free for a while only.
+func TestNodeSlotsTurnIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := onNode(&nodeSlots{max: 1}, 2, 1)
+		all[0].tryTake()
+		if all[1].takeStored(1) != 0 {
+			t.Fatal("two tasks run")
+		}
+		all[0].release(fresh)
+		if all[0].tryTake() {
+			t.Error("the turn of the other namespace was taken")
+		}
+		time.Sleep(slotTurn + time.Millisecond)
+		if !all[0].tryTake() {
+			t.Error("the slot stays free")
+		}
+		if all[1].takeStored(1) != 0 {
+			t.Fatal("two tasks run")
+		}
+		all[0].release(fresh)
+		if all[1].pass(); !all[0].tryTake() {
+			t.Error("a namespace that passes keeps its turn")
+		}
+		all[0].release(fresh)
+		if all[1].takeStored(1) != 1 {
+			t.Error("a namespace that has lost its turn gets no slot any more")
+		}
+	})
+}
+
+// Within a namespace, a slot of the node that its stored tasks wait for is not given to a fresh request.
+func TestNodeSlotsAmongClasses(t *testing.T) {
+	t.Parallel()
+	all := onNode(&nodeSlots{max: 1}, 1, 10)
+	s := all[0]
+	woken := 0
+	s.wakeStored = func() { woken++ }
+	s.tryTake()
+	s.takeStored(1)
+	if s.release(fresh); woken != 1 {
+		t.Errorf("the scan was woken %d times", woken)
+	}
+	if s.tryTake() {
+		t.Error("a fresh request took the slot of stored tasks")
+	}
+	if s.takeStored(1) != 1 || s.hasFree() {
+		t.Error("the stored tasks did not get it")
+	}
+	s.scanned(stored, 1, false)
+	if s.node.taken != 0 || len(s.node.queue) != 0 {
+		t.Errorf("%d slots are taken, %d namespaces wait", s.node.taken, len(s.node.queue))
+	}
+}
+
+// Whatever happens in whatever order, the node's slots are those of its namespaces, and no slot stays free while a fresh
+// request waits for one, unless it is the turn of a namespace whose scan was woken.
+func TestNodeSlotsNeverLeak(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		node := &nodeSlots{max: rapid.IntRange(1, 5).Draw(t, "node")}
+		all := onNode(node, 3, 3)
+		woken := map[*slots]bool{}
+		for _, s := range all {
+			s.wakeStored = func() { woken[s] = true }
+		}
+		draw := func(t *rapid.T) *slots { return all[rapid.IntRange(0, len(all)-1).Draw(t, "namespace")] }
+		waiting := func(s *slots) bool { return len(s.queue) > 0 || s.waits[stored] }
+		t.Repeat(map[string]func(*rapid.T){
+			"try": func(t *rapid.T) { draw(t).tryTake() },
+			"wait": func(t *rapid.T) {
+				s := draw(t)
+				if s.tryTake() {
+					return
+				}
+				s.queue = append(s.queue, make(chan struct{}))
+				_, w := s.distribute(fresh, 0)
+				s.wake(w)
+			},
+			"give up": func(t *rapid.T) {
+				s := draw(t)
+				if len(s.queue) == 0 {
+					t.Skip("none waits")
+				}
+				s.giveUp(s.queue[0], true, true)
+			},
+			"release": func(t *rapid.T) {
+				s := draw(t)
+				c := class(rapid.IntRange(0, int(stored)).Draw(t, "class"))
+				if s.shares.taken[c] == 0 {
+					t.Skip("nothing to release")
+				}
+				s.release(c)
+			},
+			"scan": func(t *rapid.T) {
+				s := draw(t)
+				woken[s] = false
+				if n := s.takeStored(rapid.IntRange(1, 4).Draw(t, "n")); n > 0 {
+					used := rapid.IntRange(0, n).Draw(t, "used")
+					if s.scanned(stored, n-used, used == n && rapid.Bool().Draw(t, "more")) {
+						woken[s] = true
+					}
+				}
+			},
+			"none": func(t *rapid.T) { draw(t).noneStored() },
+			"": func(t *rapid.T) {
+				total, turns := 0, 0
+				for _, s := range all {
+					if s.share.held != s.shares.total() {
+						t.Fatalf("the node counts %d slots of %d", s.share.held, s.shares.total())
+					}
+					if total += s.share.held; woken[s] && waiting(s) {
+						turns++
+					}
+					if s.share.waiting && !waiting(s) {
+						t.Fatal("a namespace waits that wants nothing")
+					}
+				}
+				if total != node.taken || total > node.max {
+					t.Fatalf("%d slots of %d are taken, by namespaces: %d", node.taken, node.max, total)
+				}
+				for n, s := range all {
+					if len(s.queue) > 0 && !woken[s] && s.free() > 0 && node.rest(s, node.max-total) > 0 && node.max-total > turns {
+						t.Fatalf("a request of namespace %d waits, %d slots are free, %d scans were woken", n, node.max-total, turns)
+					}
+				}
+			},
+		})
+	})
+}

@@ -1,4 +1,4 @@
-// The engine as the pages see it: generated clients, one way to read, one way to change, and errors that say what to do.
+// Access to the engine: generated clients, hooks to read and change, and error texts.
 import { Code, ConnectError, createClient, type CallOptions, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { keepPreviousData, QueryClient, useMutation, useQuery, type QueryKey } from "@tanstack/react-query";
@@ -16,7 +16,7 @@ export const version = document.documentElement.dataset.version ?? "";
 const tokenName = "progressor.token";
 let token = sessionStorage.getItem(tokenName) ?? "";
 
-/** Sets the token that every request carries, for as long as the tab lives. */
+/** Sets the token that is sent with every request until the tab is closed. */
 export function setToken(text: string): void {
   token = text;
   sessionStorage.setItem(tokenName, text);
@@ -49,7 +49,7 @@ const authorize: Interceptor = (next) => async (request) => {
   }
 };
 
-// The page's own directory is the engine's root, whatever path a proxy has put before it.
+// The directory of the page is the root of the engine, also behind a proxy with a path prefix.
 const transport = createConnectTransport({ baseUrl: new URL(".", location.href.split("#")[0]).href.replace(/\/$/, ""), interceptors: [authorize] });
 
 export const processes = createClient(ProcessService, transport);
@@ -66,7 +66,7 @@ export const queries = new QueryClient({
   defaultOptions: { queries: { retry: (count, error) => count < 2 && ConnectError.from(error).code === Code.Unavailable, staleTime: 2000 } },
 });
 
-// After a change the pages want their own answers for a moment: a shared one may be from before it.
+// For a moment after a change, pages do not use shared responses, because these may be older than the change.
 let freshUntil = 0;
 export function refresh(): void {
   freshUntil = Date.now() + 3000;
@@ -74,13 +74,13 @@ export function refresh(): void {
 }
 
 interface ReadOptions {
-  every?: number; // milliseconds between two looks; 0: one look
+  every?: number; // milliseconds between two reads; 0: read once
   enabled?: boolean;
-  age?: number; // seconds that a shared answer may be old; as long as every
-  keep?: boolean; // shows the answer before until the next one is there
+  age?: number; // maximum age of a shared response in seconds; default: every
+  keep?: boolean; // shows the previous response until the next one arrives
 }
 
-/** Reads, and again every so often while the page is looked at. The engine answers all viewers of a page from one look. */
+/** Reads repeatedly while the page is visible. All viewers of a page share the responses. */
 export function useRead<T>(key: QueryKey, read: (options: CallOptions) => Promise<T>, { every = 5000, age = Math.max(1, Math.round(every / 1000)), enabled = true, keep = false }: ReadOptions = {}) {
   const query = useQuery({
     queryKey: key,
@@ -93,12 +93,12 @@ export function useRead<T>(key: QueryKey, read: (options: CallOptions) => Promis
     enabled,
     placeholderData: keep ? keepPreviousData : undefined,
   });
-  // A look that has to wait for its turn is no trouble as long as there is something to show.
+  // A read that was rejected for load is not an error while there is older data to show.
   const waits = query.data !== undefined && query.error !== null && ConnectError.from(query.error).code === Code.ResourceExhausted;
   return { data: query.data, error: waits ? null : query.error, isPending: query.isPending, isFetching: query.isFetching };
 }
 
-/** Changes something, and has all that is shown read again. */
+/** Changes something, and reloads all data. */
 export function useChange<A, T>(change: (argument: A) => Promise<T>) {
   return useMutation({ mutationFn: change, onSettled: refresh });
 }
@@ -111,30 +111,30 @@ export interface Trouble {
 }
 
 const titles: Partial<Record<Code, [string, string?]>> = {
-  [Code.Unavailable]: ["The engine does not answer", "It is starting, draining, or its database is away. The page goes on trying."],
-  [Code.ResourceExhausted]: ["The engine is busy", "Nothing was changed. It is tried again in a moment."],
-  [Code.NotFound]: ["Not there", "It was removed, or has never been. Is it another namespace?"],
+  [Code.Unavailable]: ["The engine does not respond", "It is starting or draining, or its database is down. The page keeps trying."],
+  [Code.ResourceExhausted]: ["The engine is busy", "Nothing was changed. The page tries again in a moment."],
+  [Code.NotFound]: ["Not found", "It was removed, never existed, or is in another namespace."],
   [Code.PermissionDenied]: ["Not allowed"],
-  [Code.Unauthenticated]: ["Who are you?", "The engine wants a token."],
-  [Code.InvalidArgument]: ["This is not accepted"],
-  [Code.FailedPrecondition]: ["This cannot be done now"],
-  [Code.DeadlineExceeded]: ["Still under way", "The answer did not come in time. What was asked for goes on."],
-  [Code.Aborted]: ["It failed"],
-  [Code.AlreadyExists]: ["There is one already"],
-  [Code.Unknown]: ["The engine cannot be reached", "Is it running? The page goes on trying."],
-  [Code.Unimplemented]: ["This engine cannot do that", "It is older than this page, or was built without it."],
+  [Code.Unauthenticated]: ["Not signed in", "The engine requires a token."],
+  [Code.InvalidArgument]: ["Invalid input"],
+  [Code.FailedPrecondition]: ["Not possible now"],
+  [Code.DeadlineExceeded]: ["Still running", "The response did not arrive in time. The task continues."],
+  [Code.Aborted]: ["Failed"],
+  [Code.AlreadyExists]: ["Already exists"],
+  [Code.Unknown]: ["The engine cannot be reached", "Check that it is running. The page keeps trying."],
+  [Code.Unimplemented]: ["Not supported by this engine", "It is older than this page, or was built without this feature."],
 };
 
-/** What to tell people about an error. */
+/** Returns the text to show for an error. */
 export function trouble(error: unknown): Trouble {
   const failure = ConnectError.from(error);
   const [title, hint] = titles[failure.code] ?? ["Something went wrong"];
   const detail = failure.findDetails(ErrorDetailSchema)[0];
-  // What browsers say where nothing answers differs, and tells no more than the title.
-  const text = (failure.code === Code.Unknown && /^(Failed to fetch|NetworkError|Load failed)/.test(failure.rawMessage) ? "No answer came back." : failure.rawMessage) || "No reason was given.";
-  if (detail?.reason === ErrorDetail_Reason.PROCESS_STATUS) return { title: "Its status does not allow this", text, detail };
-  if (detail?.reason === ErrorDetail_Reason.STALE_ETAG) return { title: "It was changed meanwhile", text, hint: "Nothing was changed by this. Open it again.", detail };
-  if (detail?.rejection) return { title: "The processor said no", text, hint: "Nothing was changed.", detail };
+  // Browsers use different texts if there is no response; none adds to the title.
+  const text = (failure.code === Code.Unknown && /^(Failed to fetch|NetworkError|Load failed)/.test(failure.rawMessage) ? "There was no response." : failure.rawMessage) || "The engine gave no reason.";
+  if (detail?.reason === ErrorDetail_Reason.PROCESS_STATUS) return { title: "Not allowed in this status", text, detail };
+  if (detail?.reason === ErrorDetail_Reason.STALE_ETAG) return { title: "Changed by somebody else", text, hint: "Your change was not saved. Open it again.", detail };
+  if (detail?.rejection) return { title: "Rejected by the processor", text, hint: "Nothing was changed.", detail };
   if (detail?.failure) return { title: "The processor failed", text, hint, detail };
   return { title, text, hint, detail };
 }

@@ -10,7 +10,7 @@ import { Boundary } from "./boundary";
 
 type Page = { title: string; key?: string; needs: boolean; nav: boolean; show: React.ComponentType<{ ns: string }> };
 
-// Everything but the overview is loaded when it is opened first.
+// All pages except the overview are loaded when they are first opened.
 const pages: Record<string, Page> = {
   overview: { title: "Overview", key: "o", needs: false, nav: true, show: Overview },
   processes: { title: "Processes", key: "p", needs: true, nav: true, show: lazy(() => import("./pages/processes").then((m) => ({ default: m.Processes }))) },
@@ -34,7 +34,7 @@ const pages: Record<string, Page> = {
 
 const lastName = "progressor.namespace";
 
-/** The namespaces, and the one that is looked at: that of the address, else the one that was looked at last. */
+/** Returns the namespaces, and the selected one: that of the address, or else the last one that was shown. */
 function useNamespace(page: string, needed: boolean): { ns: string; all: string[]; paused: boolean; error: unknown; loading: boolean; guessed: boolean } {
   const { params } = useRoute();
   const { data, error, isPending } = useRead(["namespaces"], (o) => namespaces.listNamespaces({}, o), { every: 15000 });
@@ -59,19 +59,19 @@ function Token() {
   const [text, setText] = useState("");
   if (!asked) return null;
   return (
-    <Dialog title="The engine wants to know who you are" onClose={() => setToken("")}>
+    <Dialog title="The engine requires a token" onClose={() => setToken("")}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
           setToken(text.trim());
         }}
       >
-        <Field label="Token" hint="It is kept in this tab alone, and sent with each request.">
+        <Field label="Token" hint="Kept in this tab only, and sent with each request.">
           <input type="password" autoFocus autoComplete="off" value={text} onChange={(e) => setText(e.target.value)} />
         </Field>
         <footer>
           <button type="submit" className="button main" disabled={!text.trim()}>
-            Go on
+            Sign in
           </button>
         </footer>
       </form>
@@ -81,19 +81,19 @@ function Token() {
 
 function Shortcuts({ onClose }: { onClose: () => void }) {
   const list: [string, string][] = [
-    ["Ctrl K", "go anywhere, do anything"],
-    ["/", "to the filter"],
-    ["j, k", "down and up in a list"],
-    ["Enter", "open what is marked"],
-    ["r", "read again"],
-    ["t", "light or dark"],
+    ["Ctrl K", "search pages, actions and processes"],
+    ["/", "focus the filter"],
+    ["j, k", "move down and up in a list"],
+    ["Enter", "open the selected item"],
+    ["r", "reload the data"],
+    ["t", "switch between light and dark"],
     ...Object.values(pages)
       .filter((p) => p.key)
       .map((p): [string, string] => [`g ${p.key}`, p.title]),
-    ["?", "this list"],
+    ["?", "show this list"],
   ];
   return (
-    <Dialog title="Keys" onClose={onClose}>
+    <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <dl className="keys">
         {list.map(([key, what]) => (
           <div key={key}>
@@ -145,20 +145,20 @@ function Shell() {
     ...(pages.processes ? [...givenViews, ...views].map((v) => ({ name: `Processes: ${v.name}`, group: "view", run: () => go("processes", { ns: ns || all[0], filter: v.filter, order: v.order }) })) : []),
     ...all.map((n) => ({ name: n, group: "namespace", run: () => change({ ns: n }) })),
     { name: "All namespaces", group: "namespace", run: () => go("overview") },
-    { name: "Light theme", group: "show", run: () => choose("light") },
-    { name: "Dark theme", group: "show", run: () => choose("dark") },
-    { name: "Theme of the system", group: "show", run: () => choose("system") },
-    { name: "Read again", group: "show", keys: "r", run: refresh },
-    { name: "Keys", group: "show", keys: "?", run: () => setKeys(true) },
+    { name: "Light theme", group: "view", run: () => choose("light") },
+    { name: "Dark theme", group: "view", run: () => choose("dark") },
+    { name: "System theme", group: "view", run: () => choose("system") },
+    { name: "Reload data", group: "view", keys: "r", run: refresh },
+    { name: "Keyboard shortcuts", group: "view", keys: "?", run: () => setKeys(true) },
   ];
   useCommands(commands);
-  // Nobody knows which namespace has it: each is offered, none of them said to.
-  const more = (typed: string): Command[] => (typed ? (ns ? [ns] : all.slice(0, 12)).map((n) => ({ name: typed, group: ns ? `process in ${n}` : `look in ${n}`, run: () => go("process", { ns: n, id: typed }) })) : []);
+  // The namespace of the process is unknown, so all are offered.
+  const more = (typed: string): Command[] => (typed ? (ns ? [ns] : all.slice(0, 12)).map((n) => ({ name: typed, group: ns ? `process in ${n}` : `search in ${n}`, run: () => go("process", { ns: n, id: typed }) })) : []);
 
   return (
     <div className="shell">
       <a className="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>
-        to the content
+        Skip to content
       </a>
       <nav aria-label="pages">
         <a className="brand" aria-label="Progressor, overview" href={href("overview", { ns })}>
@@ -178,7 +178,7 @@ function Shell() {
         </ul>
         <div className="foot">
           {readOnly && <span className="tag">read-only</span>}
-          <span className="dim" title="the version of the engine">{version}</span>
+          <span className="dim" title="engine version">{version}</span>
         </div>
       </nav>
       <header className="top">
@@ -195,12 +195,12 @@ function Shell() {
           </select>
         </label>
         <button type="button" className="button search" onClick={() => setPalette(true)}>
-          <span>Go or do…</span> <kbd>Ctrl K</kbd>
+          <span>Search…</span> <kbd>Ctrl K</kbd>
         </button>
-        <Button kind="quiet" aria-label={`theme: ${chosen()}`} title="light or dark (t)" onClick={() => choose(theme === "dark" ? "light" : "dark")}>
+        <Button kind="quiet" aria-label={`theme: ${chosen()}`} title="Switch between light and dark (t)" onClick={() => choose(theme === "dark" ? "light" : "dark")}>
           {theme === "dark" ? "☀" : "☾"}
         </Button>
-        <Button kind="quiet" aria-label="keys" title="keys (?)" onClick={() => setKeys(true)}>
+        <Button kind="quiet" aria-label="keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={() => setKeys(true)}>
           ?
         </Button>
       </header>
@@ -208,17 +208,17 @@ function Shell() {
         {error && !all.length ? <ErrorBox error={error} what="Namespaces" /> : null}
         <Boundary key={name}>
           {!page ? (
-            <Empty title="There is no such page">
-              <a href={href("overview")}>To the overview</a>
+            <Empty title="This page does not exist">
+              <a href={href("overview")}>Show the overview</a>
             </Empty>
           ) : page.needs && !ns ? (
-            loading || all.length || error ? <Loading /> : <Empty title="There is no namespace yet">Make one with <code>progressor namespace put</code>, or in the configuration file.</Empty>
+            loading || all.length || error ? <Loading /> : <Empty title="No namespaces yet">Create one with <code>progressor namespace put</code>, or in the configuration file.</Empty>
           ) : (
             <Suspense fallback={<Loading />}>
               {guessed && page.needs && all.length > 1 && <Only title={page.title} ns={ns} others={all.filter((n) => n !== ns)} />}
               {paused && (page.needs || name === "overview") && (
                 <p className="notice hold only" role="status">
-                  <strong>{ns} is paused:</strong> it takes requests, and hands out nothing until it is resumed. <a href={href("namespaces", { ns })}>To the namespaces</a>
+                  <strong>{ns} is paused:</strong> it accepts requests, but starts no tasks until it is resumed. <a href={href("namespaces", { ns })}>Show namespaces</a>
                 </p>
               )}
               <page.show ns={ns} key={ns} />
@@ -233,22 +233,22 @@ function Shell() {
   );
 }
 
-/** Where no namespace was chosen, and the page has one at a time: which one it is, and which others there are. */
+/** If no namespace was chosen, shows which one the page shows, and the others. */
 function Only({ title, ns, others }: { title: string; ns: string; others: string[] }) {
   return (
     <p className="notice only" role="status">
-      {title} of <strong>{ns}</strong>: this page has one namespace at a time. Others:{" "}
+      {title} of <strong>{ns}</strong>: this page shows one namespace at a time. Others:{" "}
       {others.slice(0, 8).map((n) => (
         <button key={n} type="button" className="fold" onClick={() => change({ ns: n, id: undefined, after: undefined })}>
           {n}
         </button>
       ))}
-      {others.length > 8 && <span className="dim">and {others.length - 8} more, above</span>}
+      {others.length > 8 && <span className="dim">and {others.length - 8} more in the list above</span>}
     </p>
   );
 }
 
-// Pages that stand below another one in the navigation.
+// Pages that belong to another one in the navigation.
 const belongs: Record<string, string> = { process: "processes", bulk: "processes", bulks: "processes", cron: "crons", job: "jobs", constraints: "jobs", run: "flows", templates: "flows", template: "flows", waits: "flows" };
 
 export function App() {

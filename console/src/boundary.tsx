@@ -3,7 +3,7 @@ import { Component, type ReactNode } from "react";
 // Messages of browsers if a part of the console could not be loaded. Browsers do not retry.
 const lost = /dynamically imported module|importing a module script/i;
 
-/** Keeps the shell alive where a page breaks. away: the engine does not answer. */
+/** Keeps the shell alive if a page throws. away: the engine does not respond. */
 export class Boundary extends Component<{ children: ReactNode }, { error?: Error; away?: boolean }> {
   state: { error?: Error; away?: boolean } = {};
   again?: ReturnType<typeof setTimeout>;
@@ -32,8 +32,8 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
     if (lost.test(error.message))
       return (
         <div className="notice bad" role="alert">
-          <strong>{away === false ? "This page is older than the engine" : "The engine cannot be reached"}</strong>
-          <p>{away === false ? "The engine was replaced since this page was loaded." : "Is it running? The page keeps trying."}</p>
+          <strong>{away === false ? "This page is out of date" : "The engine cannot be reached"}</strong>
+          <p>{away === false ? "The engine was upgraded after this page was loaded. Reload it." : "Check that it is running. The page keeps trying."}</p>
           {away === false && (
             <p>
               <button type="button" className="button" onClick={() => location.reload()}>
@@ -45,7 +45,7 @@ export class Boundary extends Component<{ children: ReactNode }, { error?: Error
       );
     return (
       <div className="notice bad" role="alert">
-        <strong>This page broke</strong>
+        <strong>This page failed</strong>
         <p>{error.message}</p>
         <p>
           <button type="button" className="button" onClick={() => this.setState({ error: undefined })}>

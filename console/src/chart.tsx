@@ -1,4 +1,4 @@
-// Time series by uPlot, in the colours of the page.
+// Time series with uPlot, in the colors of the page.
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -7,12 +7,12 @@ import { useTheme } from "./theme";
 
 export interface Series {
   name: string;
-  colour: string; // a variable of the style sheet
+  colour: string; // a variable of the stylesheet
   values: (number | null)[];
 }
 
 interface Props {
-  steps?: number[]; // of the axis; none: round numbers
+  steps?: number[]; // of the axis; default: round numbers
   title: string;
   times: number[]; // seconds
   series: Series[];
@@ -56,7 +56,7 @@ export function Chart({ title, times, series, show, steps }: Props) {
         padding: [6, 6, 0, 0],
         legend: { show: false },
         cursor: { y: false, points: { size: 6 } },
-        scales: { // One sample alone would be drawn at the beginning of a day that has not passed.
+        scales: { // With a single sample, uPlot would show a whole day.
           x: { range: (u, low, high) => (u.data[0].length === 1 ? [low - 600, low] : [Math.min(low, high - 600), high]) }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] } },
         axes: [
           { ...axis, space: 60, size: 24, values: (_, ticks) => ticks.map((t) => exact(t * 1000, false).slice(11, 16)) },
@@ -76,7 +76,7 @@ export function Chart({ title, times, series, show, steps }: Props) {
       made.destroy();
       plot.current = undefined;
     };
-    // A new plot for a new theme or other series; new values go into the one that is there.
+    // A new theme or other series need a new plot. New values are set below.
   }, [theme, names]);
   useEffect(() => {
     plot.current?.setData([times, ...series.map((s) => s.values)] as uPlot.AlignedData);
@@ -88,7 +88,7 @@ export function Chart({ title, times, series, show, steps }: Props) {
         <span>{title}</span>
         <span className="legend" ref={legend} />
       </figcaption>
-      {times.length === 0 ? <p className="dim waiting">The first sample comes within ten seconds.</p> : null}
+      {times.length === 0 ? <p className="dim waiting">The first sample arrives within ten seconds.</p> : null}
       <div ref={place} role="img" aria-label={`${title} over the last hour, now ${last}`} hidden={times.length === 0} />
     </figure>
   );

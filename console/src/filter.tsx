@@ -1,4 +1,4 @@
-// The filter bar: AIP-160 with completion. What it offers is what the engine takes; what it cannot know, the engine answers.
+// The filter bar: AIP-160 filters with completion. The engine checks the filter.
 import { useEffect, useId, useMemo, useRef, useState } from "react";
 import { Button, typing, useKey } from "./ui";
 
@@ -31,7 +31,7 @@ function tokens(text: string): Token[] {
 
 const operator = /^(=|!=|<|<=|>|>=|:)$/;
 
-/** What may stand where the caret is, and what has been typed of it. */
+/** Returns what the filter expects at the caret, and the part of it that is already typed. */
 export function context(text: string, caret: number): { expects: Expects; typed: string; from: number; field: string } {
   const before = tokens(text.slice(0, caret));
   const last = before.at(-1);
@@ -160,7 +160,7 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props
               const n = offered.list.length;
               setAt(e.key === "ArrowDown" ? Math.min(at + 1, n - 1) : Math.max(at - 1, -1));
             } else if ((e.key === "Enter" && shown && at >= 0) || (e.key === "Tab" && !e.shiftKey && shown && (at >= 0 || offered.typed))) {
-              // Tab takes the first where something of it is typed; where nothing is, it leaves the field as everywhere.
+              // Tab accepts the first suggestion if a part of it is typed. Otherwise it leaves the field.
               e.preventDefault();
               const o = offered.list[Math.max(at, 0)];
               if (o) take(o);
@@ -171,7 +171,7 @@ export function FilterBar({ value, onChange, fields, wrong, placeholder }: Props
           }}
         />
         {shown && (
-          <ul id={list} role="listbox" aria-label="what may stand here">
+          <ul id={list} role="listbox" aria-label="suggestions">
             {offered.list.map((o, n) => (
               <li
                 key={o.text}

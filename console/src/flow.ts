@@ -1,4 +1,4 @@
-// What the pages of flows say of runs, their steps and the steps of templates.
+// Texts about runs, their steps and the steps of templates, shared by the pages of flows.
 import { durationMillis, span } from "./format";
 import { RunStatus, StepOrder, StepStatus, WaitAction_Kind, type Run, type Step, type StepTemplate, type Template } from "./gen/progressor/v1/flow_pb";
 import { href } from "./router";
@@ -6,7 +6,7 @@ import { href } from "./router";
 export const runEnded = (r: Run): boolean => [RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED].includes(r.status);
 export const stepEnded = (s: Step): boolean => s.status !== StepStatus.PENDING && s.status !== StepStatus.RUNNING;
 
-/** What does a step, in a few words. */
+/** Describes the action of a step. */
 export function kindWords(s: StepTemplate): string {
   const each = s.forEach ? "each: " : "";
   const a = s.action;
@@ -16,23 +16,23 @@ export function kindWords(s: StepTemplate): string {
     case "process":
       return `${each}process${a.value.namespace ? ` in ${a.value.namespace}` : ""}`;
     case "wait":
-      return each + (a.value.kind === WaitAction_Kind.HUMAN ? "a person" : "from outside");
+      return each + (a.value.kind === WaitAction_Kind.HUMAN ? "wait for a person" : "wait for an external worker");
     case "delay":
       return `${each}delay${a.value.until.case === "duration" ? ` ${span(durationMillis(a.value.until.value) ?? 0).replace(".0 ", " ")}` : ""}`;
     case "run":
-      return `${each}run of ${a.value.type}`;
+      return `${each}${a.value.type} run`;
     default:
       return "?";
   }
 }
 
-/** What each step comes after: the one before it where steps are in line. */
+/** Maps each step to the steps that it depends on: the previous one if the steps run in sequence. */
 export function afterOf(t: Template): Map<string, string[]> {
   const linear = t.stepOrder !== StepOrder.GRAPH;
   return new Map(t.steps.map((s, n) => [s.stepId, linear ? t.steps.slice(Math.max(0, n - 1), n).map((b) => b.stepId) : s.dependsOn]));
 }
 
-/** Where to look at what does a step. */
+/** Returns a link to the job, process or run that executes a step. */
 export function doerOf(ns: string, s: Step, t?: StepTemplate): { href: string; name: string } | undefined {
   const id = s.processId;
   if (!id) return undefined;
@@ -42,7 +42,7 @@ export function doerOf(ns: string, s: Step, t?: StepTemplate): { href: string; n
   return { href: href("process", { ns: own || ns, id }), name: "its process" };
 }
 
-/** Why a run stands where it stands. */
+/** Explains the status of a run. */
 export function whyRun(r: Run): string {
   if (r.failure && r.status !== RunStatus.SUCCEEDED) return `${r.failure.reason}: ${r.failure.message}`;
   if (runEnded(r)) return r.cancelReason;

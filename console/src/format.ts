@@ -1,4 +1,4 @@
-// Times, durations and numbers as people read them.
+// Formats times, durations and numbers.
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 
 export const millis = (t?: Timestamp): number | undefined => (t ? Number(t.seconds) * 1000 + t.nanos / 1e6 : undefined);
@@ -30,7 +30,7 @@ export function span(ms: number): string {
   return "1 min";
 }
 
-/** 5 s ago, 3 min ago, 2 h 5 min ago, 6 d ago: what has passed wants no seconds behind its minutes; what is ahead is counted down. */
+/** 5 s ago, 3 min ago, 2 h 5 min ago, 6 d ago, in 3 min 2 s. Past times have no seconds after minutes. */
 export function ago(ms: number, now: number): string {
   const past = now - ms;
   if (Math.abs(past) < 1000) return "now";
@@ -41,7 +41,7 @@ export function ago(ms: number, now: number): string {
 
 const pad = (n: number, width = 2) => String(n).padStart(width, "0");
 
-/** 2026-11-22 14:03:05.123, in the browser's zone. */
+/** 2026-11-22 14:03:05.123, in the time zone of the browser. */
 export function exact(ms: number, fraction = true): string {
   const d = new Date(ms);
   const text = `${d.getFullYear()}-${pad(d.getMonth() + 1)}-${pad(d.getDate())} ${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
@@ -56,7 +56,7 @@ export const count = (n: bigint | number): string => numbers.format(n);
 export const plural = (n: bigint | number, one: string, many = one + "s"): string => `${count(n)} ${Number(n) === 1 ? one : many}`;
 export const rate = (n: number): string => (n === 0 ? "0" : n < 10 ? n.toFixed(1) : count(Math.round(n)));
 
-/** A duration as it is typed into a form, in full: parseSpan reads the same one back. */
+/** A duration as text for a form, without rounding. parseSpan is the inverse. */
 export function typedSpan(ms: number): string {
   let text = "";
   let rest = ms;
@@ -69,14 +69,14 @@ export function typedSpan(ms: number): string {
   return least || !text ? `${text}${least}ms` : text;
 }
 
-/** What is wrong with a number of a form; empty: it has its default. */
-export const wrongCount = (text: string): string => (/^\s*\d*\s*$/.test(text) ? "" : "a whole number, or nothing");
+/** Returns the error of a whole number in a form. An empty field is valid. */
+export const wrongCount = (text: string): string => (/^\s*\d*\s*$/.test(text) ? "" : "must be a whole number, or empty");
 
-/** The same of a number that may be below zero, and of one with a fraction. */
-export const wrongWhole = (text: string): string => (/^\s*(-?\d+)?\s*$/.test(text) ? "" : "a whole number, or nothing");
-export const wrongNumber = (text: string): string => (/^\s*(\d+(\.\d+)?)?\s*$/.test(text) ? "" : "a number, or nothing");
+/** The same for a number that may be negative, and for one with a fraction. */
+export const wrongWhole = (text: string): string => (/^\s*(-?\d+)?\s*$/.test(text) ? "" : "must be a whole number, or empty");
+export const wrongNumber = (text: string): string => (/^\s*(\d+(\.\d+)?)?\s*$/.test(text) ? "" : "must be a number, or empty");
 
-/** 90s, 5m, 1h30m, 250ms, 2d: what people type; undefined: none of them. */
+/** Parses 90s, 5m, 1h30m, 250ms, 2d; undefined if the text is not a duration. */
 export function parseSpan(text: string): number | undefined {
   const sizes: Record<string, number> = { ms: 1, s: 1000, m: 60_000, min: 60_000, h: 3_600_000, d: 86_400_000 };
   const clean = text.replace(/\s+/g, "");

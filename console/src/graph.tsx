@@ -1,4 +1,4 @@
-// A flow as a graph. It is a chunk of its own: only pages that show one load it.
+// The graph of a flow, in a separate chunk that only pages with a graph load.
 import { Controls, Handle, MarkerType, Position, ReactFlow, type Edge, type Node, type NodeProps, type ReactFlowInstance } from "@xyflow/react";
 import "@xyflow/react/dist/base.css";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
@@ -7,19 +7,19 @@ import { layers } from "./layers";
 import { Mark, stepLook, type Look } from "./status";
 import { Told, toldTitle, useNow } from "./ui";
 
-/** What a step looks like. Of a template there is no look. */
+/** A step in the graph. look is undefined in a template. */
 export interface Drawn {
   id: string;
   name: string;
-  kind: string; // what does it, in a word or two
+  kind: string; // its action, in a few words
   note?: string;
   look?: Look;
   undone?: Look;
-  since?: number; // it has begun
-  until?: number; // and ended
+  since?: number; // its start
+  until?: number; // its end
   attempt?: number;
-  part?: number; // of it that is done, from 0 to 1
-  items?: Record<string, bigint>; // of for_each, by status
+  part?: number; // progress, from 0 to 1
+  items?: Record<string, bigint>; // items of a for_each step, by status
   each?: boolean;
   chosen: boolean;
   to: string;
@@ -95,7 +95,7 @@ const useNarrow = () =>
     () => narrow.matches,
   );
 
-/** Draws steps, each behind those that it comes after. label says what of. */
+/** Draws steps, each after its dependencies. label is the accessible name. */
 export default function Graph({ steps, after, label }: { steps: Drawn[]; after: Map<string, string[]>; label: string }) {
   const down = useNarrow();
   const box = useRef<HTMLDivElement>(null);
@@ -132,7 +132,7 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
-  // All of it where it can be read so; else the part that is at work.
+  // Show the whole graph if it is readable, otherwise the running part.
   const whole = Math.min(1, room / (size.wide + 36));
   const zoom = whole >= readable ? whole : 0.85;
   const height = Math.min(size.high * zoom + 44, down ? 900 : 520);
@@ -144,7 +144,7 @@ export default function Graph({ steps, after, label }: { steps: Drawn[]; after: 
     const middle = (length: number, wanted: number, part: number) => (part * zoom + 36 <= length ? (length - part * zoom) / 2 : Math.min(18, Math.max(length - part * zoom - 18, length / 2 - wanted * zoom)));
     void flow.current.setViewport({ x: middle(room, at.position.x + wide / 2, size.wide), y: middle(height, at.position.y + high / 2, size.high), zoom });
   };
-  // Only when the graph is redrawn, so that it does not move while someone looks at it.
+  // Only when the graph is redrawn, so that it does not move while in use.
   const looking = useRef(look);
   looking.current = look;
   useEffect(() => looking.current(), [room, down, ids]);

@@ -1,4 +1,4 @@
-// Which page a process has that is more than a process: a job, a run of a flow, a cron, a bulk.
+// The page of a process that is a job, a flow run, a cron or a bulk.
 import { href } from "./router";
 
 export interface Home {
@@ -7,7 +7,7 @@ export interface Home {
   to: string;
 }
 
-/** The run and the step whose job this is: ~job/RUN/STEP, with .INDEX for an item, .undo and ~ROUND behind it. */
+/** Returns the run and step of a job with the id ~job/RUN/STEP, optionally followed by .INDEX (an item), .undo and ~ROUND. */
 export function stepOf(jobId: string): { run: string; step: string } | undefined {
   const found = jobId.match(/^~job\/(.+)\/([^/]+?)(?:\.\d+)?(?:\.undo)?(?:~\d+)?$/);
   return found ? { run: found[1]!, step: found[2]! } : undefined;

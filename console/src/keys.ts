@@ -1,13 +1,13 @@
-// Keys of requests. One whose answer was lost is sent again with the same key, and gets the first one's answer: it is not done twice.
+// Idempotency keys. A request whose response was lost is sent again with the same key, so it is not executed twice.
 import { Code, ConnectError } from "@connectrpc/connect";
 import { useRef } from "react";
 
 export const newKey = () => `console-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`;
 
-/** Whether a request may have been done, and goes on perhaps, although it was answered by an error. */
+/** Reports whether a request may have been executed despite the error. */
 const open = (error: unknown) => [Code.Unknown, Code.Unavailable, Code.Internal, Code.DeadlineExceeded, Code.Canceled].includes(ConnectError.from(error).code);
 
-/** The key of what a form sends: the same one until that is answered, or something else is sent. */
+/** The key of a form. It changes when a request is answered, or when the form sends something else. */
 export function useRequestKey() {
   const last = useRef({ request: "", key: "" });
   return {
@@ -16,7 +16,7 @@ export function useRequestKey() {
       if (last.current.request !== text) last.current = { request: text, key: newKey() };
       return last.current.key;
     },
-    /** error: how it was answered; none: well. */
+    /** Call this after each response; error is undefined after a success. */
     answered(error?: unknown): void {
       if (error === undefined || !open(error)) last.current = { request: "", key: "" };
     },

@@ -1,16 +1,16 @@
-// Where the steps of a flow are drawn: in layers, each step behind all that it depends on, near those.
+// Layout of the steps of a flow: in layers, each step after the steps that it depends on and close to them.
 
 export interface Place {
   layer: number;
-  row: number; // may be a half one: layers are centred on each other
+  row: number; // may be fractional, because layers are centered
 }
 
-/** Lays out a graph without cycles: what each node comes after. Nodes that are missing are left out. */
+/** Lays out an acyclic graph. after maps a node to its dependencies; unknown nodes are ignored. */
 export function layers(nodes: string[], after: Map<string, string[]>): Map<string, Place> {
   const known = new Set(nodes);
   const before = (id: string) => (after.get(id) ?? []).filter((d) => known.has(d));
   const layerOf = new Map<string, number>();
-  // A template may have a thousand steps in a row: no recursion.
+  // No recursion: a template may have a thousand steps in sequence.
   const open = [...nodes];
   while (open.length) {
     const id = open.at(-1) as string;
@@ -29,7 +29,7 @@ export function layers(nodes: string[], after: Map<string, string[]>): Map<strin
   const settle = (column: string[]) => column.forEach((id, n) => at.set(id, n - (column.length - 1) / 2));
   columns.forEach(settle);
   const middle = (of: string[], otherwise: number) => (of.length ? of.reduce((sum, d) => sum + (at.get(d) ?? 0), 0) / of.length : otherwise);
-  // A few sweeps there and back: each step to the middle of its neighbours.
+  // Four sweeps move each step to the middle of its neighbors.
   for (let sweep = 0; sweep < 4; sweep++) {
     const forth = sweep % 2 === 0;
     for (const column of forth ? columns : columns.toReversed()) {

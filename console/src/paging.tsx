@@ -1,4 +1,4 @@
-// Lists come by pages, each from where the one before ended; nobody counts them.
+// Lists are paged with tokens and never counted.
 import { change } from "./router";
 import { Button } from "./ui";
 
@@ -19,7 +19,7 @@ export function Pager({ after, next, name = "after" }: { after: string; next: st
   );
 }
 
-/** Reads on while pages come short, as they may where a filter fits few: at most so often, then shows what there is. */
+/** Reads pages until there are enough rows. A page may be short if few rows match the filter. Stops after a number of tries. */
 export async function fill<T>(first: string, wanted: number, page: (token: string) => Promise<{ rows: T[]; next: string }>, tries = 8): Promise<{ rows: T[]; next: string }> {
   const rows: T[] = [];
   let token = first;

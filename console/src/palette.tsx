@@ -84,7 +84,7 @@ export function Palette({ onClose, more }: { onClose: () => void; more: (typed: 
     document.getElementById(`${list}-${chosen}`)?.scrollIntoView({ block: "nearest" }); // newer browsers give back a promise, which is no end of an effect
   }, [chosen, list]);
   return (
-    <Dialog title="Go or do" onClose={onClose}>
+    <Dialog title="Search" onClose={onClose}>
       <div className="palette">
         <input
           autoFocus
@@ -93,7 +93,7 @@ export function Palette({ onClose, more }: { onClose: () => void; more: (typed: 
           aria-controls={list}
           aria-activedescendant={`${list}-${chosen}`}
           aria-label="command"
-          placeholder="A page, a namespace, an action, or the id of a process"
+          placeholder="Page, namespace, action or process id"
           value={typed}
           onChange={(e) => {
             setTyped(e.target.value);
@@ -118,7 +118,7 @@ export function Palette({ onClose, more }: { onClose: () => void; more: (typed: 
             </li>
           ))}
         </ul>
-        {found.length === 0 && <p className="dim">Nothing has that name.</p>}
+        {found.length === 0 && <p className="dim">No results. Try a page, a namespace or a process id.</p>}
       </div>
     </Dialog>
   );

@@ -8,7 +8,7 @@ export type Reading = "json" | "msgpack" | "text" | "hex";
 
 function asText(bytes: Uint8Array, cut = false): string | undefined {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: cut }); // cut: its last character may be half there
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: cut }); // cut: the last character may be incomplete
   } catch {
     return undefined;
   }
@@ -25,7 +25,7 @@ function asJSON(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Lays JSON out without reading its numbers: 9007199254740993 stays what it is. */
+/** Formats JSON without parsing numbers, so that 9007199254740993 does not change. */
 export function indent(text: string): string {
   let out = "";
   let depth = 0;
@@ -98,7 +98,7 @@ export function read(bytes: Uint8Array, how: Reading): string | undefined {
   }
 }
 
-/** How bytes are most likely meant: JSON, else MessagePack of a map or a list, else text, else bytes. */
+/** Guesses the format of bytes: JSON, MessagePack of a map or a list, text, or binary. */
 export function guess(bytes: Uint8Array, cut = false): Reading {
   if (asJSON(bytes) !== undefined) return "json";
   const first = bytes[0] ?? 0;
@@ -108,7 +108,7 @@ export function guess(bytes: Uint8Array, cut = false): Reading {
   return text !== undefined && !/[\u0000-\u0008\u000e-\u001f]/.test(text) ? "text" : "hex";
 }
 
-/** In a line of a table. */
+/** A short form for a table. */
 export function brief(bytes: Uint8Array, limit = 160): string {
   if (bytes.length === 0) return "";
   const how = bytes.length > 4096 ? guess(bytes.subarray(0, 4096), true) : guess(bytes);
@@ -145,12 +145,12 @@ export function Payload({ bytes, name = "payload" }: { bytes: Uint8Array; name?:
           {text !== undefined && <Copy text={text} label={`copy the ${name}`} />}
         </span>
       </div>
-      {text === undefined ? <p className="dim">This is no {names.find(([r]) => r === how)?.[1]}.</p> : <pre tabIndex={0}>{text}</pre>}
+      {text === undefined ? <p className="dim">This is not {names.find(([r]) => r === how)?.[1]}.</p> : <pre tabIndex={0}>{text}</pre>}
     </div>
   );
 }
 
-/** Where payloads are written: JSON is checked while it is typed, anything else goes as it is. json: nothing else is taken, which its field says. */
+/** An input for payloads. JSON is checked while typing; other text is sent as it is. json: only JSON is allowed, and the field shows errors. */
 export function PayloadInput({ value, onChange, json, ...rest }: { value: string; onChange: (text: string) => void; json?: boolean; id?: string }) {
   let wrong = "";
   if (!json && value.trim() && /^[\s]*[[{"]/.test(value)) {
@@ -163,7 +163,7 @@ export function PayloadInput({ value, onChange, json, ...rest }: { value: string
   return (
     <>
       <textarea {...rest} rows={5} value={value} spellCheck={false} onChange={(e) => onChange(e.target.value)} placeholder='{"pay": 200}' />
-      {wrong && <span className="hint">Not JSON as it stands ({wrong}); it is sent as text.</span>}
+      {wrong && <span className="hint">Not valid JSON ({wrong}). It is sent as text.</span>}
     </>
   );
 }

@@ -1,5 +1,5 @@
-// The address of everything that the console shows is #/PAGE?name=value&… : it works below any path of a proxy, names of processes
-// may hold any character, and the engine need not know the pages.
+// Addresses have the form #/PAGE?name=value&…. They work under any path of a proxy, allow any character in process ids,
+// and need no support in the engine.
 import { useMemo, useSyncExternalStore } from "react";
 
 export type Params = Record<string, string | undefined>;
@@ -25,7 +25,7 @@ export function go(page: string, params: Params = {}): void {
   location.hash = href(page, params);
 }
 
-/** Changes some of the parameters; undefined and "" take one away. */
+/** Changes some parameters; undefined and "" remove one. */
 export function change(params: Params, how: "push" | "replace" = "push"): void {
   const now = parse(location.hash);
   const all: Params = { ...Object.fromEntries(now.params), ...params };
@@ -47,7 +47,7 @@ export function useRoute(): Route {
   return useMemo(() => parse(hash), [hash]);
 }
 
-/** One parameter of the address, and how to change it. */
+/** Returns a parameter of the address, or "". */
 export function useParam(name: string): string {
   return useRoute().params.get(name) ?? "";
 }

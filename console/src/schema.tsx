@@ -1,5 +1,5 @@
-// Forms drawn from a JSON Schema, and plain JSON for what no form can be drawn from. The engine checks the answer: a form need not know all
-// that a schema says.
+// Forms for a JSON Schema, with plain JSON for the parts that a form cannot show. The engine checks the value, so a form
+// need not support everything in a schema.
 import { useState } from "react";
 import { PayloadInput } from "./payload";
 import { Button, Field } from "./ui";
@@ -8,7 +8,7 @@ import { exactJSON, losesDigits } from "./value";
 export type Schema = Record<string, unknown>;
 type Kind = "const" | "enum" | "object" | "list" | "text" | "number" | "boolean" | "json";
 
-/** What was typed and cannot be read yet. */
+/** Typed text that is not yet valid. */
 class Broken {
   constructor(
     readonly text: string,
@@ -18,7 +18,7 @@ class Broken {
 
 const isObject = (v: unknown): v is Schema => typeof v === "object" && v !== null && !Array.isArray(v) && !(v instanceof Broken);
 
-/** Follows #/… within the schema, as far as it goes. */
+/** Follows references (#/…) within the schema. */
 function resolve(schema: unknown, root: Schema, depth = 0): Schema {
   if (!isObject(schema)) return {};
   const ref = schema["$ref"];
@@ -42,7 +42,7 @@ function kindOf(s: Schema): Kind {
 
 const requiredOf = (s: Schema): string[] => (Array.isArray(s.required) ? s.required.filter((n): n is string => typeof n === "string") : []);
 
-/** What a form begins with: defaults, and what there has to be. */
+/** The initial value of a form: defaults and required fields. */
 function initial(given: unknown, root: Schema, depth = 0): unknown {
   const s = resolve(given, root);
   if (s.default !== undefined) return s.default;
@@ -92,7 +92,7 @@ function hintOf(s: Schema): string {
     s.exclusiveMinimum !== undefined && `more than ${String(s.exclusiveMinimum)}`,
     s.maximum !== undefined && `at most ${String(s.maximum)}`,
     s.exclusiveMaximum !== undefined && `less than ${String(s.exclusiveMaximum)}`,
-    typeof s.pattern === "string" && `as ${s.pattern}`,
+    typeof s.pattern === "string" && `must match ${s.pattern}`,
     typeof s.format === "string" && s.format,
   ];
   return said.filter(Boolean).join(", ");
@@ -116,7 +116,7 @@ function Json({ value, onChange, ...rest }: { value: unknown; onChange: (v: unkn
     try {
       onChange(exactJSON(typed));
     } catch (e) {
-      onChange(new Broken(typed, e instanceof RangeError ? e.message : `want JSON: ${e instanceof Error ? e.message : "this is none"}`));
+      onChange(new Broken(typed, e instanceof RangeError ? e.message : `not valid JSON${e instanceof Error ? `: ${e.message}` : ""}`));
     }
   };
   return <PayloadInput json {...rest} value={text} onChange={change} />;
@@ -127,7 +127,7 @@ function NumberInput({ value, onChange, ...rest }: { value: unknown; onChange: (
   const change = (typed: string) => {
     setText(typed);
     const n = Number(typed);
-    const wrong = Number.isFinite(n) ? losesDigits(typed) : "want a number";
+    const wrong = Number.isFinite(n) ? losesDigits(typed) : "not a number";
     onChange(!typed.trim() ? undefined : wrong ? new Broken(typed, wrong) : n);
   };
   return <input {...rest} inputMode="decimal" value={text} onChange={(e) => change(e.target.value)} autoComplete="off" />;
@@ -152,7 +152,7 @@ function Part({ given, root, name, optional, value, onChange, depth }: PartProps
         <input type="checkbox" checked={kind === "const" ? value === s.const : value === true} onChange={(e) => onChange(kind === "const" ? (e.target.checked ? s.const : undefined) : e.target.checked)} />
         {title}
         {kind === "const" && s.const === false && ": no"}
-        {kind === "const" && !optional && value !== s.const && <span className="hint">&nbsp;has to be checked</span>}
+        {kind === "const" && !optional && value !== s.const && <span className="hint">&nbsp;required</span>}
         {hintOf(s) && <span className="hint">&nbsp;{hintOf(s)}</span>}
       </label>
     );
@@ -212,7 +212,7 @@ function Properties({ schema, root, value, onChange, depth }: { schema: Schema; 
 
 function List({ schema, root, name, value, onChange, depth }: { schema: Schema; root: Schema; name: string; value: unknown; onChange: (v: unknown) => void; depth: number }) {
   const all: unknown[] = Array.isArray(value) ? value : [];
-  // What is typed into a row stays with it when another one is removed.
+  // Stable keys keep typed text in its row when another row is removed.
   const [keys, setKeys] = useState(() => all.map((_, n) => n));
   const [next, setNext] = useState(all.length);
   return (
@@ -245,7 +245,7 @@ function List({ schema, root, name, value, onChange, depth }: { schema: Schema; 
   );
 }
 
-/** What there is to send: the JSON, or why there is none yet. */
+/** The JSON to send, or why it is not yet valid. */
 export interface Filled {
   json: unknown;
   wrong?: string;
@@ -255,7 +255,7 @@ export function startOf(schema?: Schema): Filled {
   return { json: schema && kindOf(resolve(schema, schema)) !== "json" ? initial(schema, schema) : undefined };
 }
 
-/** A form for a value that a schema describes; and the same as plain JSON. */
+/** A form for a value with a schema. It can also be edited as plain JSON. */
 export function JsonForm({ schema, label, value, onChange }: { schema?: Schema; label: string; value: unknown; onChange: (v: Filled) => void }) {
   const drawn = schema !== undefined && kindOf(resolve(schema, schema)) !== "json";
   const [plain, setPlain] = useState(!drawn);

@@ -1,4 +1,4 @@
-// The statuses of everything, each with one colour and one shape, the same on all pages: the shape says it without the colour.
+// The statuses, each with a color and a shape that are the same on all pages. The shape is sufficient without the color.
 import { ProcessStatus, TaskStatus, TaskType } from "./gen/progressor/v1/process_pb";
 import { JobState } from "./gen/progressor/v1/worker_pb";
 import { Decision, FireStatus } from "./gen/progressor/v1/cron_pb";

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, or as it was chosen here.
+// Light or dark: the setting of the system, unless one was chosen here.
 import { useSyncExternalStore } from "react";
 
 export type Theme = "system" | "light" | "dark";
@@ -30,7 +30,7 @@ const shown = (): "light" | "dark" => {
 dark.addEventListener("change", apply);
 apply();
 
-/** The theme that is shown. */
+/** Returns the current theme. */
 export function useTheme(): "light" | "dark" {
   return useSyncExternalStore((told) => {
     listeners.add(told);

@@ -1,4 +1,5 @@
-// The life of a process drawn to scale: a lane for each task, its waits and its run as bars, events as marks, timers ahead.
+// The timeline of a process, to scale: a lane for each task with its waits and attempts as bars, events as marks, and
+// future timers.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { exact, millis, span } from "./format";
 import type { Span } from "./gen/progressor/v1/admin_pb";
@@ -11,11 +12,11 @@ const labelWidth = 118;
 const maxLanes = 40;
 
 export const whatNames: Record<string, [string, string]> = {
-  processing: ["runs", "--run"],
-  back_off: ["waits to be tried again", "--hold"],
-  time: ["waits for its time", "--gone"],
-  place: ["waits for a place", "--wait"],
-  process: ["waits behind another task", "--wait"],
+  processing: ["running", "--run"],
+  back_off: ["waits for a retry", "--hold"],
+  time: ["waits for a time", "--gone"],
+  place: ["waits for a slot", "--wait"],
+  process: ["waits for another task", "--wait"],
   operator: ["waits for an operator", "--bad"],
   constraint: ["waits for a constraint", "--hold"],
   idle: ["idle", "--line"],
@@ -30,7 +31,7 @@ interface Piece {
 }
 
 interface Lane {
-  id: string; // of the task; "": the process itself
+  id: string; // of the task; "" for the process itself
   pieces: Piece[];
   events: Event[];
 }
@@ -72,7 +73,7 @@ interface Props {
   timers: Timer[];
   types: Map<string, string>;
   now: number;
-  over: boolean; // the process is at its end
+  over: boolean; // the process has ended
   onTask: (id: string) => void;
 }
 
@@ -97,8 +98,8 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
   const whole: [number, number] = [begin, Math.max(end, begin + 1)];
   const presets: [string, [number, number] | undefined][] = [
     ["All", undefined],
-    ["What ran last", busy.length ? [Math.max(begin, Math.min(...busy.slice(-3).map((p) => p.from))), lastBusy] : undefined],
-    ["With what is ahead", soon.length ? [begin, Math.max(...soon)] : undefined],
+    ["Last attempts", busy.length ? [Math.max(begin, Math.min(...busy.slice(-3).map((p) => p.from))), lastBusy] : undefined],
+    ["Until the next timers", soon.length ? [begin, Math.max(...soon)] : undefined],
   ];
   const given = [Number(params.get("from")), Number(params.get("to"))] as const;
   let [from, to] = given[0] > 0 && given[1] > given[0] ? given : whole;
@@ -108,7 +109,7 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
   const room = Math.max(width - labelWidth - 8, 60);
   const x = (t: number) => labelWidth + ((t - from) / (to - from)) * room;
   const timeAt = (px: number) => from + ((px - labelWidth) / room) * (to - from);
-  const top = timers.some((t) => (millis(t.fireTime) ?? 0) >= from) ? 16 : 0; // room for their names, which no bar crosses
+  const top = timers.some((t) => (millis(t.fireTime) ?? 0) >= from) ? 16 : 0; // space for their names, above the bars
   const height = lanes.length * rowHeight + 26 + top;
   const clip = (t: number) => Math.max(labelWidth, Math.min(labelWidth + room, x(t)));
   const pointer = (e: React.PointerEvent) => e.clientX - (box.current?.getBoundingClientRect().left ?? 0);
@@ -125,13 +126,13 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
               </button>
             ),
         )}
-        <Button kind="quiet" aria-label="closer" onClick={() => zoom([from + (to - from) / 4, to - (to - from) / 4])}>
+        <Button kind="quiet" aria-label="zoom in" onClick={() => zoom([from + (to - from) / 4, to - (to - from) / 4])}>
           +
         </Button>
-        <Button kind="quiet" aria-label="further" onClick={() => zoom([Math.max(1, from - (to - from) / 2), to + (to - from) / 2])}>
+        <Button kind="quiet" aria-label="zoom out" onClick={() => zoom([Math.max(1, from - (to - from) / 2), to + (to - from) / 2])}>
           −
         </Button>
-        <span className="dim">{span(to - from - 2 * pad)} · drag to look closer</span>
+        <span className="dim">{span(to - from - 2 * pad)} · drag to zoom in</span>
       </div>
       <div ref={box} className="drawing">
         <svg
@@ -170,7 +171,7 @@ export function Timeline({ spans, events, timers, types, now, over, onTask }: Pr
                 const thick = p.what === "processing";
                 return (
                   <rect key={i} x={a} y={thick ? 3 : 8} width={Math.max(b - a, 2)} height={thick ? 14 : 5} rx={thick ? 3 : 2} className={`what-${p.what}`}>
-                    <title>{`${whatNames[p.what]?.[0] ?? p.what} ${span(p.to - p.from)}${p.open ? ", still" : ""}\n${exact(p.from)} – ${p.open ? "now" : exact(p.to)}${p.detail ? "\n" + p.detail : ""}`}</title>
+                    <title>{`${whatNames[p.what]?.[0] ?? p.what} ${span(p.to - p.from)}${p.open ? ", ongoing" : ""}\n${exact(p.from)} – ${p.open ? "now" : exact(p.to)}${p.detail ? "\n" + p.detail : ""}`}</title>
                   </rect>
                 );
               })}

@@ -1,4 +1,4 @@
-// The small parts that all pages are made of.
+// Components that all pages share.
 import { Code, ConnectError } from "@connectrpc/connect";
 import { cloneElement, createContext, useCallback, useContext, useEffect, useId, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { readOnly, refresh, trouble } from "./api";
@@ -23,7 +23,7 @@ export function useNow(): number {
   );
 }
 
-/** A time as it is read, with the exact one to point at. next: it is of what comes next, which is never past: it is about to be, and then another. */
+/** A relative time, with the exact one as a tooltip. next: a future time, shown as "now" when it has passed. */
 export function When({ at, none = "never", next }: { at?: number; none?: string; next?: boolean }) {
   const clock = useNow();
   if (at === undefined) return <span className="dim">{none}</span>;
@@ -36,21 +36,21 @@ export function When({ at, none = "never", next }: { at?: number; none?: string;
 
 const utc = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
 
-/** What the engine says, with its times of UTC as the page has all others. */
+/** A text of the engine. UTC times in it are shown like all other times of the page. */
 export function Told({ text }: { text: string }) {
   const parts = text.replace(new RegExp(` until (?=${utc})`, "g"), ", due ").split(new RegExp(String.raw`(?:\bat )?(${utc})(?: \((?:in [^()]*|[^()]* ago)\))?`));
   return <>{parts.map((part, n) => (n % 2 ? <When key={n} at={Date.parse(part)} /> : part))}</>;
 }
 
-/** The same to point at: with the times of the browser's zone. */
+/** The same as a tooltip, with times in the time zone of the browser. */
 export const toldTitle = (text: string): string => text.replace(new RegExp(utc, "g"), (t) => exact(Date.parse(t), false));
 
-// A command ends with its sentence, or where the sentence goes on with what the command does.
+// A command ends at the end of its sentence, or before a verb that describes it.
 const after = "shows|makes|lets|runs|starts|says|deletes|takes|answers|lists|doubles|is|of|and|or|in|with|for|on";
 const word = String.raw`(?:'(?:[^']|'\\'')*'|[^\s';)]*[^\s';).,])`;
 const command = new RegExp(String.raw`(\bprogressor(?: (?!(?:${after})\b)${word})+)`);
 
-/** What the engine says, with the commands in it set as such. */
+/** A text of the engine, with the commands in it formatted as code. */
 export function Commanded({ text }: { text: string }) {
   return <>{text.split(command).map((part, n) => (n % 2 ? <code key={n}>{part}</code> : <Told key={n} text={part} />))}</>;
 }
@@ -66,24 +66,24 @@ export function Button({ kind, className, ...rest }: ButtonProps) {
   return <button type="button" className={["button", kind ?? "", className ?? ""].join(" ").trim()} {...rest} />;
 }
 
-/** A button that changes something: in a read-only console there is none. */
+/** A button that changes something. A read-only console does not show it. */
 export function Act(props: ButtonProps) {
   return readOnly ? null : <Button {...props} />;
 }
 
-/** Within a dialog: what failed there was asked for once, and is not asked for again by itself. */
+/** True within a dialog: a failed request there is not retried automatically. */
 const Asked = createContext(false);
 
 export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   const box = useRef<HTMLDivElement>(null);
   const asked = useContext(Asked);
-  // Below the fields of a long form nobody would see it.
+  // It may be below the visible part of a long form.
   useEffect(() => {
     if (error && box.current?.closest("dialog")) box.current.scrollIntoView({ block: "nearest" });
   }, [error]);
   if (!error) return null;
   const { title, text, hint: of } = trouble(error);
-  const hint = asked ? of?.replace("The page goes on trying.", "What is written here stays: try again in a moment.").replace("It is tried again in a moment.", "Try again in a moment.") : of;
+  const hint = asked ? of?.replace("The page keeps trying.", "Your input is kept: try again in a moment.").replace("The page tries again in a moment.", "Try again in a moment.") : of;
   return (
     <div ref={box} className="notice bad" role="alert">
       <strong>{what ? `${what}: ${title.toLowerCase()}` : title}</strong>
@@ -93,20 +93,20 @@ export function ErrorBox({ error, what }: { error: unknown; what?: string }) {
   );
 }
 
-/** In the place of something that is not there: which it is, and where to go on. Any other trouble is told as such. */
+/** Shown instead of an object that does not exist, with a link to the list. Other errors are shown as usual. */
 export function Missing({ error, what, id, ns, to, list }: { error: unknown; what: string; id: string; ns: string; to: string; list: string }) {
   const failure = ConnectError.from(error);
   if (failure.code !== Code.NotFound) return <ErrorBox error={error} what={id} />;
   const reason = failure.findDetails(ErrorDetailSchema)[0]?.reason;
   if (reason === ErrorDetail_Reason.NAMESPACE_NOT_FOUND)
     return (
-      <Empty page title={`There is no namespace ${ns}`}>
-        It was never made here. <a href={href("namespaces")}>To the namespaces</a>
+      <Empty page title={`Namespace ${ns} does not exist`}>
+        Choose another one, or create it. <a href={href("namespaces")}>Show namespaces</a>
       </Empty>
     );
   return (
-    <Empty page title={`There is no ${what} ${id} in ${ns}`}>
-      It was removed, or has never been, or is in another namespace. <a href={to}>{list}</a>
+    <Empty page title={`The ${what} ${id} does not exist in ${ns}`}>
+      It was removed, never existed, or is in another namespace. <a href={to}>{list}</a>
     </Empty>
   );
 }
@@ -146,7 +146,7 @@ export function Card({ title, extra, children, className }: { title?: ReactNode;
 
 type Input = React.ReactElement<{ id?: string; "aria-describedby"?: string; "aria-invalid"?: boolean }>;
 
-/** A label, its input, and what is to be said about it: the hint belongs to the input, not to its name. */
+/** A label with its input and a hint or an error. The hint describes the input; it is not part of its name. */
 export function Field({ label, hint, error, children }: { label: ReactNode; hint?: ReactNode; error?: ReactNode; children: Input }) {
   const id = useId();
   return (
@@ -164,7 +164,7 @@ export function Field({ label, hint, error, children }: { label: ReactNode; hint
   );
 }
 
-/** A dialog of the browser: it takes the focus, Escape closes it, and what is behind it is out of reach. */
+/** A modal dialog of the browser. */
 export function Dialog({ title, onClose, children, wide }: { title: ReactNode; onClose: () => void; children: ReactNode; wide?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const heading = useId();
@@ -172,7 +172,7 @@ export function Dialog({ title, onClose, children, wide }: { title: ReactNode; o
     const dialog = ref.current;
     if (!dialog || dialog.open) return;
     dialog.showModal();
-    // The browser would choose the button that closes it.
+    // The browser would focus the close button.
     const first = dialog.querySelector<HTMLElement>("input:not([type=checkbox]), textarea, select") ?? dialog.querySelector<HTMLElement>("footer .button.main") ?? dialog.querySelector<HTMLElement>("footer .button");
     first?.focus();
   }, []);
@@ -199,10 +199,10 @@ export function Dialog({ title, onClose, children, wide }: { title: ReactNode; o
 
 interface ConfirmProps {
   title: string;
-  says: ReactNode; // what it will do
-  verb: string; // on the button
+  says: ReactNode; // what the action does
+  verb: string; // label of the button
   bad?: boolean;
-  typed?: string; // has to be typed before
+  typed?: string; // the user must type this to confirm
   disabled?: boolean;
   run: () => Promise<unknown>;
   done?: string;
@@ -210,7 +210,7 @@ interface ConfirmProps {
   children?: ReactNode;
 }
 
-/** Says what an action will do, asks, does it, and tells how it went. */
+/** Explains an action, asks for confirmation, runs it, and shows the result. */
 export function Confirm({ title, says, verb, bad, typed, disabled, run, done, onClose, children }: ConfirmProps) {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
@@ -236,13 +236,13 @@ export function Confirm({ title, says, verb, bad, typed, disabled, run, done, on
         <div className="says">{says}</div>
         {children}
         {typed !== undefined && (
-          <Field label={<>Type <code>{typed}</code> to go on</>}>
+          <Field label={<>Type <code>{typed}</code> to confirm</>}>
             <input value={text} onChange={(e) => setText(e.target.value)} autoComplete="off" spellCheck={false} />
           </Field>
         )}
         <ErrorBox error={error} />
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>{verb.startsWith("Cancel") ? "Don't cancel" : "Cancel"}</Button>
           <button type="submit" autoFocus={typed === undefined && !children} className={"button " + (bad ? "bad" : "main")} disabled={busy || disabled || (typed !== undefined && text !== typed)}>
             {busy ? "…" : verb}
           </button>
@@ -310,7 +310,7 @@ export function Tabs({ tabs, now: shown, onChange }: { tabs: [string, ReactNode]
   );
 }
 
-/** A text that may be long, in one line, whole to point at. told: it is the engine's, and times in it are to be read by people. */
+/** A text in one line, with the whole text as a tooltip. told: a text of the engine, whose times are formatted. */
 export function Line({ text, told }: { text: string; told?: boolean }) {
   return (
     <span className="line" title={told ? toldTitle(text) : text}>
@@ -351,13 +351,13 @@ export function useKey(handle: (e: KeyboardEvent) => void): void {
   }, []);
 }
 
-/** Whether a key is meant for a field that is written in, and not for the page. */
+/** Reports whether a key belongs to an input field or a dialog rather than to the page. */
 export function typing(e: KeyboardEvent): boolean {
   const t = e.target as HTMLElement;
   return t.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(t.tagName) || document.querySelector("dialog[open]") !== null;
 }
 
-/** What may be wider than the page: it scrolls by itself, by the keyboard too. */
+/** Content that may be wider than the page. It scrolls, also with the keyboard. */
 export function Scroll({ children, label = "table" }: { children: ReactNode; label?: string }) {
   return (
     <div className="scroll" role="region" aria-label={label} tabIndex={0}>

@@ -1,4 +1,4 @@
-// Saved views of the list of processes: kept in this browser, by namespace or for all.
+// Saved views of the list of processes, kept in this browser.
 import { useSyncExternalStore } from "react";
 
 export interface View {
@@ -12,8 +12,8 @@ export const givenViews: View[] = [
   { name: "All", filter: "" },
   { name: "In error", filter: "status = ERROR", order: "status_changed_time desc" },
   { name: "Suspended", filter: "status = SUSPENDED", order: "status_changed_time desc" },
-  { name: "Plain ones", filter: 'kind = ""' },
-  { name: "Plain and running", filter: 'status = RUNNING AND kind = ""' },
+  { name: "Plain processes", filter: 'kind = ""' },
+  { name: "Running plain processes", filter: 'status = RUNNING AND kind = ""' },
 ];
 
 let text = "";

@@ -29,7 +29,7 @@ spec("The overview shows what is there, and loads no more than it needs", async 
   const loaded = await page.evaluate(() => performance.getEntriesByType("resource").map((r) => new URL(r.name).pathname).filter((name) => name.endsWith(".js")));
   assert.ok(loaded.length > 0);
   assert.deepEqual(loaded.filter((name) => /\/(graph|process|processes|jobs|crons?|runs?|templates|waits)-/.test(name)), []);
-  await page.getByRole("img", { name: /Tasks a second over the last hour/ }).waitFor({ timeout: 25_000 });
+  await page.getByRole("img", { name: /Tasks per second over the last hour/ }).waitFor({ timeout: 25_000 });
 });
 
 spec("What broke is found, understood and repaired in four clicks", async (page, go) => {
@@ -76,7 +76,7 @@ spec("A view is saved, found in the palette, and forgotten", async (page, go) =>
   await go("#/processes?ns=demo&filter=metadata.customer+%3D+ada");
   await page.getByRole("button", { name: "Save view" }).click();
   await page.getByRole("dialog").getByLabel("Name").fill("In error");
-  await page.getByRole("dialog").getByText("one of the views that are always there").waitFor();
+  await page.getByRole("dialog").getByText("this is the name of a built-in view").waitFor();
   await page.getByRole("dialog").getByLabel("Name").fill("of ada");
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
   await page.getByText("The view of ada is saved.").waitFor();
@@ -85,15 +85,15 @@ spec("A view is saved, found in the palette, and forgotten", async (page, go) =>
   await page.getByRole("combobox", { name: "command" }).fill("of ada");
   await page.keyboard.press("Enter");
   await page.waitForURL(/filter=metadata.customer/);
-  await page.getByRole("button", { name: "Forget view" }).click();
-  await page.getByText("The view of ada is gone.").waitFor();
+  await page.getByRole("button", { name: "Delete view" }).click();
+  await page.getByText("The view of ada is deleted.").waitFor();
 });
 
 spec("All that match are repaired by a bulk, after a dry run", async (page, go) => {
   await go("#/processes?ns=demo&filter=status+%3D+ERROR+AND+detail%3A%22packed%22");
-  await page.getByRole("button", { name: "Act on all that match…" }).click();
+  await page.getByRole("button", { name: "Act on all matches…" }).click();
   await page.getByText("3 processes match").waitFor();
-  await page.getByLabel("Reason").fill("mended");
+  await page.getByLabel("Reason").fill("fixed");
   await page.getByRole("button", { name: "Repair 3" }).click();
   await page.getByRole("heading", { name: /Repair all that match/ }).waitFor();
   await page.getByText("3 of 3").waitFor();
@@ -106,12 +106,12 @@ spec("All that match are repaired by a bulk, after a dry run", async (page, go) 
 spec("A bulk is stopped", async (page, go) => {
   for (let n = 0; n < 5; n++) await start(engine, `many-${n}`, { order: `M-${n}`, items: [{ sku: "tea" }] });
   await go("#/processes?ns=demo&filter=process_id+%3D+%22many-*%22");
-  await page.getByRole("button", { name: "Act on all that match…" }).click();
+  await page.getByRole("button", { name: "Act on all matches…" }).click();
   await page.getByRole("group", { name: "what to do" }).getByRole("button", { name: "Suspend" }).click();
-  await page.getByLabel("Processes a second").fill("0.1");
+  await page.getByLabel("Processes per second").fill("0.1");
   await page.getByRole("button", { name: "Suspend 5" }).click();
-  await page.getByRole("button", { name: "Stop it" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Stop it" }).click();
+  await page.getByRole("button", { name: "Stop bulk…" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Stop bulk" }).click();
   await page.getByText("Cancelled").first().waitFor({ timeout: 25_000 });
 });
 
@@ -119,8 +119,8 @@ spec("Chosen processes alone are suspended", async (page, go) => {
   await start(engine, "chosen-1", { order: "C-1", items: [{ sku: "tea" }] });
   await start(engine, "chosen-2", { order: "C-2", items: [{ sku: "tea" }] });
   await go("#/processes?ns=demo");
-  await page.getByRole("checkbox", { name: "choose chosen-1" }).check();
-  await page.getByRole("button", { name: "Act on the 1 chosen one…" }).click();
+  await page.getByRole("checkbox", { name: "select chosen-1" }).check();
+  await page.getByRole("button", { name: "Act on 1 selected process…" }).click();
   await page.getByText("1 process matches").waitFor();
   await page.getByRole("button", { name: "Suspend 1" }).click();
   await is("chosen-1", "SUSPENDED");
@@ -142,7 +142,7 @@ spec("A process is started, called, suspended, resumed, cancelled and removed", 
   await dialog.getByText("the order costs 100, not 7").waitFor();
   await dialog.getByLabel("Args").fill('{"status":true}');
   await dialog.getByRole("button", { name: "Call" }).click();
-  await dialog.getByText("Answered").waitFor();
+  await dialog.getByRole("status").getByText("Response", { exact: true }).waitFor();
   await dialog.getByText('"state": "reserved"').waitFor();
   await dialog.getByRole("button", { name: "Close", exact: true }).click();
   await act("Suspend…");
@@ -150,8 +150,8 @@ spec("A process is started, called, suspended, resumed, cancelled and removed", 
   await dialog.getByRole("button", { name: "Suspend" }).click();
   await is("by/hand ü", "SUSPENDED");
   await act("Cancel…");
-  assert.equal(await dialog.getByLabel("Grace").count(), 0, "one that is suspended ends at once, whatever its grace");
-  await dialog.getByRole("button", { name: "Not now" }).click();
+  assert.equal(await dialog.getByLabel("Grace period").count(), 0, "one that is suspended ends at once, whatever its grace");
+  await dialog.getByRole("button", { name: "Don't cancel" }).click();
   await act("Resume…");
   await dialog.getByRole("button", { name: "Resume" }).click();
   await is("by/hand ü", "RUNNING");
@@ -245,7 +245,7 @@ spec("By the keyboard alone: pages, lists, theme", async (page, go) => {
   await page.keyboard.press("t");
   assert.notEqual(await theme(), was);
   await page.keyboard.press("?");
-  await page.getByRole("dialog").getByText("go anywhere, do anything").waitFor();
+  await page.getByRole("dialog").getByText("search pages, actions and processes").waitFor();
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
 });
@@ -274,7 +274,7 @@ spec("A chart of one sample has the last minutes on its axis", async (page, go) 
     await route.fulfill({ response: answer, json: { ...(await answer.json()), samples: [{ time, tasksPerSecond: 3, runnable: "2" }] } });
   });
   await go("");
-  await page.getByRole("img", { name: /Tasks a second over the last hour, now +3/ }).waitFor();
+  await page.getByRole("img", { name: /Tasks per second over the last hour, now +3/ }).waitFor();
   const times = await eventually("the axis is drawn", async () => {
     const all = (await page.evaluate(() => window.drawn)).filter((t) => /^\d\d:\d\d$/.test(t));
     return all.length && all;
@@ -301,20 +301,20 @@ spec("The values of a field are offered, and Tab takes the first", async (page, 
 
 spec("What is not there is said", async (page, go) => {
   await go("#/process?ns=demo&id=nobody");
-  await page.getByRole("heading", { name: "There is no process nobody in demo" }).waitFor();
-  await page.getByRole("link", { name: "To the processes" }).click();
+  await page.getByRole("heading", { name: "The process nobody does not exist in demo" }).waitFor();
+  await page.getByRole("link", { name: "Show processes" }).click();
   await page.getByRole("link", { name: "order-14" }).waitFor();
   for (const [hash, what] of [["run?ns=demo&id=nobody", "run nobody"], ["job?ns=demo&id=nobody", "job nobody"], ["cron?ns=demo&id=nobody", "cron nobody"], ["template?ns=demo&type=nobody", "template nobody"]]) {
     await go(`#/${hash}`);
-    await page.getByRole("heading", { name: `There is no ${what} in demo` }).waitFor();
+    await page.getByRole("heading", { name: `The ${what} does not exist in demo` }).waitFor();
   }
   await go("#/process?ns=nowhere&id=nobody");
-  await page.getByRole("heading", { name: "There is no namespace nowhere" }).waitFor();
+  await page.getByRole("heading", { name: "Namespace nowhere does not exist" }).waitFor();
   assert.deepEqual(await axe(page), [], "the way on is seen as a link");
   await go("#/nowhere");
-  await page.getByText("There is no such page").waitFor();
+  await page.getByText("This page does not exist").waitFor();
   await go("#/processes?ns=demo&filter=process_id+%3D+nobody");
-  await page.getByText("No process matches").waitFor();
+  await page.getByText("No processes match").waitFor();
 });
 
 spec("Where a proxy wants a token it is asked for once, sent from then on, and kept in the tab", async (page, go) => {
@@ -325,12 +325,12 @@ spec("Where a proxy wants a token it is asked for once, sent from then on, and k
     return route.fulfill({ status: 401, contentType: "application/json", body: '{"code":"unauthenticated","message":"who are you?"}' });
   });
   await go("#/processes?ns=demo");
-  const dialog = page.getByRole("dialog", { name: /who you are/ });
+  const dialog = page.getByRole("dialog", { name: /requires a token/ });
   await dialog.getByLabel("Token").fill("wrong");
-  await dialog.getByRole("button", { name: "Go on" }).click();
+  await dialog.getByRole("button", { name: "Sign in" }).click();
   await eventually("the wrong one is sent", () => sent === "Bearer wrong");
   await dialog.getByLabel("Token").fill("sesame");
-  await dialog.getByRole("button", { name: "Go on" }).click();
+  await dialog.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("link", { name: "order-14" }).waitFor();
   await page.reload();
   await page.getByRole("link", { name: "order-14" }).waitFor();
@@ -361,7 +361,7 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     assert.equal(await page.getByRole("button", { name: /Start|Act on/ }).count(), 0);
     await page.goto(`http://127.0.0.1:${proxy.address().port}/some/path/#/run?ns=demo&id=A-2&step=approve`);
     await page.getByText("Approve order A-2 of 1200").first().waitFor();
-    await page.getByRole("group", { name: "the steps of A-2" }).getByRole("link", { name: /^approve/ }).waitFor();
+    await page.getByRole("group", { name: "steps of A-2" }).getByRole("link", { name: /^approve/ }).waitFor();
     assert.equal(await page.getByRole("button", { name: /Cancel|Repeat|Skip|Answer/ }).count(), 0);
     await page.setViewportSize({ width: 390, height: 844 });
     assert.deepEqual(await cutOff(page), []);
@@ -377,7 +377,7 @@ test("Below the path of a proxy, read-only, and with the engine away", async () 
     await page.getByRole("alert").filter({ hasText: "The engine cannot be reached" }).filter({ hasText: "The page keeps trying" }).waitFor();
     now = engine;
     await page.getByRole("heading", { name: "Workers" }).waitFor({ timeout: 30_000 });
-    await page.getByText("No worker has come").waitFor();
+    await page.getByText("No workers yet").waitFor();
   } finally {
     await page.context().close();
     proxy.close();

@@ -35,18 +35,18 @@ spec("A cron is made with a preview in words, changed, and deleted", async (page
   await dialog.getByLabel("Expressions").fill("0 9 * * MON-FRX");
   await dialog.getByRole("alert").getByText(/expressions\[0\]/).waitFor();
   await dialog.getByLabel("Expressions").fill("0 9 * * MON-FRI");
-  await dialog.getByLabel("Zone").fill("Europe/Berlin");
+  await dialog.getByLabel("Time zone").fill("Europe/Berlin");
   await dialog.getByText(/at 09:00/).first().waitFor();
   await dialog.getByRole("table", { name: /20\d\d/ }).first().waitFor();
   await dialog.getByRole("button", { name: "an HTTP request" }).click();
   await dialog.getByLabel("URL").fill("http://127.0.0.1:1/hook");
-  await dialog.getByRole("button", { name: "Make it" }).click();
+  await dialog.getByRole("button", { name: "Create" }).click();
   await page.getByRole("heading", { name: /by hand/ }).waitFor();
   await page.getByRole("button", { name: "Edit…" }).click();
   await dialog.getByLabel("Expressions").fill("0 10 * * MON-FRI");
   await dialog.getByText(/at 10:00/).first().waitFor();
-  await dialog.getByText("What a fire decides").click();
-  await dialog.getByLabel("The run before still runs").selectOption({ label: "let one wait" });
+  await dialog.getByText("Policies").click();
+  await dialog.getByLabel("If the previous run is still running").selectOption({ label: "queue one fire" });
   await dialog.getByRole("button", { name: "Save" }).click();
   await page.getByText("by hand is changed.").waitFor();
   const c = await cronOf("by hand");
@@ -66,20 +66,20 @@ spec("A cron enqueues a job, then starts a run of a flow with a payload made of 
   await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("reports");
   await dialog.getByLabel("Expressions").fill("0 6 * * *");
   await dialog.getByRole("button", { name: "a job" }).click();
-  await dialog.getByLabel("Name of the job").fill("render");
+  await dialog.getByLabel("Job name").fill("render");
   await dialog.getByLabel("Retries").fill("3");
   await dialog.getByLabel("Args").fill('{"pages": 3}');
-  await dialog.getByRole("button", { name: "Make it" }).click();
+  await dialog.getByRole("button", { name: "Create" }).click();
   await page.getByRole("heading", { name: /reports/ }).waitFor();
   const { enqueueJob } = (await cronOf("reports")).target;
   assert.deepEqual([enqueueJob.name, enqueueJob.args, enqueueJob.options.maxRetry], ["render", { pages: 3 }, 3]);
   await page.getByRole("button", { name: "Edit…" }).click();
-  await dialog.getByRole("button", { name: "a run of a flow" }).click();
+  await dialog.getByRole("button", { name: "a flow run" }).click();
   await dialog.getByRole("combobox", { name: "Template" }).fill("report");
   await dialog.locator(".hint", { hasText: "A report" }).waitFor();
   await dialog.getByLabel("Scope id").fill("daily");
   await dialog.getByLabel("Payload").fill('{"at": "${fire_time}"');
-  await dialog.getByText("want JSON").waitFor();
+  await dialog.getByText("not valid JSON").waitFor();
   await dialog.getByLabel("Payload").fill('{"at": "${fire_time}"}');
   await dialog.getByRole("button", { name: "Save" }).click();
   await page.getByText("reports is changed.").waitFor();
@@ -97,18 +97,18 @@ spec("What cannot be read is not made; a cron that is over is so in the list and
   await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("wrong");
   await dialog.getByLabel("Expressions").fill("0 25 * * *");
   await dialog.getByRole("alert").waitFor();
-  assert.equal(await dialog.getByRole("button", { name: "Make it" }).isDisabled(), true);
+  assert.equal(await dialog.getByRole("button", { name: "Create" }).isDisabled(), true);
   await dialog.getByLabel("Expressions").fill("0 23 * * *");
   await dialog.getByText("at 23:00 every day").waitFor();
-  assert.equal(await dialog.getByRole("button", { name: "Make it" }).isDisabled(), false);
-  await dialog.getByRole("button", { name: "Not now" }).click();
+  assert.equal(await dialog.getByRole("button", { name: "Create" }).isDisabled(), false);
+  await dialog.getByRole("button", { name: "Cancel" }).click();
   const cron = { namespace: "echo", cronId: "once", spec: { expressions: ["* * * * * *"], maxFires: "1" }, target: { http: { url: "http://127.0.0.1:9/" } } };
   await engine.post("CronService/CreateCron", { cron });
   await eventually("its run has failed", async () => (await engine.post("CronService/ListFires", { namespace: "echo", cronId: "once" })).fires?.[0]?.status === "FIRE_STATUS_FAILED");
   await go("#/crons?ns=echo&filter=cron_id%20%3D%20once");
-  await page.getByText("Over, failed last").waitFor();
+  await page.getByText("Ended, last run failed").waitFor();
   await page.getByRole("link", { name: "once" }).click();
-  await page.getByRole("heading", { name: /once.*Over, failed last/ }).waitFor();
+  await page.getByRole("heading", { name: /once.*Ended, last run failed/ }).waitFor();
   assert.equal(await page.locator(".calendar .fires").count(), 0);
 });
 
@@ -139,10 +139,10 @@ spec("A cron is triggered, paused with a note, resumed and backfilled", async (p
 
 spec("A fire leads to its run", async (page, go) => {
   await go("#/cron?ns=echo&id=often");
-  await page.getByRole("region", { name: "ledger" }).getByRole("link", { name: "its run" }).first().click();
+  await page.getByRole("region", { name: "ledger" }).getByRole("link", { name: "run", exact: true }).first().click();
   await page.getByRole("tab", { name: "Timeline" }).waitFor();
   await go("#/processes?ns=echo");
-  await page.getByRole("row", { name: /of cron often, due (now|.* ago)/ }).first().waitFor();
+  await page.getByRole("row", { name: /cron often, due (now|.* ago)/ }).first().waitFor();
 });
 
 spec("A phone shows crons", async (page, go) => {

@@ -73,7 +73,7 @@ spec("The list of runs shows where each stands, is filtered, and walked by keys"
 
 spec("A run is started by the form that is drawn from the schema of its template", async (page, go) => {
   await go("#/template?ns=orders&type=multi_step_pipeline");
-  const graph = page.getByRole("group", { name: "the steps of multi_step_pipeline" });
+  const graph = page.getByRole("group", { name: "steps of multi_step_pipeline" });
   await graph.getByRole("link", { name: /approve/ }).click();
   await page.getByRole("heading", { name: "Step approve" }).waitFor();
   await page.getByText("Approve order ${payload.order} of ${payload.total}").waitFor();
@@ -81,7 +81,7 @@ spec("A run is started by the form that is drawn from the schema of its template
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("order", { exact: true }).fill("by-form");
   await dialog.getByLabel("total").fill("many");
-  await dialog.getByText("want a number").waitFor();
+  await dialog.getByText("not a number").waitFor();
   await dialog.getByLabel("total").fill("-1");
   await dialog.getByLabel("sku").fill("tea");
   await dialog.getByRole("button", { name: "Check" }).click();
@@ -93,10 +93,10 @@ spec("A run is started by the form that is drawn from the schema of its template
   await dialog.getByLabel("count").nth(1).fill("1");
   await dialog.getByRole("button", { name: "remove parcels 1" }).click();
   await dialog.getByRole("button", { name: "Check" }).click();
-  await dialog.getByText("The payload fits").waitFor();
+  await dialog.getByText("The payload is valid").waitFor();
   await dialog.getByRole("button", { name: "JSON" }).click();
   assert.deepEqual(JSON.parse(await dialog.getByRole("textbox", { name: "Payload" }).inputValue()), { order: "by-form", total: 50, parcels: [{ sku: "mug", count: 1 }] });
-  await dialog.getByText("Its id, for whom, and when").click();
+  await dialog.getByText("Id, scope and start time").click();
   await dialog.getByLabel("Id", { exact: true }).fill("by-form");
   await dialog.getByRole("button", { name: "Start" }).click();
   await page.getByRole("heading", { name: "by-form" }).waitFor();
@@ -106,7 +106,7 @@ spec("A run is started by the form that is drawn from the schema of its template
 spec("A run is followed live in its graph, with the items of a step", async (page, go) => {
   await order("live", 50);
   await go("#/run?ns=orders&id=live");
-  const graph = page.getByRole("group", { name: "the steps of live" });
+  const graph = page.getByRole("group", { name: "steps of live" });
   await graph.getByRole("link", { name: /^check.*Pending/ }).waitFor();
   await work("live", { check: {}, reserve: {} });
   await graph.getByRole("link", { name: /^reserve.*Succeeded/ }).waitFor();
@@ -122,10 +122,10 @@ spec("A run is followed live in its graph, with the items of a step", async (pag
   await dialog.getByText("continue as if it had succeeded").waitFor();
   await dialog.getByLabel("Reason").fill("paid in cash");
   await dialog.getByLabel("Result").fill('{"paid": ');
-  await dialog.getByText(/^want JSON: /).waitFor();
+  await dialog.getByText(/^not valid JSON: /).waitFor();
   assert.equal(await dialog.getByText("sent as text").count(), 0);
   await dialog.getByLabel("Result").fill('{"paid": true}');
-  await dialog.getByRole("button", { name: "Skip it" }).click();
+  await dialog.getByRole("button", { name: "Skip", exact: true }).click();
   await page.getByText("charge is skipped.").waitFor();
   await graph.getByRole("link", { name: /^charge.*Skipped/ }).waitFor();
   await work("live", { ship: {}, notify: {} });
@@ -159,7 +159,7 @@ spec("Somebody finds in the inbox what waits for them, and answers it by a form"
   await dialog.getByLabel("note").fill("as always");
   await dialog.getByRole("button", { name: "Answer" }).click();
   await page.getByText("approve of ask is answered.").waitFor();
-  await page.getByText("No wait matches").waitFor();
+  await page.getByText("No waits match").waitFor();
   assert.deepEqual((await run("ask")).steps.find((s) => s.stepId === "approve").result, { approved: true, note: "as always" });
 });
 
@@ -169,8 +169,8 @@ spec("A wait for something outside is failed from the page of its run", async (p
   await go("#/run?ns=orders&id=outside");
   await page.getByRole("button", { name: "Answer Translate d" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("meant to be answered from outside").waitFor();
-  await dialog.getByRole("button", { name: "It failed" }).click();
+  await dialog.getByText("external worker is expected").waitFor();
+  await dialog.getByRole("button", { name: "Failed" }).click();
   await dialog.getByLabel("Reason").fill("no_translator");
   await dialog.getByLabel("Message").fill("they are on holiday");
   await dialog.getByRole("button", { name: "Fail the step" }).click();
@@ -195,7 +195,7 @@ spec("A run that failed is understood, with what was undone; retried, cancelled 
   await page.getByText("no_money: the card is empty").first().waitFor();
   await page.getByText("6 steps: 3 succeeded, 1 failed, 1 skipped, 1 cancelled").waitFor();
   assert.equal(await page.getByText(/\d %/).count(), 0);
-  await page.getByRole("group", { name: "the steps of bad" }).getByRole("link", { name: /^reserve.*undone/ }).waitFor();
+  await page.getByRole("group", { name: "steps of bad" }).getByRole("link", { name: /^reserve.*undone/ }).waitFor();
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Retry…" }).click();
   await dialog.getByText("Fix the cause first").waitFor();
@@ -207,7 +207,7 @@ spec("A run that failed is understood, with what was undone; retried, cancelled 
   await is("bad", "CANCELLED");
   await page.getByText("enough").first().waitFor();
   await page.getByRole("button", { name: "Repeat…" }).click();
-  await dialog.getByRole("button", { name: "Start the new run" }).click();
+  await dialog.getByRole("button", { name: "Start new run" }).click();
   await page.waitForURL((url) => !url.hash.includes("id=bad"));
   await page.getByRole("tab", { name: "Payload and result" }).click();
   await page.getByRole("link", { name: "bad" }).waitFor();
@@ -222,12 +222,12 @@ spec("A template is disabled, enabled, and shown in another version", async (pag
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "Disable…" }).click();
   await dialog.getByRole("button", { name: "Disable" }).click();
-  await page.getByText("New runs are refused, those of crons too.").waitFor();
+  await page.getByText("New runs are rejected, also those of crons.").waitFor();
   assert.equal(await page.getByRole("button", { name: "Start…" }).isDisabled(), true);
   await page.getByRole("button", { name: "Enable…" }).click();
   await dialog.getByRole("button", { name: "Enable" }).click();
   await page.getByRole("combobox", { name: "version" }).selectOption("1");
-  await page.getByText("This is version 1. New runs take 2").waitFor();
+  await page.getByText("This is version 1. New runs use version 2").waitFor();
   await page.getByText("Sign here").first().waitFor();
   await page.getByRole("button", { name: "Delete…" }).click();
   await dialog.getByLabel(/Type/).fill("sign");
@@ -253,7 +253,7 @@ spec("The job of a step leads to its run, which alone is retried, from the overv
   await page.getByRole("button", { name: "Retry…" }).click(); // 3
   await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click(); // 4
   await page.getByText("hopeless continues.").waitFor();
-  await page.getByRole("group", { name: "the steps of hopeless" }).getByRole("link", { name: /^check.*(Pending|Running)/ }).waitFor();
+  await page.getByRole("group", { name: "steps of hopeless" }).getByRole("link", { name: /^check.*(Pending|Running)/ }).waitFor();
   await go("#/job?ns=orders&id=~job/hopeless/check");
   await page.getByRole("link", { name: "Run hopeless" }).click();
   await page.getByRole("heading", { name: "hopeless" }).waitFor();

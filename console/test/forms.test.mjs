@@ -31,10 +31,10 @@ spec("A form leaves durations as they were that nobody has touched", async (page
   assert.deepEqual([put.stepTimeout, put.retention, put.retryPolicy.initialInterval, put.retryPolicy.maxInterval], ["3661s", "8985600.250s", "12.500s", "59.700s"]);
 
   await go("#/constraints?ns=exact");
-  await page.getByRole("button", { name: "Change…" }).click();
-  await dialog.getByLabel("Running at a time").fill("1O");
+  await page.getByRole("button", { name: "Edit…" }).click();
+  await dialog.getByLabel("Maximum running").fill("1O");
   assert.ok(await dialog.getByRole("button", { name: "Save" }).isDisabled(), "what is no number was taken for no limit");
-  await dialog.getByLabel("Running at a time").fill("5");
+  await dialog.getByLabel("Maximum running").fill("5");
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.waitFor({ state: "detached" });
   const [{ constraint }] = (await engine.post("JobService/ListConstraints", { namespace: "exact" })).constraints;
@@ -56,12 +56,12 @@ spec("What is no number is said at its field, and not taken for the default", as
       const field = dialog.getByLabel(label, { exact: true });
       const before = await field.inputValue();
       await field.fill(text);
-      await dialog.getByText(/^a (whole )?number, or nothing$/).waitFor();
+      await dialog.getByText(/^must be a (whole )?number, or empty$/).waitFor();
       assert.ok(await dialog.getByRole("button", { name: button, exact: true }).isDisabled(), `${label}: ${text} can be sent`);
       await field.fill(before);
-      await dialog.getByText(/^a (whole )?number, or nothing$/).waitFor({ state: "detached" });
+      await dialog.getByText(/^must be a (whole )?number, or empty$/).waitFor({ state: "detached" });
     }
-    await dialog.getByRole("button", { name: "Not now" }).click();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
   };
   await go("#/jobs?ns=echo");
   await page.getByRole("button", { name: "Enqueue…" }).click();
@@ -69,19 +69,19 @@ spec("What is no number is said at its field, and not taken for the default", as
   await refused([["Retries", "many"], ["Retries", "-1"], ["Priority", "high"]], "Enqueue");
   await go("#/namespaces");
   await page.getByRole("row", { name: /echo/ }).getByRole("button", { name: "Configure…" }).click();
-  await refused([["Attempts", "many"], ["Grows by", "twice"], ["Tasks at a time on a node", "1O"], ["Calls that wait in a process", "1.5"]], "Save");
+  await refused([["Attempts", "many"], ["Backoff factor", "twice"], ["Running tasks per node", "1O"], ["Waiting requests per process", "1.5"]], "Save");
   await go("#/crons?ns=echo");
   await page.getByRole("button", { name: "New cron…" }).click();
   await dialog.getByRole("textbox", { name: "Id", exact: true }).fill("number");
   await dialog.getByLabel("Expressions").fill("@daily");
-  await dialog.getByText("What a fire decides").click();
-  await refused([["Runs at a time", "two"], ["Pause after failures in a row", "few"]], "Make it");
+  await dialog.getByText("Policies").click();
+  await refused([["Concurrent runs", "two"], ["Pause after consecutive failures", "few"]], "Create");
   await go("#/constraints?ns=echo");
   await page.getByRole("button", { name: "New constraint…" }).click();
   await dialog.getByLabel("Name").fill("rate");
   await dialog.getByLabel("Match").fill("true");
-  await dialog.getByLabel("In", { exact: true }).fill("1m");
-  await dialog.getByText("how many start in that time").waitFor();
+  await dialog.getByLabel("Per", { exact: true }).fill("1m");
+  await dialog.getByText("required with a duration or a burst").waitFor();
   assert.ok(await dialog.getByRole("button", { name: "Save" }).isDisabled(), "a rate without its number can be sent");
 });
 
@@ -91,7 +91,7 @@ spec("An integer that would lose digits is refused where it is typed", async (pa
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill("count");
   await dialog.getByLabel("Args").fill('{"text": "9007199254740993", "part": 0.12345678901234567, "id": 9007199254740993}');
-  await dialog.getByText("the integer 9007199254740993 is past 2^53").waitFor();
+  await dialog.getByText("the integer 9007199254740993 is beyond 2^53").waitFor();
   await dialog.getByLabel("Args").fill('{"text": "9007199254740993", "part": 0.12345678901234567, "id": 9007199254740992}');
   await dialog.getByRole("button", { name: "Enqueue", exact: true }).click();
   await dialog.waitFor({ state: "detached" });
@@ -115,7 +115,7 @@ spec("A call whose answer was lost is not done twice", async (page, go) => {
   await call.click();
   await dialog.getByRole("alert").waitFor();
   await call.click();
-  await dialog.getByText("Answered").waitFor();
+  await dialog.getByRole("status").getByText("Response", { exact: true }).waitFor();
   const another = page.waitForResponse("**/progressor.v1.ProcessService/Call");
   await call.click();
   await another;

@@ -91,15 +91,15 @@ spec("A job that failed is understood and retried, and then cancelled", async (p
 spec("Where no namespace was chosen the page says of which one it is, and the palette claims nothing", async (page, go) => {
   await go("");
   await page.getByRole("navigation", { name: "pages" }).getByRole("link", { name: "Jobs" }).click();
-  const only = page.getByRole("status").filter({ hasText: "this page has one namespace at a time" });
+  const only = page.getByRole("status").filter({ hasText: "this page shows one namespace at a time" });
   await only.getByRole("button", { name: "mail" }).click();
   await page.getByRole("link", { name: "mail-3" }).waitFor();
   await only.waitFor({ state: "detached" });
   await go("#/overview");
-  await page.getByRole("button", { name: /Go or do/ }).click();
+  await page.getByRole("button", { name: /Search…/ }).click();
   await page.getByRole("combobox", { name: "command" }).fill("mail-3");
-  await page.getByRole("option", { name: "look in demo mail-3" }).waitFor();
-  await page.getByRole("option", { name: "look in mail mail-3" }).click();
+  await page.getByRole("option", { name: "search in demo mail-3" }).waitFor();
+  await page.getByRole("option", { name: "search in mail mail-3" }).click();
   await page.getByRole("heading", { name: "mail-3" }).waitFor();
 });
 
@@ -110,7 +110,7 @@ spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await dialog.getByRole("combobox", { name: "Name" }).fill("send_mail");
   await dialog.getByLabel("Id").fill("by-hand");
   await dialog.getByLabel("Args").fill('{"to":"bob"');
-  await dialog.getByText(/^want JSON: /).waitFor();
+  await dialog.getByText(/^not valid JSON: /).waitFor();
   assert.equal(await dialog.getByText("sent as text").count(), 0);
   await dialog.getByLabel("Args").fill('{"to":"bob"}');
   await dialog.getByLabel("Retries").fill("2");
@@ -129,20 +129,20 @@ spec("Constraints are made, seen at work, changed and deleted", async (page, go)
   await page.getByRole("button", { name: "New constraint…" }).click();
   await dialog.getByLabel("Name").fill("one-render");
   await dialog.getByLabel("Match").fill("job.name = 1");
-  await dialog.getByLabel("Running at a time").fill("1");
+  await dialog.getByLabel("Maximum running").fill("1");
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.getByRole("alert").waitFor();
   await dialog.getByLabel("Match").fill('job.name == "render"');
   await dialog.getByRole("button", { name: "Save" }).click();
-  await page.getByText("one-render holds from now on.").waitFor();
-  await page.getByRole("button", { name: "Change…" }).click();
-  await dialog.getByLabel("Starts").fill("5");
-  await dialog.getByLabel("In", { exact: true }).fill("1m");
+  await page.getByText("one-render is saved.").waitFor();
+  await page.getByRole("button", { name: "Edit…" }).click();
+  await dialog.getByLabel("Maximum starts").fill("5");
+  await dialog.getByLabel("Per", { exact: true }).fill("1m");
   await dialog.getByRole("button", { name: "Save" }).click();
-  await page.getByText("5 starts in 1 min").waitFor();
+  await page.getByText("5 starts per 1 min").waitFor();
   await page.getByRole("button", { name: "Delete…" }).click();
   await dialog.getByRole("button", { name: "Delete" }).click();
-  await page.getByText("Nothing is limited").waitFor();
+  await page.getByText("No constraints yet").waitFor();
 });
 
 spec("A place that is held by a job which no worker has taken is not called running", async (page, go) => {
@@ -153,9 +153,9 @@ spec("A place that is held by a job which no worker has taken is not called runn
   const told = page.locator(".notice").filter({ hasText: "waits for constraint one-fax: 1 of 1 places taken (fax-1)" });
   await told.getByText("progressor job get mail fax-1", { exact: true }).and(page.locator("code")).waitFor();
   await page.getByRole("region", { name: "events" }).getByRole("cell", { name: "needs one-fax", exact: true }).waitFor();
-  await told.getByRole("link", { name: "To the constraints" }).click();
+  await told.getByRole("link", { name: "Show constraints" }).click();
   await page.getByRole("row", { name: /one-fax/ }).getByText("1, 1 held").waitFor();
-  await page.getByRole("progressbar", { name: "1 of 1 places taken" }).waitFor();
+  await page.getByRole("progressbar", { name: "1 of 1 slots in use" }).waitFor();
   await page.getByText("no worker has taken yet").waitFor();
   await go("#/process?ns=mail&id=fax-2");
   await page.getByText("1 of 1 places taken (fax-1)").waitFor();
@@ -171,13 +171,13 @@ spec("A worker is stopped from afar, and taken back", async (page, go) => {
   await page.getByRole("button", { name: "Stop…" }).click();
   await dialog.getByLabel("Reason").fill("the host goes away");
   await dialog.getByRole("button", { name: "Stop" }).click();
-  await page.getByText("worker-a is told: stop.").waitFor();
-  await page.getByText("told to stop").waitFor();
-  await page.getByRole("button", { name: "Go on…" }).click();
-  await dialog.getByRole("button", { name: "Go on" }).click();
+  await page.getByText("worker-a will be told to stop.").waitFor();
+  await page.getByText("stopping").waitFor();
+  await page.getByRole("button", { name: "Continue…" }).click();
+  await dialog.getByRole("button", { name: "Continue" }).click();
   await page.getByRole("button", { name: "Quiet…" }).click();
   assert.equal(await dialog.getByLabel("Reason").inputValue(), "", "the reason of what was done before is offered again");
-  await dialog.getByRole("button", { name: "Not now" }).click();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
 });
 
 spec("A namespace is made, configured, paused and resumed", async (page, go) => {
@@ -186,13 +186,13 @@ spec("A namespace is made, configured, paused and resumed", async (page, go) => 
   await page.getByRole("button", { name: "New namespace…" }).click();
   await dialog.getByLabel("Name").fill("play");
   await dialog.getByRole("button", { name: "a built-in processor" }).click();
-  await dialog.getByLabel("Its name").fill("nobody");
+  await dialog.getByLabel("Processor name").fill("nobody");
   await dialog.getByRole("button", { name: "Save" }).click();
   await dialog.getByRole("alert").getByText(/nobody/).waitFor();
-  await dialog.getByLabel("Its name").fill("echo");
+  await dialog.getByLabel("Processor name").fill("echo");
   await dialog.getByRole("button", { name: "Save" }).click();
   const row = page.getByRole("row", { name: /play/ });
-  await row.getByText("built in: echo").waitFor();
+  await row.getByText("built-in: echo").waitFor();
   await row.getByRole("button", { name: "Configure…" }).click();
   await dialog.getByLabel("Step timeout").fill("5s");
   await dialog.getByLabel("Attempts").fill("7");
@@ -204,11 +204,11 @@ spec("A namespace is made, configured, paused and resumed", async (page, go) => 
   await dialog.getByRole("button", { name: "Pause" }).click();
   await row.getByText("Paused").waitFor();
   await go("#/jobs?ns=play");
-  await page.getByRole("status").filter({ hasText: "play is paused: it takes requests" }).getByRole("link", { name: "To the namespaces" }).click();
+  await page.getByRole("status").filter({ hasText: "play is paused: it accepts requests" }).getByRole("link", { name: "Show namespaces" }).click();
   await row.getByText("Paused").waitFor();
   await row.getByRole("button", { name: "Resume…" }).click();
   await dialog.getByRole("button", { name: "Resume" }).click();
-  await row.getByText("Runs").waitFor();
+  await row.getByText("Active").waitFor();
   await row.getByRole("button", { name: "play" }).click();
   await page.getByText("7, 5s apart").waitFor();
 });

@@ -63,7 +63,7 @@ await picture("process-error", "#/process?ns=demo&id=order-4");
 await picture("process-dark", "#/process?ns=demo&id=order-100", dark);
 await picture("process-narrow", "#/process?ns=demo&id=order-4", phone);
 await picture("tasks", "#/process?ns=demo&id=order-2&tab=tasks");
-await picture("bulk", "#/processes?ns=demo&filter=status+%3D+ERROR", {}, (page) => page.getByRole("button", { name: "Act on all that match…" }).click());
+await picture("bulk", "#/processes?ns=demo&filter=status+%3D+ERROR", {}, (page) => page.getByRole("button", { name: "Act on all matches…" }).click());
 await picture("palette-dark", "#/overview", dark, (page) => page.keyboard.press("Control+k"));
 await picture("jobs", "#/jobs?ns=mail");
 await picture("jobs-narrow", "#/jobs?ns=mail", phone);

@@ -1,4 +1,4 @@
-// What can be done to a process: each action says what it will do, and asks.
+// Actions on a process. Each explains what it does and asks for confirmation.
 import type { JsonObject } from "@bufbuild/protobuf";
 import { useState } from "react";
 import { jobs, processes, refresh, trouble } from "../api";
@@ -22,7 +22,7 @@ export interface Offered {
 /** The actions that bring a process out of ERROR. */
 export const repairs = (o: Offered) => o.action === "simple" || o.action === "repair" || o.action === "retry";
 
-/** Of a job: nobody calls or repairs one, it is retried. */
+/** The actions on a job: it cannot be called or repaired, but retried. */
 function ofJob(p: Process): Offered[] {
   const retry: Offered = { action: "retry", name: "Retry…", main: true };
   const cancel: Offered = { action: "end", name: "Cancel…", bad: true };
@@ -40,7 +40,7 @@ function ofJob(p: Process): Offered[] {
   }
 }
 
-/** The actions that the kind and the status of a process allow, the likeliest first. The engine's own processes are left alone. */
+/** The actions that the kind and status of a process allow, most likely first. The engine's own processes have none. */
 export function offered(p: Process): Offered[] {
   if (p.processId.startsWith("~")) return [];
   if (p.kind === "job") return ofJob(p);
@@ -108,7 +108,7 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
       {!atOnce && (
-        <Field label="Grace" hint="How long the processor may take. 0s: it is not called." error={ms === undefined && "a duration, such as 30s or 5m"}>
+        <Field label="Grace period" hint="How long the processor may take. With 0s, it is not called." error={ms === undefined && "a duration, such as 30s or 5m"}>
           <input value={grace} onChange={(e) => setGrace(e.target.value)} />
         </Field>
       )}
@@ -116,7 +116,7 @@ function WithReason({ p, onClose, action }: Props & { action: "suspend" | "cance
   );
 }
 
-/** Sends bytes to the processor and shows what it answers. */
+/** Sends bytes to the processor and shows its response. */
 function Send({ p, onClose, repair }: Props & { repair: boolean }) {
   const [args, setArgs] = useState("");
   const [accepted, setAccepted] = useState(false);
@@ -133,7 +133,7 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
     try {
       const { response } = repair ? await processes.repair({ ...request, how: { case: "processor", value: { args: bytesOf(args) } } }) : await processes.call({ ...request, args: bytesOf(args) });
       setAnswer(response);
-      key.answered(); // what is sent next is another request
+      key.answered(); // the next send is a new request
     } catch (failure) {
       setError(failure);
       key.answered(failure);
@@ -156,19 +156,19 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
         {!repair && (
           <label className="check">
             <input type="checkbox" checked={accepted} onChange={(e) => setAccepted(e.target.checked)} />
-            Do not wait for the answer (a notification, which is tried again when it fails)
+            Do not wait for the response (sends a notification, which is retried if it fails)
           </label>
         )}
         <ErrorBox error={error} />
         {rejection && rejection.details.length > 0 && <Payload bytes={rejection.details} name="rejection" />}
         {answer !== undefined && (
           <div className="notice good" role="status">
-            <strong>{accepted && !repair ? "Accepted" : "Answered"}</strong>
-            {!(accepted && !repair) && <Payload bytes={answer} name="answer" />}
+            <strong>{accepted && !repair ? "Accepted" : "Response"}</strong>
+            {!(accepted && !repair) && <Payload bytes={answer} name="response" />}
           </div>
         )}
         <footer>
-          <Button onClick={onClose}>{answer === undefined ? "Not now" : "Close"}</Button>
+          <Button onClick={onClose}>{answer === undefined ? "Cancel" : "Close"}</Button>
           {!(repair && answer !== undefined) && (
             <button type="submit" className="button main" disabled={busy}>
               {busy ? "…" : repair ? "Repair" : "Call"}
@@ -181,13 +181,13 @@ function Send({ p, onClose, repair }: Props & { repair: boolean }) {
 }
 
 export function RetryJob({ ns, id, onClose }: { ns: string; id: string; onClose: () => void }) {
-  return <Confirm title={`Retry ${id}?`} says="It runs again from its first attempt, with the same args and options. Fix the cause first, or it fails again." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done={`${id} runs again.`} onClose={onClose} />;
+  return <Confirm title={`Retry ${id}?`} says="It runs again from its first attempt, with the same args and options. Fix the cause first, or it fails again." verb="Retry" run={() => jobs.retryJob({ namespace: ns, jobId: id })} done={`${id} will run again.`} onClose={onClose} />;
 }
 
 export function CancelJob({ ns, id, onClose }: { ns: string; id: string; onClose: () => void }) {
   const [reason, setReason] = useState("");
   return (
-    <Confirm title={`Cancel ${id}?`} says="A waiting job is CANCELLED at once. The worker of a running job learns of it with its next heartbeat, and loses the job after the grace period." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} is cancelled, or will be.`} onClose={onClose}>
+    <Confirm title={`Cancel ${id}?`} says="A waiting job is CANCELLED at once. The worker of a running job is told with its next heartbeat, and loses the job after the grace period." verb="Cancel the job" bad run={() => jobs.cancelJob({ namespace: ns, jobId: id, reason })} done={`${id} will be cancelled.`} onClose={onClose}>
       <Field label="Reason">
         <input autoFocus value={reason} onChange={(e) => setReason(e.target.value)} />
       </Field>
@@ -259,10 +259,10 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
   if (metadata.trim())
     try {
       const json = exactJSON(metadata);
-      if (typeof json !== "object" || json === null || Array.isArray(json)) wrong = "want a JSON object, such as {\"tenant\": \"acme\"}";
+      if (typeof json !== "object" || json === null || Array.isArray(json)) wrong = "must be a JSON object, such as {\"tenant\": \"acme\"}";
       else attributes = json;
     } catch (e) {
-      wrong = e instanceof RangeError ? e.message : "want a JSON object, such as {\"tenant\": \"acme\"}";
+      wrong = e instanceof RangeError ? e.message : "must be a JSON object, such as {\"tenant\": \"acme\"}";
     }
   const start = async (e: React.FormEvent) => {
     e.preventDefault();
@@ -283,7 +283,7 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
   return (
     <Dialog title={`Start a process in ${ns}`} onClose={onClose}>
       <form onSubmit={(e) => void start(e)}>
-        <p className="says">Makes the process and runs its INIT task. If the processor rejects it, there is none.</p>
+        <p className="says">Creates the process and runs its INIT task. If the processor rejects the task, the process is not created.</p>
         <Field label="Id" hint="If empty, the engine chooses one.">
           <input autoFocus value={id} onChange={(e) => setId(e.target.value)} autoComplete="off" spellCheck={false} />
         </Field>
@@ -295,7 +295,7 @@ export function StartDialog({ ns, onClose }: { ns: string; onClose: () => void }
         </Field>
         <ErrorBox error={error} />
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <button type="submit" className="button main" disabled={busy || Boolean(wrong)}>
             {busy ? "…" : "Start"}
           </button>

@@ -11,15 +11,15 @@ import { Act, Bar, Button, Card, Confirm, Dialog, Empty, ErrorBox, Field, Fields
 
 type Says = { name: string; does: string; bad?: boolean };
 const verbs: [BulkVerb, Says][] = [
-  [BulkVerb.SIMPLE_REPAIR, { name: "Repair", does: "Each goes back to RUNNING. Where a timer broke it, that timer runs again; the processor is asked nothing else. Only processes in ERROR." }],
-  [BulkVerb.SUSPEND, { name: "Suspend", does: "Each is held: what runs goes on to its end, nothing else is handed out, calls are refused, timers wait." }],
-  [BulkVerb.RESUME, { name: "Resume", does: "Each that is suspended gets its status back, and what waited goes on at once." }],
-  [BulkVerb.CANCEL, { name: "Cancel", does: "Each processor is asked to wind down within 30 s; then the process is CANCELLED, for good.", bad: true }],
-  [BulkVerb.REMOVE, { name: "Remove", does: "Each is deleted with all its tasks and events, whatever its status. There is no way back.", bad: true }],
+  [BulkVerb.SIMPLE_REPAIR, { name: "Repair", does: "Each process in ERROR returns to RUNNING. If a timer had failed, it runs again. The processor is not called otherwise." }],
+  [BulkVerb.SUSPEND, { name: "Suspend", does: "In each process, the running task finishes and no other task starts. Calls are refused, and timers wait." }],
+  [BulkVerb.RESUME, { name: "Resume", does: "Each suspended process returns to its previous status, and its waiting tasks run." }],
+  [BulkVerb.CANCEL, { name: "Cancel", does: "Each processor has 30 s to clean up. Then the process is CANCELLED permanently.", bad: true }],
+  [BulkVerb.REMOVE, { name: "Remove", does: "Each process is deleted with all its tasks and events, in any status. This cannot be undone.", bad: true }],
 ];
 const saysOf = (verb: BulkVerb): Says => verbs.find(([v]) => v === verb)?.[1] ?? { name: "?", does: "" };
 
-/** Chooses a verb, counts what it would meet, and starts it. */
+/** Chooses a verb, counts the matching processes, and starts the bulk. */
 export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; filter: string; onClose: () => void; onStarted: (id: string) => void }) {
   const [verb, setVerb] = useState(/\bERROR\b/.test(filter) ? BulkVerb.SIMPLE_REPAIR : BulkVerb.SUSPEND);
   const [rate, setRate] = useState("100");
@@ -62,35 +62,35 @@ export function BulkDialog({ ns, filter, onClose, onStarted }: { ns: string; fil
         <p className="says">{says.does}</p>
         <div className="notice" role="status" data-testid="dry">
           {dryError ? null : !dry || isFetching ? (
-            "Counting what matches…"
+            "Counting matching processes…"
           ) : (
             <>
               <strong>
                 {plural(dry.matched, "process matches", "processes match")}
                 {dry.expectedMore ? ", and more" : ""}
               </strong>
-              {dry.skipped > 0n && <p>{count(dry.skipped)} of them would be skipped: their status does not allow it.</p>}
-              {dry.matched === 0n && <p>Jobs, runs of flows and crons are never among them, whatever the filter: each is retried or cancelled on its own page.</p>}
+              {dry.skipped > 0n && <p>{count(dry.skipped)} of them will be skipped, because their status does not allow it.</p>}
+              {dry.matched === 0n && <p>A bulk never includes jobs, flow runs and crons. Retry or cancel them on their own pages.</p>}
               {dry.sampleProcessIds.length > 0 && <p className="dim">The oldest: {dry.sampleProcessIds.slice(0, 6).join(", ")}</p>}
             </>
           )}
         </div>
         <ErrorBox error={dryError ?? error} />
         <div className="grid2">
-          <Field label="Processes a second" error={wrongRate && "0.001 to 10000"} hint={!wrongRate && dry && meets > 0n ? `about ${Math.ceil(Number(meets) / perSecond)} s` : undefined}>
+          <Field label="Processes per second" error={wrongRate && "must be 0.001 to 10000"} hint={!wrongRate && dry && meets > 0n ? `about ${Math.ceil(Number(meets) / perSecond)} s` : undefined}>
             <input inputMode="decimal" value={rate} onChange={(e) => setRate(e.target.value)} />
           </Field>
-          <Field label="Reason" hint="Stored in the audit.">
+          <Field label="Reason" hint="Stored in the audit log.">
             <input value={reason} onChange={(e) => setReason(e.target.value)} />
           </Field>
         </div>
         {says.bad && (
-          <Field label={<>Type <code>{says.name.toLowerCase()}</code> to go on</>}>
+          <Field label={<>Type <code>{says.name.toLowerCase()}</code> to confirm</>}>
             <input value={typed} onChange={(e) => setTyped(e.target.value)} autoComplete="off" />
           </Field>
         )}
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Close</Button>
           <button type="submit" className={"button " + (says.bad ? "bad" : "main")} disabled={busy || !dry || meets === 0n || wrongRate || (says.bad && typed !== says.name.toLowerCase())}>
             {says.name} {dry ? `${count(meets)}${dry.expectedMore ? "+" : ""}` : ""}
           </button>
@@ -121,11 +121,11 @@ export function BulkPage({ ns }: { ns: string }) {
         </h1>
         <div className="actions">
           <a className="button" href={href("processes", { ns, filter: b.filter })}>
-            Show what matches
+            Show matching processes
           </a>
           {!ended(b) && (
             <Act kind="bad" onClick={() => setCancelling(true)}>
-              Stop it
+              Stop bulk…
             </Act>
           )}
         </div>
@@ -143,12 +143,12 @@ export function BulkPage({ ns }: { ns: string }) {
         <Fields
           list={[
             ["done", count(b.done)],
-            ["skipped", <span key="s" title="their status did not allow it, or they had gone meanwhile">{count(b.skipped)}</span>],
+            ["skipped", <span key="s" title="their status did not allow it, or they were removed in the meantime">{count(b.skipped)}</span>],
             ["failed", <span key="f" className={b.failed ? "tone-bad strong" : ""}>{count(b.failed)}</span>],
-            ["a second", String(b.rate || 100)],
+            ["rate per second", String(b.rate || 100)],
             ["started", <When key="w" at={millis(b.createdTime)} />],
             ["ended", <When key="e" at={millis(b.finishedTime)} none="not yet" />],
-            ["stands at", b.position || "–"],
+            ["last process", b.position || "–"],
             ["reason", b.reason || "–"],
             ["by", b.actor || "–"],
           ]}
@@ -173,7 +173,7 @@ export function BulkPage({ ns }: { ns: string }) {
         </Card>
       )}
       {cancelling && (
-        <Confirm title="Stop this bulk?" verb="Stop it" bad says="It stops after the current page, within about a second. Changes that it made are kept." run={() => bulks.cancelBulk({ namespace: ns, bulkId: id })} done="It stops." onClose={() => setCancelling(false)} />
+        <Confirm title="Stop this bulk?" verb="Stop bulk" bad says="It stops after the current page, within about a second. Changes that it made are kept." run={() => bulks.cancelBulk({ namespace: ns, bulkId: id })} done="The bulk will stop." onClose={() => setCancelling(false)} />
       )}
     </>
   );
@@ -188,8 +188,8 @@ export function Bulks({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       {isPending && <Loading />}
       {data?.bulks.length === 0 && (
-        <Empty title="No bulk yet">
-          {readOnly ? "" : "A bulk applies one action to all processes that match a filter. Start with "}
+        <Empty title="No bulks yet">
+          {readOnly ? "" : "A bulk applies an action to all processes that match a filter. To start one, choose \"Act on all matches\" on the page "}
           <a href={href("processes", { ns })}>Processes</a>
         </Empty>
       )}
@@ -200,8 +200,8 @@ export function Bulks({ ns }: { ns: string }) {
               <thead>
                 <tr>
                   <th>Status</th>
-                  <th>What</th>
-                  <th>To</th>
+                  <th>Action</th>
+                  <th>Filter</th>
                   <th className="number">Done</th>
                   <th className="number">Failed</th>
                   <th className="number">Skipped</th>

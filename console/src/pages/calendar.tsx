@@ -1,4 +1,4 @@
-// The days on which something fires, as months; a day that is pointed at says its times.
+// A calendar of the days on which a cron fires, with the times as tooltips.
 import { useMemo } from "react";
 
 interface Parts {
@@ -62,7 +62,7 @@ export function Calendar({ times, zone, more, months = 2 }: { times: number[]; z
                     const fires = days.get(day);
                     const unknown = last !== undefined && day > last;
                     return (
-                      <td key={d} className={[fires ? "fires" : "", day === today ? "today" : "", unknown ? "unknown" : ""].join(" ")} title={fires ? `${fires.length} fires: ${fires.slice(0, 8).join(", ")}${fires.length > 8 ? " …" : ""}` : unknown ? "not looked at: the first 1,000 fires are shown" : undefined}>
+                      <td key={d} className={[fires ? "fires" : "", day === today ? "today" : "", unknown ? "unknown" : ""].join(" ")} title={fires ? `${fires.length} fires: ${fires.slice(0, 8).join(", ")}${fires.length > 8 ? " …" : ""}` : unknown ? "not shown: only the first 1,000 fires are shown" : undefined}>
                         {n}
                         {fires && fires.length > 1 && <small>{fires.length > 99 ? "99+" : fires.length}</small>}
                       </td>

@@ -21,8 +21,8 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
   const tell = useToast();
   const text = (name: keyof typeof f) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
   const wrongPer = (f.count.trim() || f.per.trim()) && parseSpan(f.per) === undefined ? "a duration, such as 1s or 1m" : undefined;
-  // A time or a burst without a number of starts would be dropped.
-  const wrongStarts = wrongCount(f.count) || (!f.count.trim() && (f.per.trim() || f.burst.trim()) ? "how many start in that time" : "");
+  // A duration or a burst without a number of starts would be ignored.
+  const wrongStarts = wrongCount(f.count) || (!f.count.trim() && (f.per.trim() || f.burst.trim()) ? "required with a duration or a burst" : "");
   const save = async (e: React.FormEvent) => {
     e.preventDefault();
     setBusy(true);
@@ -31,7 +31,7 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
       if (f.count.trim()) constraint.rate = { $typeName: "progressor.v1.RateLimit", count: Number(f.count), per: duration(parseSpan(f.per) ?? 0), burst: Number(f.burst) || 0 };
       await jobs.putConstraint({ constraint });
       refresh();
-      tell(`${f.name} holds from now on.`);
+      tell(`${f.name} is saved.`);
       onClose();
     } catch (failure) {
       setError(failure);
@@ -39,37 +39,37 @@ function Edit({ ns, before, onClose }: { ns: string; before?: Constraint; onClos
     }
   };
   return (
-    <Dialog title={before ? `Change ${before.name}` : `New constraint in ${ns}`} onClose={onClose}>
+    <Dialog title={before ? `Edit ${before.name}` : `New constraint in ${ns}`} onClose={onClose}>
       <form onSubmit={(e) => void save(e)}>
-        <p className="says">Limits the jobs that match: how many run at a time, how many start in a time. It holds for jobs that wait, too; what runs goes on.</p>
+        <p className="says">Limits how many matching jobs run at the same time, and how many start in a period. It also applies to waiting jobs. Running jobs continue.</p>
         {!before && (
           <Field label="Name">
             <input autoFocus {...text("name")} />
           </Field>
         )}
-        <Field label="Match" hint='CEL over job.name, job.args, job.priority, job.tags, job.metadata, as in job.name == "send_mail"'>
+        <Field label="Match" hint='CEL over job.name, job.args, job.priority, job.tags and job.metadata, such as job.name == "send_mail"'>
           <input className="mono" spellCheck={false} {...text("match")} />
         </Field>
-        <Field label="A limit for each" hint="CEL, as in job.args.region; empty: one limit for all that match.">
+        <Field label="Key" hint="CEL, such as job.args.region. Each value has its own limit. Empty: one limit for all matching jobs.">
           <input className="mono" spellCheck={false} {...text("key")} />
         </Field>
         <div className="grid2">
-          <Field label="Running at a time" hint="Empty: no limit." error={wrongCount(f.running)}>
+          <Field label="Maximum running" hint="Empty: no limit." error={wrongCount(f.running)}>
             <input inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Starts" hint="Empty: no limit." error={wrongStarts}>
+          <Field label="Maximum starts" hint="Empty: no limit." error={wrongStarts}>
             <input inputMode="numeric" {...text("count")} />
           </Field>
-          <Field label="In" error={wrongPer}>
+          <Field label="Per" error={wrongPer}>
             <input {...text("per")} placeholder="1m" />
           </Field>
-          <Field label="Burst" hint="Empty: as many as the starts." error={wrongCount(f.burst)}>
+          <Field label="Burst" hint="Empty: same as maximum starts." error={wrongCount(f.burst)}>
             <input inputMode="numeric" {...text("burst")} />
           </Field>
         </div>
         <ErrorBox error={error} />
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <button type="submit" className="button main" disabled={busy || !f.name.trim() || !f.match.trim() || Boolean(wrongPer || wrongStarts || wrongCount(f.running) || wrongCount(f.burst))}>
             Save
           </button>
@@ -94,7 +94,7 @@ export function Constraints({ ns }: { ns: string }) {
       </div>
       <ErrorBox error={error} />
       {isPending && <Loading />}
-      {data?.constraints.length === 0 && <Empty title="Nothing is limited">A constraint limits how many of the jobs that match it run at a time, and how many start in a time.</Empty>}
+      {data?.constraints.length === 0 && <Empty title="No constraints yet">A constraint limits how many matching jobs run at the same time, and how many start in a period. Create one with "New constraint…".</Empty>}
       {(data?.constraints.length ?? 0) > 0 && (
         <Card>
           <Scroll label="constraints">
@@ -103,10 +103,10 @@ export function Constraints({ ns }: { ns: string }) {
                 <tr>
                   <th>Constraint</th>
                   <th>Matches</th>
-                  <th>For each</th>
-                  <th className="number">Runs</th>
-                  <th>Of</th>
-                  <th className="number">Waits</th>
+                  <th>Key</th>
+                  <th className="number">Running</th>
+                  <th>Limit</th>
+                  <th className="number">Waiting</th>
                   <th>Rate</th>
                   <th>Next free</th>
                   <th />
@@ -123,18 +123,18 @@ export function Constraints({ ns }: { ns: string }) {
                       <td className="what">
                         <code>{c.match}</code>
                       </td>
-                      <td data-label={c.key ? "for each" : undefined}>
+                      <td data-label={c.key ? "key" : undefined}>
                         <code>{c.key}</code>
                       </td>
-                      <td className="number" data-label="runs">{count(s.running)}</td>
-                      <td data-label="of">{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={(Number(s.running) + held) / c.maxRunning} label={`${Number(s.running) + held} of ${c.maxRunning} places taken`} tone={Number(s.running) + held >= c.maxRunning ? "hold" : "run"} /> <span>{count(c.maxRunning)}{held > 0 && <span className="dim">, {count(held)} held</span>}</span></span> : <span className="dim">no limit</span>}</td>
-                      <td className={"number" + (s.waiting ? " strong" : " dim")} data-label="waits">{count(s.waiting)}</td>
-                      <td data-label="rate">{c.rate ? `${plural(c.rate.count, "start")} in ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
+                      <td className="number" data-label="running">{count(s.running)}</td>
+                      <td data-label="limit">{c.maxRunning > 0 ? c.key ? `${count(c.maxRunning)} each` : <span className="usage"><Bar part={(Number(s.running) + held) / c.maxRunning} label={`${Number(s.running) + held} of ${c.maxRunning} slots in use`} tone={Number(s.running) + held >= c.maxRunning ? "hold" : "run"} /> <span>{count(c.maxRunning)}{held > 0 && <span className="dim">, {count(held)} held</span>}</span></span> : <span className="dim">no limit</span>}</td>
+                      <td className={"number" + (s.waiting ? " strong" : " dim")} data-label="waiting">{count(s.waiting)}</td>
+                      <td data-label="rate">{c.rate ? `${plural(c.rate.count, "start")} per ${span(durationMillis(c.rate.per) ?? 0)}` : <span className="dim">no limit</span>}</td>
                       <td data-label={s.nextFreeTime && "next free"}>
                         <When at={millis(s.nextFreeTime)} none="" next />
                       </td>
                       <td className="end">
-                        <Act onClick={() => setEditing(c)}>Change…</Act>{" "}
+                        <Act onClick={() => setEditing(c)}>Edit…</Act>{" "}
                         <Act kind="bad" onClick={() => setDeleting(c)}>
                           Delete…
                         </Act>
@@ -145,11 +145,11 @@ export function Constraints({ ns }: { ns: string }) {
               </tbody>
             </table>
           </Scroll>
-          {data?.constraints.some((s) => s.held > 0n) && <p className="dim">Held: by a job that may start, and that no worker has taken yet. It has its place from then on, and others of its constraint wait for it.</p>}
+          {data?.constraints.some((s) => s.held > 0n) && <p className="dim">Held slots belong to jobs that may start, but that no worker has taken yet. Other jobs of the constraint wait for them.</p>}
         </Card>
       )}
       {editing && <Edit ns={ns} before={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}
-      {deleting && <Confirm title={`Delete ${deleting.name}?`} says="Nothing is limited by it any more: jobs that wait for it alone can run at once." verb="Delete" bad run={() => jobs.deleteConstraint({ namespace: ns, name: deleting.name })} done={`${deleting.name} is gone.`} onClose={() => setDeleting(undefined)} />}
+      {deleting && <Confirm title={`Delete ${deleting.name}?`} says="It no longer limits jobs. Jobs that wait only for this constraint can run at once." verb="Delete" bad run={() => jobs.deleteConstraint({ namespace: ns, name: deleting.name })} done={`${deleting.name} is deleted.`} onClose={() => setDeleting(undefined)} />}
     </>
   );
 }

@@ -13,14 +13,14 @@ import { leftOf, lookOfCron, nextOf, Strip, targetWords } from "./crons";
 
 type Action = "edit" | "trigger" | "pause" | "resume" | "backfill" | "delete";
 
-/** A policy in the words of the form: the first of a list is the default, which has two numbers. */
+/** Returns the text of a policy in the form. The first entry of a list is the default. */
 const wordsOf = <V,>(list: [V, string][], value?: V): string => (list.find(([v]) => v === value) ?? list[0])?.[1] ?? "";
 export const overlapNames: [OverlapAction, string][] = [
-  [OverlapAction.UNSPECIFIED, "as the concurrency policy says (allow)"],
+  [OverlapAction.UNSPECIFIED, "follow the concurrency policy (allow)"],
   [OverlapAction.SKIP, "skip this fire"],
-  [OverlapAction.CANCEL_PREV, "cancel the run before, start at once"],
+  [OverlapAction.CANCEL_PREV, "cancel the previous run, start at once"],
   [OverlapAction.PARALLEL, "start in parallel"],
-  [OverlapAction.BUFFER_ONE, "let one wait until it ends"],
+  [OverlapAction.BUFFER_ONE, "queue one fire until it ends"],
 ];
 
 function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () => void }) {
@@ -40,11 +40,11 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
     </Field>
   );
   const overlapField = (
-    <Field label="If the run before still runs">
+    <Field label="If the previous run is still running">
       <select value={overlap} onChange={(e) => setOverlap(Number(e.target.value))}>
         {overlapNames.map(([v, name]) => (
           <option key={v} value={v}>
-            {v === OverlapAction.UNSPECIFIED ? "as the cron says" : name}
+            {v === OverlapAction.UNSPECIFIED ? "use the policy of the cron" : name}
           </option>
         ))}
       </select>
@@ -55,23 +55,23 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       return <EditCron ns={c.namespace} cron={c} onClose={onClose} />;
     case "trigger":
       return (
-        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, in addition to the calendar (${targetWords(c)}). It is recorded as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="It is triggered." onClose={onClose}>
+        <Confirm title={`Trigger ${c.cronId}?`} says={`A run starts now, in addition to the calendar (${targetWords(c)}). It is recorded as manual.`} verb="Trigger" run={() => crons.triggerCron({ ...key, overlapAction: overlap })} done="The cron is triggered." onClose={onClose}>
           {overlapField}
         </Confirm>
       );
     case "pause":
       return (
-        <Confirm title={`Pause ${c.cronId}?`} says="Nothing fires until the cron is resumed. Running runs continue. Fire times during the pause wait for the resume." verb="Pause" run={() => crons.pauseCron({ ...key, note })} done="It is paused." onClose={onClose}>
+        <Confirm title={`Pause ${c.cronId}?`} says="Nothing fires until the cron is resumed. Current runs continue. Fire times during the pause wait for the resume." verb="Pause" run={() => crons.pauseCron({ ...key, note })} done="The cron is paused." onClose={onClose}>
           {noteField}
         </Confirm>
       );
     case "resume":
       return (
-        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. None of them runs, unless you make them up: then the policy for those that were missed decides about them (${wordsOf(misfires, c.policy?.misfirePolicy)}).` : "It fires again at its next time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, catchUp })} done="It goes on." onClose={onClose}>
+        <Confirm title={`Resume ${c.cronId}?`} says={c.waitingFires > 0n ? `${plural(c.waitingFires, "fire time")}${c.waitingFires >= 1000n ? " or more" : ""} came due during the pause. They are skipped, unless you catch up. Then the policy for missed fire times decides (${wordsOf(misfires, c.policy?.misfirePolicy)}).` : "It fires again at its next fire time."} verb="Resume" run={() => crons.resumeCron({ ...key, note, catchUp })} done="The cron is resumed." onClose={onClose}>
           {noteField}
           {c.waitingFires > 0n && (
             <label className="check">
-              <input type="checkbox" checked={catchUp} onChange={(e) => setCatchUp(e.target.checked)} /> Make up the fire times of the pause
+              <input type="checkbox" checked={catchUp} onChange={(e) => setCatchUp(e.target.checked)} /> Catch up on the fire times of the pause
             </label>
           )}
         </Confirm>
@@ -99,7 +99,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
           <ErrorBox error={would.error} />
           {would.data && ready && (
             <p className="dim">
-              {would.data.fireTimes.length === 0 ? "There is no fire time in this period." : `First ${exact(millis(would.data.fireTimes[0]) ?? 0, false)}, zone of the cron: ${zone}.`}
+              {would.data.fireTimes.length === 0 ? "There are no fire times in this period." : `First ${exact(millis(would.data.fireTimes[0]) ?? 0, false)}, time zone of the cron: ${zone}.`}
             </p>
           )}
         </Confirm>
@@ -108,7 +108,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       return (
         <Confirm
           title={`Delete ${c.cronId}?`}
-          says="The cron and its ledger are deleted. Running runs continue. This cannot be undone."
+          says="The cron and its ledger are deleted. Current runs continue. This cannot be undone."
           verb="Delete permanently"
           bad
           typed={c.cronId}
@@ -131,12 +131,12 @@ function Ledger({ c }: { c: Cron }) {
     return a !== undefined && b !== undefined ? b - a : undefined;
   };
   return (
-    <Card title="Ledger" extra={<span className="dim">what was decided about each fire time, and what became of it</span>}>
+    <Card title="Ledger" extra={<span className="dim">each fire time with its decision and result</span>}>
       <ErrorBox error={error} />
       {isPending ? (
         <Loading rows={4} />
       ) : !data?.fires.length ? (
-        <Empty title="It has not fired yet" />
+        <Empty title="No fires yet">Each fire time is recorded here. To start a run now, choose "Trigger…".</Empty>
       ) : (
         <Scroll label="ledger">
           <table className="stack">
@@ -148,7 +148,7 @@ function Ledger({ c }: { c: Cron }) {
                 <th className="number">Attempt</th>
                 <th className="number">Took</th>
                 <th>Run</th>
-                <th>Why</th>
+                <th>Reason</th>
               </tr>
             </thead>
             <tbody>
@@ -186,11 +186,11 @@ function Ledger({ c }: { c: Cron }) {
   );
 }
 
-/** The id of a run without what all runs of the cron begin with: they differ at the end. */
+/** The id of a run without the prefix that all runs of the cron share. */
 function runName(c: Cron, id: string): string {
   const own = id.replace(/^~(run|flow|job)\//, "");
   const end = own.startsWith(c.cronId + "/") ? own.slice(c.cronId.length + 1) : own;
-  return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(end) ? "its run" : end; // that is the fire time again, in UTC
+  return /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(end) ? "run" : end; // it would repeat the fire time, in UTC
 }
 
 function runNamespace(c: Cron): string {
@@ -207,7 +207,7 @@ export function CronPage({ ns }: { ns: string }) {
   const c = data?.cron;
   const list: [Action, string, ("main" | "bad")?][] = c ? [["trigger", "Trigger…", "main"], c.paused ? ["resume", "Resume…"] : ["pause", "Pause…"], ["edit", "Edit…"], ["backfill", "Backfill…"], ["delete", "Delete…", "bad"]] : [];
   useCommands(readOnly ? [] : list.map(([a, name]) => ({ name, group: "cron", run: () => setAction(a) })));
-  if (!c) return error ? <Missing error={error} what="cron" id={id} ns={ns} to={href("crons", { ns })} list="To the crons" /> : <Loading />;
+  if (!c) return error ? <Missing error={error} what="cron" id={id} ns={ns} to={href("crons", { ns })} list="Show crons" /> : <Loading />;
   const p = c.policy;
   const next = nextOf(c)[0];
   return (
@@ -235,7 +235,7 @@ export function CronPage({ ns }: { ns: string }) {
       </div>
       {c.paused && (
         <div className="notice hold">
-          <strong>Nothing fires: it is paused{c.pauseNote ? "" : "."}</strong> {c.pauseNote}
+          <strong>Paused{c.pauseNote ? ":" : "."}</strong> {c.pauseNote}
           {c.waitingFires > 0n && <p>{plural(c.waitingFires, "fire time waits", "fire times wait")} for the resume.</p>}
         </div>
       )}
@@ -248,17 +248,17 @@ export function CronPage({ ns }: { ns: string }) {
         <Calendar times={preview.data?.fireTimes.slice(0, leftOf(c)).map((t) => millis(t) ?? 0) ?? []} zone={c.spec?.timezone || "UTC"} more={(preview.data?.fireTimes.length ?? 0) === 1000 && leftOf(c) > 1000} />
       </Card>
       <Ledger c={c} />
-      <Card title="How it decides">
+      <Card title="Policies">
         <Fields
           list={[
-            ["the run before still runs", overlapNames.find(([v]) => v === (p?.overlapAction === OverlapAction.ALLOW ? 0 : (p?.overlapAction ?? 0)))?.[1]],
-            ["the run before failed", wordsOf(failures, p?.failureAction)],
-            ["runs at a time", `${p?.maxConcurrency || 1}, past it ${wordsOf(concurrencies, p?.concurrencyPolicy)}`],
-            ["fire times that were missed", wordsOf(misfires, p?.misfirePolicy)],
-            ["timeout of a run", p?.timeout ? span(durationMillis(p.timeout) ?? 0) : "the target's own"],
-            ["pauses after failures", p?.pauseAfterFailures ? String(p.pauseAfterFailures) : "never"],
+            ["previous run still running", overlapNames.find(([v]) => v === (p?.overlapAction === OverlapAction.ALLOW ? 0 : (p?.overlapAction ?? 0)))?.[1]],
+            ["previous run failed", wordsOf(failures, p?.failureAction)],
+            ["concurrent runs", `${p?.maxConcurrency || 1}, beyond: ${wordsOf(concurrencies, p?.concurrencyPolicy)}`],
+            ["missed fire times", wordsOf(misfires, p?.misfirePolicy)],
+            ["timeout of a run", p?.timeout ? span(durationMillis(p.timeout) ?? 0) : "that of the target"],
+            ["pauses after consecutive failures", p?.pauseAfterFailures ? String(p.pauseAfterFailures) : "never"],
             ["fires so far", Object.entries(c.firesByDecision).map(([d, n]) => `${count(n)} ${d.replaceAll("_", " ")}`).join(", ") || "none"],
-            ["made", <When key="m" at={millis(c.createdTime)} />],
+            ["created", <When key="m" at={millis(c.createdTime)} />],
             ["changed", <When key="c" at={millis(c.updatedTime)} />],
           ]}
         />

@@ -82,7 +82,7 @@ function optionsOf(f: Form, before?: JobOptions): JobOptions | undefined {
   return before || maxRetry ? Object.assign(before ?? create(JobOptionsSchema), { maxRetry }) : undefined;
 }
 
-/** What the form says, on top of what it does not show. */
+/** Returns the cron of the form. Settings that the form does not show are kept. */
 function cronOf(f: Form, ns: string, before?: Cron): Cron {
   const c = before ? clone(CronSchema, before) : create(CronSchema, { namespace: ns });
   c.cronId = f.id.trim();
@@ -99,7 +99,7 @@ function cronOf(f: Form, ns: string, before?: Cron): Cron {
   });
   const t = c.target?.target;
   const namespace = f.namespace.trim();
-  // What was not changed stays byte by byte: it need not be text.
+  // Unchanged args are sent as they were: they need not be text.
   const args = f.args === formOf(before).args && t?.case === f.target ? {} : { args: bytesOf(f.args) };
   const body = "args" in args ? { body: args.args } : {};
   const json = f.args.trim() ? valueOf(isJSON(f.target) ? exactJSON(f.args) : null) : undefined;
@@ -142,23 +142,23 @@ function Preview({ expressions, excludes, timezone, jitter, left, onWrong }: Pic
   );
   const wrong = Boolean(error && trouble(error).detail?.reason === ErrorDetail_Reason.INVALID);
   useEffect(() => onWrong(wrong), [wrong, onWrong]);
-  if (list.length === 0) return <p className="dim">Such as <code>*/15 9-17 * * MON-FRI</code>, <code>0 9 LW * *</code>, <code>@every 90s</code>; one a line.</p>;
+  if (list.length === 0) return <p className="dim">Such as <code>*/15 9-17 * * MON-FRI</code>, <code>0 9 LW * *</code>, <code>@every 90s</code>; one per line.</p>;
   if (error) return <p className="wrong" role="alert">{trouble(error).text.replace(/^spec\./, "")}</p>;
   if (!data) return <p className="dim">…</p>;
   const times = data.fireTimes.slice(0, left).map((t) => millis(t) ?? 0);
   return (
     <div className="preview" role="status">
       <strong>{data.words}</strong>
-      <p className="dim">{times.length ? `next ${times.slice(0, 3).map((t) => exact(t, false)).join(", ")} (your time)` : "nothing in the next two months"}</p>
+      <p className="dim">{times.length ? `next ${times.slice(0, 3).map((t) => exact(t, false)).join(", ")} (your time)` : "no fire times in the next two months"}</p>
       <Calendar times={times} zone={zone || "UTC"} more={times.length === 1000} />
     </div>
   );
 }
 
-const overlaps: [OverlapAction, string][] = [[0, "as the concurrency policy says"], [OverlapAction.SKIP, "skip"], [OverlapAction.CANCEL_PREV, "cancel it, start at once"], [OverlapAction.PARALLEL, "start in parallel"], [OverlapAction.BUFFER_ONE, "let one wait"]];
-export const failures: [FailureAction, string][] = [[0, "run as always"], [FailureAction.SKIP, "skip one fire"], [FailureAction.RETRY, "count attempts"], [FailureAction.BACKOFF, "count attempts, with a rest"], [FailureAction.HALF_OPEN, "break the circuit"]];
-export const concurrencies: [ConcurrencyPolicy, string][] = [[0, "skip"], [ConcurrencyPolicy.QUEUE, "let it wait"]];
-export const misfires: [MisfirePolicy, string][] = [[0, "fire them all"], [MisfirePolicy.SKIP, "only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "the newest few"]];
+const overlaps: [OverlapAction, string][] = [[0, "follow the concurrency policy"], [OverlapAction.SKIP, "skip"], [OverlapAction.CANCEL_PREV, "cancel it, start at once"], [OverlapAction.PARALLEL, "start in parallel"], [OverlapAction.BUFFER_ONE, "queue one fire"]];
+export const failures: [FailureAction, string][] = [[0, "run as usual"], [FailureAction.SKIP, "skip one fire"], [FailureAction.RETRY, "limit the attempts"], [FailureAction.BACKOFF, "limit the attempts, with backoff"], [FailureAction.HALF_OPEN, "use a circuit breaker"]];
+export const concurrencies: [ConcurrencyPolicy, string][] = [[0, "skip"], [ConcurrencyPolicy.QUEUE, "queue"]];
+export const misfires: [MisfirePolicy, string][] = [[0, "fire all"], [MisfirePolicy.SKIP, "fire only the newest, unless it is late"], [MisfirePolicy.CATCH_UP_LIMITED, "fire the newest few"]];
 
 function Choice<V extends number>({ label, value, list, onChange }: { label: string; value: V; list: [V, string][]; onChange: (v: V) => void }) {
   return (
@@ -180,10 +180,10 @@ function RunTarget({ ns, f, text }: { ns: string; f: Form; text: Text }) {
   const { data } = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 0 });
   const names = useId();
   const known = data?.templates.find((t) => t.type === f.name.trim());
-  const no = known?.schedulable === false && "no cron may start this one: schedulable is false";
+  const no = known?.schedulable === false && "crons may not start this template: schedulable is false";
   return (
     <>
-      <Field label="Template" hint={known?.name || (data?.templates.length === 0 && `There is none in ${ns} yet.`)} error={no}>
+      <Field label="Template" hint={known?.name || (data?.templates.length === 0 && `No templates in ${ns} yet.`)} error={no}>
         <input {...text("name")} list={names} spellCheck={false} autoComplete="off" />
       </Field>
       <datalist id={names}>
@@ -193,13 +193,13 @@ function RunTarget({ ns, f, text }: { ns: string; f: Form; text: Text }) {
           </option>
         ))}
       </datalist>
-      <Field label="Version" hint="Empty: the newest at the fire." error={wrongCount(f.version)}>
+      <Field label="Version" hint="Empty: the newest when it fires." error={wrongCount(f.version)}>
         <input inputMode="numeric" {...text("version")} placeholder={known ? String(known.version) : ""} />
       </Field>
-      <Field label="Scope" hint="Whom it is for: user, account, …">
+      <Field label="Scope" hint="Kind of subject: user, account, …">
         <input {...text("scope")} />
       </Field>
-      <Field label="Scope id" hint="Which one of these.">
+      <Field label="Scope id" hint="Id of the subject.">
         <input {...text("scopeId")} />
       </Field>
     </>
@@ -221,10 +221,10 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
       exactJSON(f.args);
       return "";
     } catch (e) {
-      return e instanceof RangeError ? e.message : `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
+      return e instanceof RangeError ? e.message : `not valid JSON${e instanceof Error ? `: ${e.message}` : ""}`;
     }
   }, [f.target, f.args]);
-  // Of what is not shown nothing is wrong: it is not what keeps the form from being sent.
+  // Hidden fields must not disable the form.
   const wrongCounts = [f.maxConcurrency, f.pauseAfter, ...(f.misfire === MisfirePolicy.CATCH_UP_LIMITED ? [f.catchup] : []), ...(f.target === "enqueueJob" ? [f.retries] : []), ...(f.target === "startRun" ? [f.version] : [])].some(wrongCount);
   const save = async (e: React.FormEvent) => {
     e.preventDefault();
@@ -234,7 +234,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
       const wanted = cronOf(f, ns, cron);
       await (cron ? crons.updateCron({ cron: wanted }) : crons.createCron({ cron: wanted }));
       refresh();
-      tell(cron ? `${wanted.cronId} is changed.` : `${wanted.cronId} is made.`);
+      tell(cron ? `${wanted.cronId} is changed.` : `${wanted.cronId} is created.`);
       onClose();
       if (!cron) go("cron", { ns, id: wanted.cronId });
     } catch (failure) {
@@ -252,14 +252,14 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
                 <input autoFocus {...text("id")} autoComplete="off" spellCheck={false} />
               </Field>
             )}
-            <Field label="Expressions" hint="One a line: the union.">
+            <Field label="Expressions" hint="One per line. The cron fires at the times of all of them.">
               <textarea rows={2} spellCheck={false} {...text("expressions")} />
             </Field>
-            <Field label="Never at" hint="Expressions that take times away, one a line.">
+            <Field label="Excluded times" hint="Expressions, one per line.">
               <textarea rows={1} spellCheck={false} {...text("excludes")} />
             </Field>
             <div className="grid2">
-              <Field label="Zone" hint="Empty: UTC.">
+              <Field label="Time zone" hint="Empty: UTC.">
                 <input {...text("timezone")} spellCheck={false} />
               </Field>
               <Field label="Jitter" error={wrongSpan(f.jitter)}>
@@ -268,18 +268,18 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
             </div>
           </div>
           <div>
-            <h3>In words</h3>
+            <h3>Preview</h3>
             <Preview {...f} left={cron ? leftOf(cron) : Infinity} onWrong={setWrongSpec} />
           </div>
         </div>
-        <h3>What a run is</h3>
-        <div className="chips" role="group" aria-label="what a run is">
+        <h3>Target</h3>
+        <div className="chips" role="group" aria-label="target">
           {(
             [
               ["startProcess", "a new process"],
               ["notifyProcess", "a notification"],
               ["enqueueJob", "a job"],
-              ["startRun", "a run of a flow"],
+              ["startRun", "a flow run"],
               ["http", "an HTTP request"],
             ] as [Target, string][]
           ).map(([t, name]) => (
@@ -312,7 +312,7 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
           )}
           {f.target === "enqueueJob" && (
             <>
-              <Field label="Name of the job">
+              <Field label="Job name">
                 <input {...text("name")} spellCheck={false} />
               </Field>
               <Field label="Retries" error={wrongCount(f.retries)}>
@@ -323,39 +323,39 @@ export function EditCron({ ns, cron, onClose }: { ns: string; cron?: Cron; onClo
         </div>
         <Field
           label={f.target === "http" ? "Body" : f.target === "startRun" ? "Payload" : "Args"}
-          hint={f.target === "startRun" && <>JSON, in which <code>{"${fire_time}"}</code>, <code>{"${cron_id}"}</code> and <code>{"${attempt}"}</code> become those of the fire.</>}
+          hint={f.target === "startRun" && <>JSON, in which <code>{"${fire_time}"}</code>, <code>{"${cron_id}"}</code> and <code>{"${attempt}"}</code> are replaced.</>}
           error={wrongArgs}
         >
           <PayloadInput json={isJSON(f.target)} value={f.args} onChange={(args) => set({ args })} />
         </Field>
         <details>
-          <summary>What a fire decides</summary>
+          <summary>Policies</summary>
           <div className="grid2">
-            <Choice label="The run before still runs" value={f.overlap} list={overlaps} onChange={(overlap) => set({ overlap })} />
-            <Choice label="The run before failed" value={f.failure} list={failures} onChange={(failure) => set({ failure })} />
-            <Field label="Runs at a time" error={wrongCount(f.maxConcurrency)}>
+            <Choice label="If the previous run is still running" value={f.overlap} list={overlaps} onChange={(overlap) => set({ overlap })} />
+            <Choice label="If the previous run failed" value={f.failure} list={failures} onChange={(failure) => set({ failure })} />
+            <Field label="Concurrent runs" error={wrongCount(f.maxConcurrency)}>
               <input inputMode="numeric" {...text("maxConcurrency")} placeholder="1" />
             </Field>
-            <Choice label="Past that" value={f.concurrency} list={concurrencies} onChange={(concurrency) => set({ concurrency })} />
-            <Choice label="Fire times that were missed" value={f.misfire} list={misfires} onChange={(misfire) => set({ misfire })} />
+            <Choice label="At this limit" value={f.concurrency} list={concurrencies} onChange={(concurrency) => set({ concurrency })} />
+            <Choice label="Missed fire times" value={f.misfire} list={misfires} onChange={(misfire) => set({ misfire })} />
             {f.misfire === MisfirePolicy.CATCH_UP_LIMITED && (
               <Field label="How many" error={wrongCount(f.catchup)}>
                 <input inputMode="numeric" {...text("catchup")} />
               </Field>
             )}
             <Field label="Timeout of a run" error={wrongSpan(f.timeout)}>
-              <input {...text("timeout")} placeholder="the target's own" />
+              <input {...text("timeout")} placeholder="that of the target" />
             </Field>
-            <Field label="Pause after failures in a row" error={wrongCount(f.pauseAfter)}>
+            <Field label="Pause after consecutive failures" error={wrongCount(f.pauseAfter)}>
               <input inputMode="numeric" {...text("pauseAfter")} placeholder="never" />
             </Field>
           </div>
         </details>
         <ErrorBox error={error} />
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <button type="submit" className="button main" disabled={busy || wrongSpec || !f.id.trim() || !lines(f.expressions).length || wrongCounts || Boolean(wrongArgs || wrongSpan(f.jitter) || wrongSpan(f.timeout))}>
-            {busy ? "…" : cron ? "Save" : "Make it"}
+            {busy ? "…" : cron ? "Save" : "Create"}
           </button>
         </footer>
       </form>

@@ -12,14 +12,14 @@ import { Act, Card, Empty, ErrorBox, Loading, Scroll, When } from "../ui";
 import { EditCron } from "./cronedit";
 
 const fieldsOf = (rows: Cron[]): FieldHelp[] => [
-  { name: "cron_id", hint: "its id; * at the end", operators: ["=", "!=", "<", "<=", ">", ">="], values: rows.map((c) => c.cronId) },
+  { name: "cron_id", hint: "id; * at the end matches any suffix", operators: ["=", "!=", "<", "<=", ">", ">="], values: rows.map((c) => c.cronId) },
   { name: "paused", hint: "true or false", operators: ["=", "!="], values: ["true", "false"] },
-  { name: "status", hint: "of its process", operators: ["=", "!="], values: ["RUNNING", "ERROR", "COMPLETED", "CANCELLED"] },
-  { name: "created_time", hint: "when it was made", operators: ["=", "!=", "<", "<=", ">", ">="], time: true },
+  { name: "status", hint: "status of its process", operators: ["=", "!="], values: ["RUNNING", "ERROR", "COMPLETED", "CANCELLED"] },
+  { name: "created_time", hint: "creation time", operators: ["=", "!=", "<", "<=", ">", ">="], time: true },
   { name: "metadata.", hint: "an attribute", operators: ["=", "!=", ":"] },
 ];
 
-/** The last fires as blocks, the newest last, then what comes, as empty ones. */
+/** The last fires as blocks, newest last, followed by the next ones as empty blocks. */
 export function Strip({ fires, next, wide = 24 }: { fires: Fire[]; next: number[]; wide?: number }) {
   const past = fires.slice(0, wide).reverse();
   return (
@@ -50,25 +50,25 @@ export function targetWords(c: Cron): string {
     case "http":
       return `${t.value.method || "POST"} ${t.value.url}`;
     case "startRun":
-      return `starts a run of ${t.value.type}`;
+      return `starts a ${t.value.type} run`;
     default:
       return "?";
   }
 }
 
-/** What is to be said of a cron first: what holds it, what it does, how its last run ended, what comes. */
+/** Summarizes a cron: paused, running, ended, or the result of its last run. */
 export function lookOfCron(c: Cron, fires: Fire[]): Look {
   const last = fires.find((f) => f.endedTime);
   const next = nextOf(c)[0];
   if (c.paused) return { name: "Paused", tone: "hold", shape: "bars" };
-  if (c.runningProcessIds.length) return { name: `Runs ${c.runningProcessIds.length}`, tone: "run", shape: "dot" };
-  if (!next) return { name: last && failed(last) ? "Over, failed last" : "Over", tone: last && failed(last) ? "bad" : "gone", shape: last && failed(last) ? "cross" : "check" };
-  return last && failed(last) ? { name: "Fails", tone: "bad", shape: "cross" } : { name: "Waits", tone: "wait", shape: "clock" };
+  if (c.runningProcessIds.length) return { name: `Running: ${c.runningProcessIds.length}`, tone: "run", shape: "dot" };
+  if (!next) return { name: last && failed(last) ? "Ended, last run failed" : "Ended", tone: last && failed(last) ? "bad" : "gone", shape: last && failed(last) ? "cross" : "check" };
+  return last && failed(last) ? { name: "Failing", tone: "bad", shape: "cross" } : { name: "Waiting", tone: "wait", shape: "clock" };
 }
 
 const failed = (f: Fire) => f.status === FireStatus.FAILED || f.status === FireStatus.TIMEOUT;
 
-/** How many fire times max_fires leaves; of the next ten the engine says it exactly. */
+/** Returns how many fires max_fires still allows. The engine returns at most ten next fire times. */
 export function leftOf(c: Cron): number {
   const most = Number(c.spec?.maxFires ?? 0n);
   if (!most) return Infinity;
@@ -96,7 +96,7 @@ function Row({ c }: { c: Cron }) {
       <td>
         <Strip fires={data?.fires ?? []} next={nextOf(c)} />
       </td>
-      <td data-label="next">{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} wait` : "paused"}</span> : <When at={next} next />}</td>
+      <td data-label="next">{c.paused ? <span className="dim">{c.waitingFires > 0n ? `${count(c.waitingFires)} waiting` : "paused"}</span> : <When at={next} next />}</td>
     </tr>
   );
 }
@@ -122,7 +122,7 @@ export function Crons({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data?.crons.length === 0 && (
-        <Empty title={filter ? "No cron matches" : "There is no cron yet"}>{filter ? "" : "A cron starts a process, a job, a run of a flow or a request at certain times, and writes down what it decided."}</Empty>
+        <Empty title={filter ? "No crons match" : "No crons yet"}>{filter ? "Change or clear the filter." : "A cron starts a process, a job, a flow run or an HTTP request on a schedule, and records each decision. Create one with \"New cron…\"."}</Empty>
       )}
       {(data?.crons.length ?? 0) > 0 && (
         <Card>
@@ -132,8 +132,8 @@ export function Crons({ ns }: { ns: string }) {
                 <tr>
                   <th>State</th>
                   <th>Cron</th>
-                  <th>When</th>
-                  <th>What</th>
+                  <th>Schedule</th>
+                  <th>Target</th>
                   <th>Last and next fires</th>
                   <th>Next</th>
                 </tr>

@@ -1,4 +1,4 @@
-// The record of a job or a run: one line for each change of a status, and for what else was done.
+// The events of a job or a run: one line for each status change and command.
 import { jobEvents, useRead } from "../api";
 import { quoted } from "../flow";
 import { exact, millis } from "../format";
@@ -21,16 +21,16 @@ function Became({ e }: { e: JobEvent }) {
   );
 }
 
-/** Lists the events of a job or a run, the newest first. live: it is not at its end. */
-/** The keys of constraints: one without a value is that of all jobs that match. */
+/** Shortens the keys of constraints: a key without a value applies to all matching jobs. */
 const keysOf = (text: string): string => text.replace(/=(?=,|$)/g, "");
 
+/** Lists the events of a job or a run, newest first. live: it has not ended. */
 export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?: boolean; live: boolean }) {
   const after = useParam("events");
   const { data, error, isPending } = useRead(["events", ns, id, after, live], (o) => jobEvents.listJobEvents({ namespace: ns, filter: `job_id = ${quoted(id)}`, pageSize: size, pageToken: after }, o), { every: after ? 0 : live ? 3000 : 15000, age: live ? 3 : 1, keep: true });
   if (isPending) return <Loading rows={3} />;
   if (error) return <ErrorBox error={error} />;
-  if (!data?.events.length) return <Empty title="Nothing is noted">The namespace keeps no events of jobs, or they are past their time.</Empty>;
+  if (!data?.events.length) return <Empty title="No events">The namespace does not keep job events (see its setting job_events), or they have expired.</Empty>;
   return (
     <>
       <Scroll label="events">
@@ -38,10 +38,10 @@ export function Events({ ns, id, steps, live }: { ns: string; id: string; steps?
           <thead>
             <tr>
               <th>When</th>
-              <th>What</th>
+              <th>Event</th>
               {steps && <th>Step</th>}
               <th className="number">Attempt</th>
-              <th>Who</th>
+              <th>By</th>
               <th>Message</th>
             </tr>
           </thead>

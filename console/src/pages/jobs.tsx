@@ -24,12 +24,12 @@ const ended = (j: Job) => [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELL
 function fieldsOf(rows: Job[], names: string[]): FieldHelp[] {
   const keys = (of: (j: Job) => unknown) => [...new Set(rows.flatMap((j) => Object.keys((of(j) as object | null) ?? {})))].slice(0, 20);
   return [
-    { name: "state", hint: "where it stands", operators: ["=", "!="], values: Object.keys(jobLook) },
-    { name: "name", hint: "what is to be done; * at the end", operators: ["=", "!="], values: names },
-    { name: "job_id", hint: "its id; * at the end", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
-    { name: "priority", hint: "smaller first", operators: ordered },
+    { name: "state", hint: "its state", operators: ["=", "!="], values: Object.keys(jobLook) },
+    { name: "name", hint: "its name; * at the end matches any suffix", operators: ["=", "!="], values: names },
+    { name: "job_id", hint: "id; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 8).map((j) => j.jobId) },
+    { name: "priority", hint: "smaller runs first", operators: ordered },
     { name: "tags", hint: "one of its tags", operators: [":"], values: [...new Set(rows.flatMap((j) => j.options?.tags ?? []))] },
-    { name: "created_time", hint: "when it was enqueued", operators: ordered, time: true },
+    { name: "created_time", hint: "time of the enqueue", operators: ordered, time: true },
     ...keys((j) => j.options?.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
     ...keys((j) => (j.args?.kind.case === "structValue" ? plainValue(j.args) : {})).map((k) => ({ name: `args.${k}`, hint: "of its args", operators: [...ordered, ":"] })),
     { name: "metadata.", hint: "", operators: [...ordered, ":"] },
@@ -50,7 +50,7 @@ function Stats({ ns, filter }: { ns: string; filter: string }) {
             </button>
           );
         })}
-        {oldest ? <span className="dim chipnote">the oldest that could run waits {span(oldest)}</span> : null}
+        {oldest ? <span className="dim chipnote">oldest available job: {span(oldest)}</span> : null}
       </div>
       {data && data.names.length > 1 && (
         <div className="chips names" role="group" aria-label="by name">
@@ -73,7 +73,7 @@ function Stats({ ns, filter }: { ns: string; filter: string }) {
 function why(j: Job): string {
   if (j.state === JobState.FAILED || j.state === JobState.RETRYABLE) {
     const f = j.failures.at(-1);
-    const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `again ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
+    const again = j.state === JobState.RETRYABLE && j.runTime && (millis(j.runTime) ?? 0) > Date.now() ? `retry ${new Date(millis(j.runTime) ?? 0).toISOString()}; ` : "";
     if (f) return `${again}${f.reason}: ${f.message}`;
   }
   return j.cancelReason || j.blockedOn.replace(/^time: /, "starts ") || j.progress?.summary || "";
@@ -140,7 +140,7 @@ export function Jobs({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
-        <Empty title={filter ? "No job matches" : "There is no job yet"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : <>Enqueue one here, by <code>progressor job enqueue</code>, by the API, or from SQL.</>}</Empty>
+        <Empty title={filter ? "No jobs match" : "No jobs yet"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : <>Enqueue one with "Enqueue…", <code>progressor job enqueue</code>, the API, or SQL.</>}</Empty>
       )}
       {rows.length > 0 && (
         <Card>
@@ -152,8 +152,8 @@ export function Jobs({ ns }: { ns: string }) {
                   <th>Name</th>
                   <th>Job</th>
                   <th className="number">Attempt</th>
-                  <th>Progress, worker</th>
-                  <th>Why</th>
+                  <th>Progress or worker</th>
+                  <th>Reason</th>
                   <th>Enqueued</th>
                 </tr>
               </thead>
@@ -184,7 +184,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
     try {
       exactJSON(f.args);
     } catch (e) {
-      wrong = e instanceof RangeError ? e.message : `want JSON: ${e instanceof Error ? e.message : "this is none"}`;
+      wrong = e instanceof RangeError ? e.message : `not valid JSON${e instanceof Error ? `: ${e.message}` : ""}`;
     }
   const wrongSpan = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
   const submit = async (e: React.FormEvent) => {
@@ -208,7 +208,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
   return (
     <Dialog title={`Enqueue a job in ${ns}`} onClose={onClose}>
       <form onSubmit={(e) => void submit(e)}>
-        <p className="says">The job is stored, and runs when a worker or a processor has a place for it.</p>
+        <p className="says">Stores the job. It runs when a worker or a processor has a free slot.</p>
         <div className="grid2">
           <Field label="Name">
             <input autoFocus list="jobnames" {...text("name")} />
@@ -229,10 +229,10 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
           <Field label="Retries" error={wrongCount(f.retries)}>
             <input inputMode="numeric" {...text("retries")} />
           </Field>
-          <Field label="Priority" hint="Smaller first." error={wrongWhole(f.priority)}>
+          <Field label="Priority" hint="Smaller runs first." error={wrongWhole(f.priority)}>
             <input inputMode="numeric" {...text("priority")} />
           </Field>
-          <Field label="Not before" hint="In so long, such as 5m." error={wrongSpan(f.runIn)}>
+          <Field label="Start in" hint="A duration from now, such as 5m." error={wrongSpan(f.runIn)}>
             <input {...text("runIn")} placeholder="now" />
           </Field>
           <Field label="Timeout of an attempt" error={wrongSpan(f.timeout)}>
@@ -244,7 +244,7 @@ function Enqueue({ ns, names, onClose }: { ns: string; names: string[]; onClose:
         </Field>
         <ErrorBox error={error} />
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <button type="submit" className="button main" disabled={busy || !f.name.trim() || Boolean(wrong || wrongCount(f.retries) || wrongWhole(f.priority) || wrongSpan(f.runIn) || wrongSpan(f.timeout))}>
             Enqueue
           </button>
@@ -261,16 +261,16 @@ export function JobPage({ ns }: { ns: string }) {
   const [action, setAction] = useState<"retry" | "cancel">();
   const { data, error } = useRead(["job", ns, id], (o) => jobs.getJob({ namespace: ns, jobId: id }, o), { every: 2000 });
   const j = data?.job;
-  // What waits for nothing but a worker says nothing of itself, and what waits for a constraint not who has its places: the engine says both.
+  // The job does not say that it waits for a worker, or which jobs use the slots of its constraint. Explain does.
   const blocked = j?.state === JobState.AVAILABLE && j.blockedOn.startsWith("constraint ");
   const said = useRead(["process", ns, id, "explain"], (o) => insight.explainProcess({ namespace: ns, processId: id }, o), { every: 5000, enabled: j?.state === JobState.AVAILABLE && (blocked || !why(j)) });
-  // The job of a step belongs to its run: the engine refuses to have it retried or cancelled by itself.
+  // The job of a step belongs to its run: it cannot be retried or cancelled alone.
   const of = stepOf(id) && homeOf(ns, id, "job");
   const can = j && !of && { retry: j.state === JobState.FAILED || j.state === JobState.CANCELLED, cancel: !ended(j) && j.state !== JobState.CANCEL_REQUESTED };
   useCommands(
     readOnly || !can ? [] : [...(can.retry ? [{ name: "Retry", group: "job", run: () => setAction("retry") }] : []), ...(can.cancel ? [{ name: "Cancel", group: "job", run: () => setAction("cancel") }] : [])],
   );
-  if (!j) return error ? <Missing error={error} what="job" id={id} ns={ns} to={href("jobs", { ns })} list="To the jobs" /> : <Loading />;
+  if (!j) return error ? <Missing error={error} what="job" id={id} ns={ns} to={href("jobs", { ns })} list="Show jobs" /> : <Loading />;
   const o = j.options;
   const span0 = (d: Parameters<typeof durationMillis>[0], none: string) => (d ? span(durationMillis(d) ?? 0) : none);
   return (
@@ -287,7 +287,7 @@ export function JobPage({ ns }: { ns: string }) {
             Timeline
           </a>
           {of && (
-            <a className="button main" href={of.to} title="it is the job of one of its steps: it is retried and cancelled with the run">
+            <a className="button main" href={of.to} title="This job belongs to a step of the run, and is retried and cancelled with it">
               Run {of.name}
             </a>
           )}
@@ -312,7 +312,7 @@ export function JobPage({ ns }: { ns: string }) {
       {(blocked || !why(j)) && said.data && (
         <div className={"notice explain" + (blocked ? " hold" : "")}>
           <p>
-            <Told text={said.data.waitsForDetail} /> {blocked && <a href={href("constraints", { ns })}>To the constraints</a>}
+            <Told text={said.data.waitsForDetail} /> {blocked && <a href={href("constraints", { ns })}>Show constraints</a>}
           </p>
           {said.data.next && (
             <p>
@@ -321,7 +321,7 @@ export function JobPage({ ns }: { ns: string }) {
           )}
           {said.data.unblock && (
             <p>
-              <span className="label">To go on</span> <Commanded text={said.data.unblock} />
+              <span className="label">To continue</span> <Commanded text={said.data.unblock} />
             </p>
           )}
         </div>
@@ -342,12 +342,12 @@ export function JobPage({ ns }: { ns: string }) {
             ["attempt", `${j.attempt} of ${(o?.maxRetry ?? 0) + 1}`],
             ["worker", j.workerId || "–"],
             ["lease until", <When key="l" at={millis(j.leaseExpiresTime)} none="–" />],
-            ["not before", <When key="r" at={millis(j.runTime)} none="–" />],
-            ["last began", <When key="n" at={millis(j.runningTime)} none="not yet" />],
+            ["earliest start", <When key="r" at={millis(j.runTime)} none="–" />],
+            ["last start", <When key="n" at={millis(j.runningTime)} none="not yet" />],
             ["ended", <When key="f" at={millis(j.finishedTime)} none="not yet" />],
             ["priority", String(o?.priority ?? 0)],
             ["timeout of an attempt", span0(o?.timeout, "30 s")],
-            ["result", o?.keepResult ? `kept for ${span0(o.resultTtl, "1 h")}` : "dropped at the end"],
+            ["result", o?.keepResult ? `kept for ${span0(o.resultTtl, "1 h")}` : "not kept"],
             ["tags", o?.tags.join(", ") || "–"],
           ]}
         />
@@ -356,7 +356,7 @@ export function JobPage({ ns }: { ns: string }) {
         <Card title="Args">
           <Payload bytes={value(j.args)} name="args" />
         </Card>
-        <Card title="Result">{j.result ? <Payload bytes={value(j.result)} name="result" /> : <p className="dim">{ended(j) ? "none is kept, or it was fetched" : "not yet"}</p>}</Card>
+        <Card title="Result">{j.result ? <Payload bytes={value(j.result)} name="result" /> : <p className="dim">{ended(j) ? "No result was kept, or it was already fetched." : "The job has not ended yet."}</p>}</Card>
       </div>
       {j.failures.length > 0 && (
         <Card title={plural(j.failures.length, "failed attempt")}>
@@ -367,7 +367,7 @@ export function JobPage({ ns }: { ns: string }) {
                   <th className="number">Attempt</th>
                   <th>When</th>
                   <th>Worker</th>
-                  <th>What went wrong</th>
+                  <th>Failure</th>
                   <th />
                 </tr>
               </thead>
@@ -383,7 +383,7 @@ export function JobPage({ ns }: { ns: string }) {
                       <code className="tag">{f.reason}</code> {f.message}
                       {f.details && <Payload bytes={bytesOf(JSON.stringify(plainValue(f.details)))} name={`details of attempt ${f.attempt || n + 1}`} />}
                     </td>
-                    <td>{f.nonRetryable ? "not tried again" : f.takeover ? "cost no retry" : ""}</td>
+                    <td>{f.nonRetryable ? "not retried" : f.takeover ? "not counted as a retry" : ""}</td>
                   </tr>
                 ))}
               </tbody>

@@ -16,9 +16,9 @@ export function processorWords(n: Namespace): string {
     case "connect":
       return `calls ${t.value.url} (${low(ConnectProcessor_Encoding[t.value.encoding || 1])})`;
     case "pull":
-      return "workers take its tasks";
+      return "pulled by workers";
     case "builtin":
-      return `built in: ${t.value.name}`;
+      return `built-in: ${t.value.name}`;
     default:
       return "?";
   }
@@ -66,7 +66,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
         n.retryPolicy = Object.assign(n.retryPolicy ?? create(RetryPolicySchema), { maxAttempts: Number(f.attempts) || 0, initialInterval: given(f.interval), maxInterval: given(f.most), backoffCoefficient: Number(f.factor) || undefined });
       await namespaces.putNamespace({ namespace: n });
       refresh();
-      tell(`${n.namespace} is put: every node has it within a second.`);
+      tell(`${n.namespace} is saved. All nodes use it within a second.`);
       onClose();
     } catch (failure) {
       setError(failure);
@@ -77,16 +77,16 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
     <Dialog title={before ? `Configure ${before.namespace}` : "New namespace"} wide onClose={onClose}>
       <form onSubmit={(e) => void save(e)}>
         {!before && (
-          <Field label="Name" hint="Letters, digits and . _ / -">
+          <Field label="Name" hint="Letters, digits, and . _ / -">
             <input autoFocus {...text("name")} />
           </Field>
         )}
-        <h3>Who does its tasks</h3>
-        <div className="chips" role="group" aria-label="who does its tasks">
+        <h3>Processor</h3>
+        <div className="chips" role="group" aria-label="processor">
           {(
             [
-              ["connect", "a URL that the engine calls"],
-              ["pull", "workers that ask"],
+              ["connect", "a URL"],
+              ["pull", "workers (pull)"],
               ["builtin", "a built-in processor"],
             ] as const
           ).map(([v, name]) => (
@@ -110,26 +110,26 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           </div>
         )}
         {f.transport === "builtin" && (
-          <Field label="Its name" hint="For example orders or echo.">
+          <Field label="Processor name" hint="For example orders or echo.">
             <input {...text("builtin")} />
           </Field>
         )}
-        <h3>How much, how long</h3>
+        <h3>Limits</h3>
         <div className="grid2">
           <Field label="Step timeout" error={wrong(f.step)}>
             <input placeholder="60s" {...text("step")} />
           </Field>
-          <Field label="Tasks at a time on a node" error={wrongCount(f.running)}>
+          <Field label="Running tasks per node" error={wrongCount(f.running)}>
             <input placeholder="1000" inputMode="numeric" {...text("running")} />
           </Field>
-          <Field label="Calls that wait in a process" error={wrongCount(f.waiting)}>
+          <Field label="Waiting requests per process" error={wrongCount(f.waiting)}>
             <input placeholder="1000" inputMode="numeric" {...text("waiting")} />
           </Field>
           <Field label="Retention" hint="How long ended processes are kept." error={wrong(f.retention)}>
             <input placeholder="no limit" {...text("retention")} />
           </Field>
         </div>
-        <h3>What failed</h3>
+        <h3>Retries</h3>
         <div className="grid2">
           <Field label="Attempts" error={wrongCount(f.attempts)}>
             <input placeholder="3" inputMode="numeric" {...text("attempts")} />
@@ -140,26 +140,26 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           <Field label="Longest interval" error={wrong(f.most)}>
             <input placeholder="180s" {...text("most")} />
           </Field>
-          <Field label="Grows by" error={wrongNumber(f.factor)}>
+          <Field label="Backoff factor" error={wrongNumber(f.factor)}>
             <input placeholder="1" inputMode="decimal" {...text("factor")} />
           </Field>
-          <Field label="A node that died">
+          <Field label="If a node dies">
             <select value={f.zombie} onChange={(e) => setForm({ ...f, zombie: Number(e.target.value) })}>
-              <option value={0}>the next attempt</option>
-              <option value={ZombiePolicy.ERROR}>the process goes to ERROR</option>
+              <option value={0}>retry the task</option>
+              <option value={ZombiePolicy.ERROR}>set the process to ERROR</option>
             </select>
           </Field>
-          <Field label="History that a processor sees">
+          <Field label="History sent to the processor">
             <select value={f.history} onChange={(e) => setForm({ ...f, history: Number(e.target.value) })}>
-              <option value={0}>all of it</option>
-              <option value={HistoryMode.LAST}>the last event</option>
-              <option value={HistoryMode.NONE}>none, the state alone</option>
+              <option value={0}>full</option>
+              <option value={HistoryMode.LAST}>last event</option>
+              <option value={HistoryMode.NONE}>none, only the state</option>
             </select>
           </Field>
         </div>
         <ErrorBox error={error} />
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <button type="submit" className="button main" disabled={busy || !f.name.trim() || [f.step, f.retention, f.interval, f.most].some((v) => Boolean(wrong(v))) || Boolean(wrongCount(f.running) || wrongCount(f.waiting) || wrongCount(f.attempts) || wrongNumber(f.factor))}>
             Save
           </button>
@@ -176,14 +176,14 @@ function One({ n, counts }: { n: Namespace; counts?: Record<string, bigint> }) {
       list={[
         ["processor", processorWords(n)],
         ["step timeout", shown(n.stepTimeout) || "60s"],
-        ["tasks at a time on a node", count(n.maxRunning || 1000)],
-        ["calls that wait in a process", count(n.maxWaiting || 1000)],
+        ["running tasks per node", count(n.maxRunning || 1000)],
+        ["waiting requests per process", count(n.maxWaiting || 1000)],
         ["retention", shown(n.retention) || "no limit"],
-        ["attempts", `${r?.maxAttempts || 3}, ${shown(r?.initialInterval) || "5s"} apart${(r?.backoffCoefficient ?? 1) > 1 ? `, growing by ${r?.backoffCoefficient} to ${shown(r?.maxInterval) || "180s"}` : ""}`],
-        ["never tried again", r?.nonRetryableErrors.join(", ") || "–"],
-        ["a node that died", low(ZombiePolicy[n.zombiePolicy || 1])],
+        ["attempts", `${r?.maxAttempts || 3}, ${shown(r?.initialInterval) || "5s"} apart${(r?.backoffCoefficient ?? 1) > 1 ? `, backoff factor ${r?.backoffCoefficient}, at most ${shown(r?.maxInterval) || "180s"}` : ""}`],
+        ["not retried", r?.nonRetryableErrors.join(", ") || "–"],
+        ["if a node dies", low(ZombiePolicy[n.zombiePolicy || 1])],
         ["history", low(HistoryMode[n.historyMode || 1]?.replace("HISTORY_MODE_", ""))],
-        ["made", <When key="m" at={millis(n.createdTime)} />],
+        ["created", <When key="m" at={millis(n.createdTime)} />],
         ["processes", counts ? count(Object.values(counts).reduce((a, b) => a + b, 0n)) : "…"],
       ]}
     />
@@ -215,7 +215,7 @@ export function Namespaces() {
                 <tr>
                   <th>Namespace</th>
                   <th>State</th>
-                  <th>Who does its tasks</th>
+                  <th>Processor</th>
                   <th className="number">Backlog</th>
                   <th className="number">Workers</th>
                   <th />
@@ -234,7 +234,7 @@ export function Namespaces() {
                         </button>
                       </td>
                       <td>
-                        {n.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: "Runs", tone: "good", shape: "check" }} />}{" "}
+                        {n.paused ? <Status look={{ name: "Paused", tone: "hold", shape: "bars" }} /> : <Status look={{ name: "Active", tone: "good", shape: "check" }} />}{" "}
                         {errors > 0n && (
                           <a className="tone-bad" href={href("processes", { ns: n.namespace, filter: "status = ERROR" })}>
                             {count(errors)} in error
@@ -266,7 +266,7 @@ export function Namespaces() {
       {pausing && (
         <Confirm
           title={`${pausing.paused ? "Resume" : "Pause"} ${pausing.namespace}?`}
-          says={pausing.paused ? "What waits is handed out again, timers that came due run, crons decide what came meanwhile." : "It hands out no tasks: requests are still accepted, and wait; what runs goes on to its end; its crons do not fire."}
+          says={pausing.paused ? "Waiting tasks and due timers run. Crons decide about the fire times that they missed." : "No more tasks start, and crons do not fire. Requests are still accepted, and wait. Running tasks finish."}
           verb={pausing.paused ? "Resume" : "Pause"}
           run={() => (pausing.paused ? namespaces.resumeNamespace({ namespace: pausing.namespace }) : namespaces.pauseNamespace({ namespace: pausing.namespace }))}
           done={`${pausing.namespace} is ${pausing.paused ? "resumed" : "paused"}.`}

@@ -16,7 +16,7 @@ export function Nodes() {
       <ErrorBox error={error} />
       {isPending && <Loading rows={3} />}
       {data && (
-        <Card extra={<span className="dim">a node that has not beaten for long is listed for an hour</span>}>
+        <Card extra={<span className="dim">silent nodes are listed for an hour</span>}>
           <Scroll label="nodes">
             <table className="stack">
               <thead>
@@ -25,8 +25,8 @@ export function Nodes() {
                   <th>Node</th>
                   <th>Address</th>
                   <th>Version</th>
-                  <th className="number">Runs</th>
-                  <th>Last beat</th>
+                  <th className="number">Running</th>
+                  <th>Last heartbeat</th>
                   <th>Started</th>
                   <th />
                 </tr>
@@ -40,8 +40,8 @@ export function Nodes() {
                     <td className="strong">{n.nodeId}</td>
                     <td data-label="at">{n.address}</td>
                     <td data-label="version">{n.version}</td>
-                    <td className="number" data-label="runs">{count(n.running)}</td>
-                    <td data-label="last beat">
+                    <td className="number" data-label="running">{count(n.running)}</td>
+                    <td data-label="last heartbeat">
                       <When at={millis(n.beatTime)} />
                     </td>
                     <td data-label="started">
@@ -69,7 +69,7 @@ export function Nodes() {
           bad
           typed={data?.nodes.length === 1 ? draining.nodeId : undefined}
           run={() => insight.drainNode({ nodeId: draining.nodeId })}
-          done={`Node ${draining.nodeId} drains.`}
+          done={`Node ${draining.nodeId} is draining.`}
           onClose={() => setDraining(undefined)}
         />
       )}

@@ -9,7 +9,7 @@ import { Card, Empty, ErrorBox, Loading, Scroll, useNow, When } from "../ui";
 
 const statuses = ["running", "error", "suspended", "completed", "cancelled"];
 
-// A node that has not beaten for so long is shown as silent.
+// A node without a heartbeat for this long is shown as silent.
 const silentAfter = 10_000;
 const alive: Look = { name: "alive", tone: "good", shape: "check" };
 const draining: Look = { name: "draining", tone: "hold", shape: "bars" };
@@ -44,13 +44,13 @@ function Tiles({ o, ns }: { o: GetOverviewResponse; ns: string }) {
   const late = durationMillis(o.timerLatenessP99);
   return (
     <div className="tiles">
-      <Tile name="Tasks a second" value={rate(o.tasksPerSecond)} hint={ns ? "all namespaces" : "of the last minute"} />
-      <Tile name="Processing, median" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no task lately" : `99 % in ${span(p99)}`} />
-      <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "nothing waits"} bad={oldest > 60_000} />
-      <Tile name="Timers late by" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "none fired lately" : "99 % of them"} bad={late !== undefined && late > 5000} />
-      <Tile name="In error" value={count(errors)} hint={errors ? "wait for a repair" : "no process is"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
+      <Tile name="Tasks per second" value={rate(o.tasksPerSecond)} hint={ns ? "all namespaces" : "in the last minute"} />
+      <Tile name="Processing time, p50" value={p50 === undefined ? "–" : span(p50)} hint={p99 === undefined ? "no recent tasks" : `p99: ${span(p99)}`} />
+      <Tile name="Backlog" value={count(backlog)} hint={oldest > 0 ? `oldest: ${span(oldest)}` : "no waiting tasks"} bad={oldest > 60_000} />
+      <Tile name="Timer lateness, p99" value={late === undefined ? "–" : span(late)} hint={late === undefined ? "no recent timers" : "in the last minute"} bad={late !== undefined && late > 5000} />
+      <Tile name="In error" value={count(errors)} hint={errors ? "need a repair" : "no processes"} bad={errors > 0n} to={ns ? href("processes", { ns, filter: "status = ERROR", order: "status_changed_time desc" }) : undefined} />
       <Tile name="Nodes" value={`${live.length}`} hint={live.length < o.nodes.length ? `of ${o.nodes.length} known` : "all alive"} bad={live.length === 0} to={href("nodes", { ns })} />
-      <Tile name="Workers" value={count(workers)} hint="seen just now" to={ns ? href("workers", { ns }) : undefined} />
+      <Tile name="Workers" value={count(workers)} hint="seen recently" to={ns ? href("workers", { ns }) : undefined} />
     </div>
   );
 }
@@ -64,10 +64,10 @@ function Charts({ o }: { o: GetOverviewResponse }) {
     const times = s.map((x) => (millis(x.time) ?? 0) / 1000);
     const line = (name: string, colour: string, of: (n: number) => number | undefined): Series => ({ name, colour, values: s.map((_, n) => of(n) ?? null) });
     const charts: [string, (v: number) => string, Series[]][] = [
-      ["Tasks a second", rate, [line("", "--run", (n) => s[n]?.tasksPerSecond)]],
-      ["Processing", span, [line("median", "--run", (n) => durationMillis(s[n]?.processingP50)), line("99 %", "--hold", (n) => durationMillis(s[n]?.processingP99))]],
+      ["Tasks per second", rate, [line("", "--run", (n) => s[n]?.tasksPerSecond)]],
+      ["Processing time", span, [line("p50", "--run", (n) => durationMillis(s[n]?.processingP50)), line("p99", "--hold", (n) => durationMillis(s[n]?.processingP99))]],
       ["Backlog", (v) => count(Math.round(v)), [line("", "--wait", (n) => Number(s[n]?.runnable))]],
-      ["Waits and lateness", span, [line("oldest runnable", "--wait", (n) => durationMillis(s[n]?.oldestRunnableAge)), line("timers, 99 %", "--bad", (n) => durationMillis(s[n]?.timerLatenessP99))]],
+      ["Wait and lateness", span, [line("oldest runnable", "--wait", (n) => durationMillis(s[n]?.oldestRunnableAge)), line("timers, p99", "--bad", (n) => durationMillis(s[n]?.timerLatenessP99))]],
     ];
     return { times, charts };
   }, [o.samples]);
@@ -90,15 +90,15 @@ function Errors({ ns }: { ns: string }) {
         !data ? (
           <Loading rows={2} />
         ) : (
-          <Empty title="Nothing is broken">A process whose task failed for good, or a run that has failed, shows up here, together with all that failed alike.</Empty>
+          <Empty title="No errors">Failed processes and runs appear here, grouped by cause, with a link to repair or retry them.</Empty>
         )
       ) : (
         <Scroll>
           <table className="stack">
             <thead>
               <tr>
-                <th className="number">How many</th>
-                <th>What went wrong</th>
+                <th className="number">Count</th>
+                <th>Error</th>
                 {!ns && <th>Namespace</th>}
                 <th>First</th>
                 <th>Last</th>
@@ -108,7 +108,7 @@ function Errors({ ns }: { ns: string }) {
             <tbody>
               {groups.map((g) => (
                 <tr key={g.namespace + g.fingerprint}>
-                  <td className="number strong" data-label="how many">{count(g.count)}</td>
+                  <td className="number strong" data-label="count">{count(g.count)}</td>
                   <td className="what rest" title={g.message}>
                     <span className="clamp">
                       {g.reason && <code className="tag">{g.reason}</code>} {g.message}
@@ -188,17 +188,17 @@ function ByNamespace({ o }: { o: GetOverviewResponse }) {
 }
 
 const waitNames: [string, string, string][] = [
-  ["time", "their time", "timers that are set, starts that were put off, attempts that are tried again"],
-  ["place", "a free place", "on a node, or a worker"],
-  ["process", "their process", "behind the task that runs, or an older one"],
-  ["operator", "a resume", "in a process that is suspended; those in error stand above"],
-  ["constraint", "a constraint", "jobs whose limit is reached"],
+  ["time", "a time", "timers, delayed starts and retries"],
+  ["place", "a slot", "on a node, or a worker"],
+  ["process", "another task", "a running or older task of the same process"],
+  ["operator", "a resume", "in suspended processes"],
+  ["constraint", "a constraint", "jobs that have reached a limit"],
 ];
 
 function Waits({ o }: { o: GetOverviewResponse }) {
   const most = Math.max(1, ...waitNames.map(([key]) => Number(o.waitingByWhat[key] ?? 0n)));
   return (
-    <Card title="Tasks wait for">
+    <Card title="Waiting tasks, by what they wait for">
       <table className="bars">
         <tbody>
           {waitNames.map(([key, name, hint]) => {
@@ -231,9 +231,9 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
             <tr>
               <th>Node</th>
               <th>State</th>
-              <th className="number">Runs</th>
-              <th>Last beat</th>
-              <th>Since</th>
+              <th className="number">Running</th>
+              <th>Last heartbeat</th>
+              <th>Started</th>
             </tr>
           </thead>
           <tbody>
@@ -245,11 +245,11 @@ function Nodes({ o }: { o: GetOverviewResponse }) {
                 <td>
                   <Status look={lookOfNode(n, now)} />
                 </td>
-                <td className="number" data-label="runs">{count(n.running)}</td>
-                <td data-label="last beat">
+                <td className="number" data-label="running">{count(n.running)}</td>
+                <td data-label="last heartbeat">
                   <When at={millis(n.beatTime)} />
                 </td>
-                <td data-label="since">
+                <td data-label="started">
                   <When at={millis(n.startedTime)} />
                 </td>
               </tr>
@@ -273,7 +273,7 @@ export function Overview({ ns }: { ns: string }) {
         <>
           <Tiles o={o} ns={ns} />
           <Errors ns={ns} />
-          {ns && <p className="dim">Tasks a second, processing and the charts are those of all namespaces.</p>}
+          {ns && <p className="dim">Tasks per second, processing time and the charts cover all namespaces.</p>}
           <Charts o={o} />
           <ByNamespace o={o} />
           <div className="two">

@@ -18,12 +18,12 @@ import { ActionDialog, offered, repairs, type Action } from "./actions";
 const page = 100;
 const atEnd = (s: ProcessStatus) => s === ProcessStatus.COMPLETED || s === ProcessStatus.CANCELLED;
 
-/** Follows the stream of a process, and has what is shown read again a moment after something happened. */
+/** Watches a process, and reloads its data shortly after a change. */
 function useWatch(ns: string, id: string): void {
   const pending = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => {
     const leave = new AbortController();
-    // The answers that viewers share are a second old at the most: what is read after that has what happened.
+    // Shared responses are at most a second old, so a later read contains the change.
     let looked = 0;
     const happened = () => {
       pending.current ??= setTimeout(
@@ -36,7 +36,7 @@ function useWatch(ns: string, id: string): void {
       );
     };
     const follow = async (last: bigint) => {
-      happened(); // what the page shows first may be a second older than last
+      happened(); // the page may be a second older than last
       for (let wait = 1000; !leave.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
         try {
           let first = true;
@@ -46,7 +46,7 @@ function useWatch(ns: string, id: string): void {
             if (!first) happened();
             first = false;
           }
-          return; // at its end, or gone
+          return; // the process has ended or was removed
         } catch {
           await new Promise((done) => setTimeout(done, wait));
         }
@@ -90,7 +90,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
       )}
       {e.unblock && !atEnd(p.status) && (
         <p>
-          <span className="label">To go on</span> <Commanded text={e.unblock} />
+          <span className="label">To continue</span> <Commanded text={e.unblock} />
         </p>
       )}
       {bad && !readOnly && (
@@ -104,7 +104,7 @@ function Explained({ e, p, act }: { e: ExplainProcessResponse; p: Process; act: 
             ))}
           {p.corruptedBy > 0n && (
             <Button kind="quiet" onClick={() => change({ tab: "tasks", task: String(p.corruptedBy) })}>
-              What broke it: task {String(p.corruptedBy)}
+              Show the failed task {String(p.corruptedBy)}
             </Button>
           )}
         </div>
@@ -177,7 +177,7 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
                   <div className="notice bad">
                     <strong>{t.failure.reason}</strong>
                     <p>{t.failure.message}</p>
-                    {t.failure.nonRetryable && <p className="dim">It is not tried again.</p>}
+                    {t.failure.nonRetryable && <p className="dim">It is not retried.</p>}
                     {t.failure.details && <Payload bytes={bytesOf(JSON.stringify(plainValue(t.failure.details)))} name="details" />}
                   </div>
                 ) : t.rejection ? (
@@ -201,7 +201,7 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
               scheduled {exact(millis(t.scheduledTime) ?? 0)}
               {began !== undefined && `, ran ${exact(began)}`}
               {ended !== undefined && `, ended ${exact(ended)}`}
-              {t.retryInterval && `, ${span(durationMillis(t.retryInterval) ?? 0)} after the attempt before`}
+              {t.retryInterval && `, ${span(durationMillis(t.retryInterval) ?? 0)} after the previous attempt`}
               {t.idempotencyKey && `, key ${t.idempotencyKey}`}
               {t.priority !== 0 && `, priority ${t.priority}`}
             </p>
@@ -214,7 +214,7 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
 
 function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: string }) {
   const open = useParam("task");
-  if (tasks.length === 0) return <Empty title="No task yet" />;
+  if (tasks.length === 0) return <Empty title="No tasks yet">The tasks of the process appear here when it has started.</Empty>;
   return (
     <>
       <Scroll label="tasks">
@@ -245,7 +245,7 @@ function Tasks({ tasks, next, after }: { tasks: Task[]; next: string; after: str
 }
 
 function History({ events, more, before }: { events: Event[]; more: boolean; before: string }) {
-  if (events.length === 0) return <Empty title="No event yet">The processor stores events with its results.</Empty>;
+  if (events.length === 0) return <Empty title="No events yet">Events appear here when the processor returns them with a result.</Empty>;
   return (
     <>
       <ol className="history">
@@ -276,7 +276,7 @@ function Relations({ p }: { p: Process }) {
       {home && <Fields list={[[home.kind, <a key="home" href={home.to}>{home.name}</a>]]} />}
       <h3>Processes with the same attribute</h3>
       {alike.length === 0 ? (
-        <p className="dim">It has no attributes: metadata that a start or a result gives it.</p>
+        <p className="dim">This process has no attributes. A start or a result sets them as metadata.</p>
       ) : (
         <ul className="plain">
           {alike.map(([key, v]) => {
@@ -299,15 +299,15 @@ function Audit({ ns, id }: { ns: string; id: string }) {
   const { data, error, isPending } = useRead(["process", ns, id, "audit"], (o) => insight.listAudit({ namespace: ns, filter: `subject = "${id.replace(/[\\"*]/g, "\\$&")}"`, pageSize: 50 }, o), { every: 30000, age: 1 });
   if (isPending) return <Loading rows={3} />;
   if (error) return <ErrorBox error={error} />;
-  if (!data?.entries.length) return <Empty title="Nobody has intervened">What operators do to it is noted here, for 90 days.</Empty>;
+  if (!data?.entries.length) return <Empty title="No commands yet">Commands of operators are recorded here for 90 days.</Empty>;
   return (
     <Scroll label="audit">
       <table className="stack">
         <thead>
           <tr>
             <th>When</th>
-            <th>What</th>
-            <th>Who</th>
+            <th>Command</th>
+            <th>By</th>
             <th>From</th>
             <th>Details</th>
           </tr>
@@ -332,7 +332,7 @@ function Audit({ ns, id }: { ns: string; id: string }) {
 
 export function ProcessPage({ ns }: { ns: string }) {
   const id = useParam("id");
-  return id ? <One key={id} ns={ns} id={id} /> : <Empty title="Which process?">The address has no id. <a href={href("processes", { ns })}>To the processes</a></Empty>;
+  return id ? <One key={id} ns={ns} id={id} /> : <Empty title="No process selected">Choose one from the list. <a href={href("processes", { ns })}>Show processes</a></Empty>;
 }
 
 function One({ ns, id }: { ns: string; id: string }) {
@@ -353,14 +353,14 @@ function One({ ns, id }: { ns: string; id: string }) {
   const types = useMemo(() => new Map(tasks.map((t) => [String(t.taskId), taskTypeName(t.type)])), [tasks]);
   const actions = p && !readOnly ? offered(p) : [];
   useCommands(actions.map((o) => ({ name: o.name, group: "process", run: () => setAction(o.action) })));
-  if (!p) return read.error ? <Missing error={read.error} what="process" id={id} ns={ns} to={href("processes", { ns })} list="To the processes" /> : <Loading />;
+  if (!p) return read.error ? <Missing error={read.error} what="process" id={id} ns={ns} to={href("processes", { ns })} list="Show processes" /> : <Loading />;
   const home = homeOf(ns, p.processId, p.kind);
   const failed = tasks.filter((t) => t.status === TaskStatus.ERROR).length;
   return (
     <>
       <div className="head">
         <h1>
-          {p.processId} <Copy text={p.processId} label="copy the id" />
+          {p.processId} <Copy text={p.processId} label="copy id" />
           <span className="under">
             <Status look={lookOfProcess(p.status)} /> <span className="dim">since</span> <When at={millis(p.statusChangedTime)} /> <span className="dim">· started</span> <When at={millis(p.createdTime)} />
             {p.kind && (home ? <a className="tag" href={home.to}>{p.kind}</a> : <span className="tag">{p.kind}</span>)}
@@ -379,17 +379,17 @@ function One({ ns, id }: { ns: string; id: string }) {
           ))}
         </div>
       </div>
-      {read.error ? <ErrorBox error={read.error} what="Not up to date" /> : null}
+      {read.error ? <ErrorBox error={read.error} what="Out of date" /> : null}
       {said.data && <Explained e={said.data} p={p} act={setAction} />}
       {p.cancelRequestedTime && (
         <div className="notice hold">
-          It was asked to end <When at={millis(p.cancelRequestedTime)} />
+          A cancel was requested <When at={millis(p.cancelRequestedTime)} />
           {p.cancelReason && <>: {p.cancelReason}</>}
         </div>
       )}
       {p.historyRestartedTime && (
         <div className="notice">
-          Its history was restarted <When at={millis(p.historyRestartedTime)} />. It begins with event {String(p.firstEventId)}; earlier events and tasks are removed.
+          Its history was restarted <When at={millis(p.historyRestartedTime)} />. It begins with event {String(p.firstEventId)}; earlier events and tasks were removed.
         </div>
       )}
       <Tabs
@@ -405,7 +405,7 @@ function One({ ns, id }: { ns: string; id: string }) {
         ]}
       />
       {tab === "timeline" && (
-        <Card extra={said.data && <Times e={said.data} />} title="Where its time went">
+        <Card extra={said.data && <Times e={said.data} />} title="Timeline">
           {said.error ? <ErrorBox error={said.error} /> : null}
           {said.data && <Timeline spans={said.data.spans} events={p.history} timers={p.timers} types={types} now={clock} over={atEnd(p.status)} onTask={(task) => change({ tab: "tasks", task })} />}
         </Card>
@@ -423,14 +423,14 @@ function One({ ns, id }: { ns: string; id: string }) {
       )}
       {tab === "state" && (
         <>
-          <Card title="State of the processor">
+          <Card title="State">
             <Payload bytes={p.auxState} name="state" />
           </Card>
           <div className="two">
             <Card title="Metadata">{p.metadata && Object.keys(p.metadata).length ? <Payload bytes={bytesOf(JSON.stringify(p.metadata))} name="metadata" /> : <p className="dim">none</p>}</Card>
             <Card title="Timers">
               {p.timers.length === 0 ? (
-                <p className="dim">none is set</p>
+                <p className="dim">none</p>
               ) : (
                 <table className="stack">
                   <tbody>
@@ -459,7 +459,7 @@ function One({ ns, id }: { ns: string; id: string }) {
         </Card>
       )}
       {tab === "audit" && (
-        <Card title="What operators did">
+        <Card title="Commands of operators">
           <Audit ns={ns} id={id} />
         </Card>
       )}

@@ -19,11 +19,11 @@ const orders: [string, string][] = [
   ["", "newest first"],
   ["created_time", "oldest first"],
   ["process_id", "by id"],
-  ["process_id desc", "by id, backwards"],
+  ["process_id desc", "by id, descending"],
   ["status_changed_time desc", "last changed first"],
 ];
 
-/** What the completion knows: the fields of the engine, and the attributes of what is on the page. */
+/** The fields for completion: those of the engine, and the attributes of the processes on the page. */
 function fieldsOf(rows: Process[]): FieldHelp[] {
   const attributes = new Map<string, Set<string>>();
   for (const p of rows)
@@ -33,19 +33,19 @@ function fieldsOf(rows: Process[]): FieldHelp[] {
       attributes.set(key, values);
     }
   return [
-    { name: "status", hint: "what it is in", operators: ["=", "!="], values: Object.keys(processLook) },
-    { name: "process_id", hint: "its id; * at the end", operators: ordered, values: rows.slice(0, 5).map((p) => p.processId) },
-    { name: "kind", hint: "empty: a plain process", operators: ["=", "!="], values: ["", "job", "flow", "cron", "run", "bulk"] },
-    { name: "created_time", hint: "when it was started", operators: ordered, time: true },
-    { name: "status_changed_time", hint: "since when it is in its status", operators: ordered, time: true },
-    { name: "detail", hint: "why it is in error; : for a part of it", operators: [":", "=", "!="] },
-    { name: "corrupted_by", hint: "the task that broke it", operators: ordered },
+    { name: "status", hint: "its status", operators: ["=", "!="], values: Object.keys(processLook) },
+    { name: "process_id", hint: "id; * at the end matches any suffix", operators: ordered, values: rows.slice(0, 5).map((p) => p.processId) },
+    { name: "kind", hint: "empty for a plain process", operators: ["=", "!="], values: ["", "job", "flow", "cron", "run", "bulk"] },
+    { name: "created_time", hint: "time of the start", operators: ordered, time: true },
+    { name: "status_changed_time", hint: "time of the last status change", operators: ordered, time: true },
+    { name: "detail", hint: "why it is in error; : matches a part", operators: [":", "=", "!="] },
+    { name: "corrupted_by", hint: "the task that failed", operators: ordered },
     ...[...attributes].map(([key, values]) => ({ name: `metadata.${quote(key)}`, hint: "an attribute", operators: [...ordered, ":"], values: [...values] })),
     { name: "metadata.", hint: "an attribute", operators: [...ordered, ":"] },
   ];
 }
 
-/** last changed first is an order of one status alone, and not of INIT and RUNNING. */
+/** "last changed first" needs a filter for a single status other than INIT and RUNNING. */
 const orderFits = (order: string, filter: string) => order !== "status_changed_time desc" || /^status\s*=\s*(ERROR|SUSPENDED|COMPLETED|CANCELLED)\b(?!.*\bOR\b)/.test(filter.trim());
 
 function Counts({ ns, filter }: { ns: string; filter: string }) {
@@ -91,7 +91,7 @@ function Views({ filter, order }: { filter: string; order: string }) {
         ))}
       </select>
       {!here && filter && (
-        <Button kind="quiet" title="keep this filter and order by a name" onClick={() => setNaming(true)}>
+        <Button kind="quiet" title="Save this filter and order under a name" onClick={() => setNaming(true)}>
           Save view
         </Button>
       )}
@@ -100,10 +100,10 @@ function Views({ filter, order }: { filter: string; order: string }) {
           kind="quiet"
           onClick={() => {
             dropView(here.name);
-            tell(`The view ${here.name} is gone.`);
+            tell(`The view ${here.name} is deleted.`);
           }}
         >
-          Forget view
+          Delete view
         </Button>
       )}
       {naming && (
@@ -117,11 +117,11 @@ function Views({ filter, order }: { filter: string; order: string }) {
               setName("");
             }}
           >
-            <Field label="Name" hint={saved.some((v) => v.name === name.trim()) ? "There is one: this filter takes the place of its own." : "It is kept in this browser, for every namespace."} error={taken && "one of the views that are always there"}>
+            <Field label="Name" hint={saved.some((v) => v.name === name.trim()) ? "A view with this name exists and will be replaced." : "Stored in this browser, for all namespaces."} error={taken && "this is the name of a built-in view"}>
               <input autoFocus value={name} maxLength={60} onChange={(e) => setName(e.target.value)} />
             </Field>
             <footer>
-              <Button onClick={() => setNaming(false)}>Not now</Button>
+              <Button onClick={() => setNaming(false)}>Cancel</Button>
               <button type="submit" className="button main" disabled={!name.trim() || taken}>
                 Save
               </button>
@@ -133,10 +133,10 @@ function Views({ filter, order }: { filter: string; order: string }) {
   );
 }
 
-/** What a process is: the attributes that its owner gave it, and of the engine's own what they are for. */
+/** Describes a process by its attributes, or a run of a cron by its fire time. */
 function attributesOf(p: Process): string {
   const { "progressor.cron_id": cron, "progressor.fire_time": due, "progressor.attempt": attempt, ...rest } = p.metadata ?? {};
-  const fired = cron === undefined ? [] : [`of cron ${String(cron)}${due ? `, due ${String(due)}` : ""}${Number(attempt) > 1 ? `, attempt ${String(attempt)}` : ""}`];
+  const fired = cron === undefined ? [] : [`cron ${String(cron)}${due ? `, due ${String(due)}` : ""}${Number(attempt) > 1 ? `, attempt ${String(attempt)}` : ""}`];
   const some = Object.entries(rest).slice(0, 6);
   return fired.concat(some.map(([k, v]) => `${k}=${typeof v === "object" ? JSON.stringify(v) : String(v)}`)).join("  ");
 }
@@ -147,7 +147,7 @@ function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boole
     <tr className={at ? "at" : ""} data-id={p.processId}>
       {!readOnly && (
         <td>
-          <input type="checkbox" aria-label={`choose ${p.processId}`} checked={chosen} onChange={(e) => choose(e.target.checked)} />
+          <input type="checkbox" aria-label={`select ${p.processId}`} checked={chosen} onChange={(e) => choose(e.target.checked)} />
         </td>
       )}
       <td>
@@ -157,7 +157,7 @@ function Row({ p, at, chosen, choose }: { p: Process; at: boolean; chosen: boole
         <a href={href("process", { ns: p.namespace, id: p.processId })} title={p.processId}>{p.processId}</a> {p.kind && <span className="tag">{p.kind}</span>}
       </td>
       <td className="grow">{held && p.detail ? <Line text={p.detail} /> : <span className="dim"><Line told={p.kind !== ""} text={attributesOf(p)} /></span>}</td>
-      <td data-label="in it since">
+      <td data-label="status since">
         <When at={millis(p.statusChangedTime)} />
       </td>
       <td data-label="started">
@@ -208,7 +208,7 @@ export function Processes({ ns }: { ns: string }) {
     readOnly
       ? []
       : [
-          { name: "Act on all that match", group: "processes", run: () => setBulk(bulkFilter) },
+          { name: "Act on all matches", group: "processes", run: () => setBulk(bulkFilter) },
           { name: "Start a process", group: "processes", run: () => setStarting(true) },
         ],
   );
@@ -223,7 +223,7 @@ export function Processes({ ns }: { ns: string }) {
           </a>
           <Act onClick={() => setStarting(true)}>Start…</Act>
           <Act kind={chosen.length ? "main" : undefined} onClick={() => setBulk(bulkFilter)} disabled={Boolean(wrong) || (rows.length === 0 && !data?.next)}>
-            {chosen.length ? `Act on the ${plural(chosen.length, "chosen one", "chosen")}…` : "Act on all that match…"}
+            {chosen.length ? `Act on ${plural(chosen.length, "selected process", "selected processes")}…` : "Act on all matches…"}
           </Act>
         </div>
       </div>
@@ -247,15 +247,15 @@ export function Processes({ ns }: { ns: string }) {
       {isPending ? (
         <Loading />
       ) : rows.length === 0 && !wrong && !error ? (
-        <Empty title={data?.next ? "None so far" : filter ? "No process matches" : "There is no process yet"}>
+        <Empty title={data?.next ? "No matches so far" : filter ? "No processes match" : "No processes yet"}>
           {data?.next ? (
             <>
-              The newest 160,000 or so have been looked at. <Button onClick={() => change({ after: data.next })}>Look further</Button>
+              About 160,000 of the newest processes were searched. <Button onClick={() => change({ after: data.next })}>Search further</Button>
             </>
           ) : filter ? (
             <Button onClick={() => change({ filter: undefined, order: undefined })}>Show all</Button>
           ) : (
-            <>Start one here, by <code>progressor start</code>, or by the API.</>
+            <>Start one with "Start…", <code>progressor start</code>, or the API.</>
           )}
         </Empty>
       ) : (
@@ -267,13 +267,13 @@ export function Processes({ ns }: { ns: string }) {
                   <tr>
                     {!readOnly && (
                       <th>
-                        <input type="checkbox" aria-label="choose all on this page" checked={chosen.length === rows.length} onChange={(e) => setChosen(e.target.checked ? rows.map((p) => p.processId) : [])} />
+                        <input type="checkbox" aria-label="select all on this page" checked={chosen.length === rows.length} onChange={(e) => setChosen(e.target.checked ? rows.map((p) => p.processId) : [])} />
                       </th>
                     )}
                     <th>Status</th>
                     <th>Process</th>
-                    <th>Why, or what it is</th>
-                    <th>In it since</th>
+                    <th>Reason or attributes</th>
+                    <th>Status since</th>
                     <th>Started</th>
                   </tr>
                 </thead>

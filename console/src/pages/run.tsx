@@ -16,7 +16,7 @@ import { AnswerDialog, keyOfWait, stepName } from "./waits";
 
 const Graph = lazy(() => import("../graph"));
 
-/** What may be done to a run, the likeliest first. */
+/** The actions that a run allows, most likely first. */
 function offered(r: Run, t?: Template): { action: RunAction; name: string; kind?: "main" | "bad" }[] {
   const list: { action: RunAction; name: string; kind?: "main" | "bad" }[] = [];
   if ([RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED].includes(r.status)) list.push({ action: "retry", name: "Retry…", kind: "main" });
@@ -56,7 +56,7 @@ function Waiting({ waits, answer }: { waits: OpenWait[]; answer: (w: OpenWait) =
           <div>
             <strong>{w.title || stepName(w)}</strong>
             <p className="dim">
-              {w.kind === WaitAction_Kind.HUMAN ? `waits for ${w.assignees.join(", ") || "a person"}` : "waits for an answer from outside"}
+              {w.kind === WaitAction_Kind.HUMAN ? `waits for ${w.assignees.join(", ") || "a person"}` : "waits for an external worker"}
               {w.dueTime && (
                 <>
                   , due <When at={millis(w.dueTime)} />
@@ -76,11 +76,11 @@ function Waiting({ waits, answer }: { waits: OpenWait[]; answer: (w: OpenWait) =
 function Took({ r }: { r: Run }) {
   const now = useNow();
   const began = millis(r.runningTime);
-  if (began === undefined) return <>not yet</>;
+  if (began === undefined) return <>not started</>;
   return <span title={`since ${exact(began)}`}>{span(Math.max(0, (millis(r.finishedTime) ?? now) - began))}</span>;
 }
 
-/** How far a run came that did not succeed. Its percentage would say how much of it has ended, failures too: 100 % of a run that failed. */
+/** The steps of a run that did not succeed, by status. A percentage would count failed steps as done. */
 function Ended({ r }: { r: Run }) {
   const ended = ["SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED", "RUNNING", "PENDING"];
   const parts = ended.map((status) => ({ status, n: r.steps.filter((s) => StepStatus[s.status] === status).length })).filter((p) => p.n > 0);
@@ -104,14 +104,14 @@ function About({ r }: { r: Run }) {
   const list: [string, React.ReactNode][] = [
     ["attempt", `${r.attempt} of ${r.maxAttempts}`],
     ["took", <Took key="t" r={r} />],
-    ["for", [r.scope, r.scopeId].filter(Boolean).join(" ") || "–"],
+    ["scope", [r.scope, r.scopeId].filter(Boolean).join(" ") || "–"],
     ["ended", <When key="e" at={millis(r.finishedTime)} none="not yet" />],
   ];
-  if (r.runTime) list.push(["not before", <When key="n" at={millis(r.runTime)} />]);
+  if (r.runTime) list.push(["earliest start", <When key="n" at={millis(r.runTime)} />]);
   if (r.cronId) list.push(["started by cron", <a key="c" href={href("cron", { ns, id: r.cronId })}>{r.cronId}</a>]);
   if (r.parentRunId) list.push(["started by run", <a key="p" href={href("run", { ns, id: r.parentRunId })}>{r.parentRunId}</a>]);
   if (r.repeatOfRunId) list.push(["repeats", <a key="r" href={href("run", { ns, id: r.repeatOfRunId })}>{r.repeatOfRunId}</a>]);
-  if (r.cancelRequestedTime) list.push(["cancel asked", <When key="a" at={millis(r.cancelRequestedTime)} />]);
+  if (r.cancelRequestedTime) list.push(["cancel requested", <When key="a" at={millis(r.cancelRequestedTime)} />]);
   for (const [k, v] of Object.entries(r.metadata ?? {})) list.push([k, typeof v === "string" ? v : JSON.stringify(v)]);
   return <Fields list={list} />;
 }
@@ -141,7 +141,7 @@ export function RunPage({ ns }: { ns: string }) {
     ...actions.map((a) => ({ name: a.name.replace("…", " the run"), group: "run", run: () => setAction({ action: a.action }) })),
     ...(readOnly ? [] : open.map((w) => ({ name: `Answer ${w.title || stepName(w)}`, group: "run", run: () => answer(w) }))),
   ]);
-  if (!r) return error ? <Missing error={error} what="run" id={id} ns={ns} to={href("flows", { ns })} list="To the runs" /> : <Loading />;
+  if (!r) return error ? <Missing error={error} what="run" id={id} ns={ns} to={href("flows", { ns })} list="Show runs" /> : <Loading />;
   const chosen = r.steps.find((s) => s.stepId === step);
   const why = whyRun(r);
   const answered = open.find((w) => keyOfWait(w) === answering);
@@ -182,9 +182,9 @@ export function RunPage({ ns }: { ns: string }) {
           </div>
         )}
         {drawn.length > 0 && (
-          <Suspense fallback={<Loading rows={4} />}>{(template.data || template.error) && <Graph steps={drawn} after={after} label={`the steps of ${r.runId}`} />}</Suspense>
+          <Suspense fallback={<Loading rows={4} />}>{(template.data || template.error) && <Graph steps={drawn} after={after} label={`steps of ${r.runId}`} />}</Suspense>
         )}
-        {(template.error || (known && !t)) && <p className="dim">Its template is gone: what comes after what is not known any more.</p>}
+        {(template.error || (known && !t)) && <p className="dim">Its template was deleted, so the order of the steps is unknown.</p>}
       </Card>
       {chosen && <StepPanel key={chosen.stepId} run={r} s={chosen} t={ofStep(chosen)} skip={(s) => setAction({ action: "skip", step: s })} />}
       <Tabs
@@ -204,7 +204,7 @@ export function RunPage({ ns }: { ns: string }) {
           </Card>
           <div className="two">
             <Card title="Payload">{r.payload ? <Payload bytes={bytesOf(JSON.stringify(plainValue(r.payload)))} name="payload" /> : <p className="dim">none</p>}</Card>
-            <Card title="Result">{r.result ? <Payload bytes={bytesOf(JSON.stringify(plainValue(r.result)))} name="result" /> : <p className="dim">{live ? "not yet" : "none"}</p>}</Card>
+            <Card title="Result">{r.result ? <Payload bytes={bytesOf(JSON.stringify(plainValue(r.result)))} name="result" /> : <p className="dim">{live ? "The run has not ended yet." : "none"}</p>}</Card>
           </div>
         </>
       )}

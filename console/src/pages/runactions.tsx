@@ -1,4 +1,4 @@
-// What can be done to a run, or to a step of it: each says what it will do, and asks.
+// Actions on a run or a step. Each explains what it does and asks for confirmation.
 import type { JsonValue } from "@bufbuild/protobuf";
 import { useRef, useState } from "react";
 import { flows } from "../api";
@@ -30,17 +30,17 @@ function Cancel({ r, t, onClose }: Props) {
       says={
         <>
           {atOnce
-            ? "No worker runs a step: it ends at once."
+            ? "No step is running, so the run ends at once."
             : immediate
-              ? "Running steps are taken away from their workers at once."
-              : `Nothing new begins. Steps that run are told so with their next heartbeat, and have ${grace}; a step that is not cancelable ends first.`}{" "}
-          {undone && "Then what was done is undone, the last first."} It can be retried.
+              ? "Running steps are stopped at once."
+              : `No more steps start. Running steps are told with their next heartbeat, and have ${grace} to stop. A step that is not cancelable finishes first.`}{" "}
+          {undone && "Then the completed steps are undone, last one first."} You can retry the run later.
         </>
       }
       verb="Cancel the run"
       bad
       run={() => flows.cancelRun({ namespace: r.namespace, runId: r.runId, reason })}
-      done={`${r.runId} is cancelled, or will be.`}
+      done={`${r.runId} will be cancelled.`}
       onClose={onClose}
     >
       <Field label="Reason" hint="Shown with the run.">
@@ -55,7 +55,7 @@ function Retry({ r, onClose }: Props) {
   return (
     <Confirm
       title={`Retry ${r.runId}?`}
-      says="It continues at the steps that did not succeed or were undone. Attempts and the timeout start again. Steps that succeeded keep their results. Fix the cause first."
+      says="The run continues at the steps that did not succeed or were undone. Attempts and the timeout start again. Steps that succeeded keep their results. Fix the cause first."
       verb="Retry"
       run={() => flows.retryRun({ namespace: r.namespace, runId: r.runId, newestVersion: newest })}
       done={`${r.runId} continues.`}
@@ -63,7 +63,7 @@ function Retry({ r, onClose }: Props) {
     >
       <label className="check">
         <input type="checkbox" checked={newest} onChange={(e) => setNewest(e.target.checked)} />
-        Go on with the newest version of the template (it runs version {r.templateVersion})
+        Use the newest version of the template (currently {r.templateVersion})
       </label>
     </Confirm>
   );
@@ -75,12 +75,12 @@ function Repeat({ r, onClose }: Props) {
     <Confirm
       title={`Repeat ${r.runId}?`}
       says="Starts a new run with the same payload, scope and metadata, and the newest version of the template. This run does not change."
-      verb="Start the new run"
+      verb="Start new run"
       run={async () => {
         const { run } = await flows.repeatRun({ namespace: r.namespace, runId: r.runId, idempotencyKey: key.current });
         go("run", { ns: r.namespace, id: run?.runId });
       }}
-      done="A new run is started."
+      done="A new run was started."
       onClose={onClose}
     />
   );
@@ -97,7 +97,7 @@ function Skip({ r, t, step, onClose }: Props & { step: Step }) {
     <Confirm
       title={`Skip ${name}?`}
       says="The step ends with this result. Steps that depend on it continue as if it had succeeded. A running job of the step is cancelled."
-      verb="Skip it"
+      verb="Skip"
       bad
       disabled={Boolean(result.wrong)}
       run={() => flows.skipStep({ namespace: r.namespace, runId: r.runId, stepId: step.stepId, index: step.index, reason, result: result.json === undefined ? undefined : valueOf(result.json as JsonValue) })}

@@ -25,20 +25,20 @@ function fieldsOf(rows: Run[], types: string[]): FieldHelp[] {
   const keys = (of: (r: Run) => unknown) => [...new Set(rows.flatMap((r) => Object.keys((of(r) as object | null) ?? {})))].slice(0, 20);
   const some = (of: (r: Run) => string) => [...new Set(rows.map(of).filter(Boolean))].slice(0, 20);
   return [
-    { name: "status", hint: "where it stands", operators: ["=", "!="], values: Object.keys(runLook) },
-    { name: "template_type", hint: "what it executes; * at the end", operators: ["=", "!="], values: types },
-    { name: "phase", hint: "the step that it is at", operators: ["=", "!="], values: some((r) => r.phase) },
-    { name: "scope", hint: "whom it is for", operators: ["=", "!="], values: some((r) => r.scope) },
-    { name: "scope_id", hint: "which one of these", operators: ["=", "!="], values: some((r) => r.scopeId) },
-    { name: "cron_id", hint: "which cron started it", operators: ["=", "!="], values: some((r) => r.cronId) },
-    { name: "created_time", hint: "when it was started", operators: ordered, time: true },
+    { name: "status", hint: "its status", operators: ["=", "!="], values: Object.keys(runLook) },
+    { name: "template_type", hint: "its template; * at the end matches any suffix", operators: ["=", "!="], values: types },
+    { name: "phase", hint: "its current step", operators: ["=", "!="], values: some((r) => r.phase) },
+    { name: "scope", hint: "kind of its subject", operators: ["=", "!="], values: some((r) => r.scope) },
+    { name: "scope_id", hint: "id of its subject", operators: ["=", "!="], values: some((r) => r.scopeId) },
+    { name: "cron_id", hint: "cron that started it", operators: ["=", "!="], values: some((r) => r.cronId) },
+    { name: "created_time", hint: "time of the start", operators: ordered, time: true },
     ...keys((r) => (r.payload?.kind.case === "structValue" ? plainValue(r.payload) : {})).map((k) => ({ name: `payload.${k}`, hint: "of its payload", operators: [...ordered, ":"] })),
     ...keys((r) => r.metadata).map((k) => ({ name: `metadata.${k}`, hint: "an attribute", operators: [...ordered, ":"] })),
     { name: "metadata.", hint: "", operators: [...ordered, ":"] },
   ];
 }
 
-/** Where one gets from any list of flows to the others. */
+/** Tabs for runs, templates and the inbox. */
 export function FlowTabs({ ns, at }: { ns: string; at: "flows" | "templates" | "waits" }) {
   const { data } = useRead(["waits", ns, "", ""], (o) => flows.listOpenWaits({ namespace: ns, pageSize: 50 }, o));
   const open = data?.waits.length ?? 0;
@@ -48,7 +48,7 @@ export function FlowTabs({ ns, at }: { ns: string; at: "flows" | "templates" | "
     ["waits", "Inbox"],
   ];
   return (
-    <div className="tabs" role="navigation" aria-label="of flows">
+    <div className="tabs" role="navigation" aria-label="flows">
       {all.map(([page, name]) => (
         <a key={page} href={href(page, { ns })} aria-current={page === at ? "page" : undefined}>
           {name} {page === "waits" && open > 0 && <span className="badge">{open}{data?.nextPageToken ? "+" : ""}</span>}
@@ -158,17 +158,17 @@ export function Runs({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
-        <Empty title={data.next ? "None so far" : filter ? "No run matches" : "There is no run yet"}>
+        <Empty title={data.next ? "No matches so far" : filter ? "No runs match" : "No runs yet"}>
           {data.next ? (
-            <Button onClick={() => change({ after: data.next })}>Look further</Button>
+            <Button onClick={() => change({ after: data.next })}>Search further</Button>
           ) : filter ? (
             <Button onClick={() => change({ filter: undefined })}>Show all</Button>
           ) : templates.data?.templates.length === 0 ? (
             <>
-              A run executes a template: work of several steps, written down once. Put one by <code>progressor template put {ns} -f FILE</code>.
+              A run executes the steps of a template. Store a template first: <code>progressor template put {ns} -f FILE</code>.
             </>
           ) : (
-            <>Start one here, by <code>progressor run start</code>, by a cron, or by the API.</>
+            <>Start one with "Start a run…", <code>progressor run start</code>, a cron, or the API.</>
           )}
         </Empty>
       )}
@@ -181,8 +181,8 @@ export function Runs({ ns }: { ns: string }) {
                   <th>Status</th>
                   <th>Run</th>
                   <th>Template</th>
-                  <th>At</th>
-                  <th>Why, or for whom</th>
+                  <th>Progress</th>
+                  <th>Reason or scope</th>
                   <th className="number">Took</th>
                   <th>Started</th>
                 </tr>

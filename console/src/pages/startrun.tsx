@@ -1,4 +1,4 @@
-// The form that starts a run, drawn from the schema of the template.
+// The form to start a run, generated from the schema of its template.
 import { useMemo, useState } from "react";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { flows, refresh, useRead } from "../api";
@@ -41,7 +41,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
       });
       if (!validateOnly) {
         refresh();
-        tell(started ? `${run?.runId} is started.` : `${run?.runId} was there: nothing was started.`);
+        tell(started ? `${run?.runId} is started.` : `${run?.runId} exists already. No run was started.`);
         onClose();
         go("run", { ns: t.namespace, id: run?.runId });
         return;
@@ -62,7 +62,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
       }}
     >
       <p className="says">
-        {t.description || t.name || "Stores a run, and begins with its first steps."} <span className="dim">Version {t.version}.</span>
+        {t.description || t.name || "Starts a run of this template."} <span className="dim">Version {t.version}.</span>
       </p>
       <JsonForm
         schema={schema}
@@ -74,18 +74,18 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
         }}
       />
       <details>
-        <summary>Its id, for whom, and when</summary>
+        <summary>Id, scope and start time</summary>
         <div className="grid2">
           <Field label="Id" hint="Empty: the engine chooses one.">
             <input {...text("id")} />
           </Field>
-          <Field label="Not before" hint="In so long, such as 5m." error={wrongSpan}>
+          <Field label="Start in" hint="A duration from now, such as 5m." error={wrongSpan}>
             <input {...text("runIn")} placeholder="now" />
           </Field>
-          <Field label="Scope" hint="Whom it is for: user, account, …">
+          <Field label="Scope" hint="Kind of subject: user, account, …">
             <input {...text("scope")} />
           </Field>
-          <Field label="Scope id" hint="Which one of these.">
+          <Field label="Scope id" hint="Id of the subject.">
             <input {...text("scopeId")} />
           </Field>
         </div>
@@ -93,11 +93,11 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
       <ErrorBox error={error} />
       {good && (
         <div className="notice good" role="status">
-          The payload fits, and nothing stands in its way.
+          The payload is valid, and the run can start.
         </div>
       )}
       <footer>
-        <Button onClick={onClose}>Not now</Button>
+        <Button onClick={onClose}>Cancel</Button>
         <Button disabled={held} onClick={() => void send(true)}>
           Check
         </Button>
@@ -109,7 +109,7 @@ function Start({ t, onClose }: { t: Template; onClose: () => void }) {
   );
 }
 
-/** Starts a run of a template; without one it is chosen first. */
+/** Starts a run of a template. Without type, the user chooses the template first. */
 export function StartRun({ ns, type, onClose }: { ns: string; type?: string; onClose: () => void }) {
   const [chosen, setChosen] = useState(type ?? "");
   const list = useRead(["templates", ns, ""], (o) => flows.listTemplates({ namespace: ns, pageSize: 100 }, o), { every: 0, enabled: type === undefined });
@@ -118,7 +118,7 @@ export function StartRun({ ns, type, onClose }: { ns: string; type?: string; onC
   return (
     <Dialog title={chosen ? `Start a run of ${chosen}` : `Start a run in ${ns}`} onClose={onClose}>
       {type === undefined && (
-        <Field label="Template" hint={list.data?.templates.length === 0 && "There is none in this namespace: progressor template put."}>
+        <Field label="Template" hint={list.data?.templates.length === 0 && "No templates in this namespace. Store one with progressor template put."}>
           <select autoFocus value={chosen} onChange={(e) => setChosen(e.target.value)}>
             <option value="">choose…</option>
             {list.data?.templates.map((t) => (
@@ -138,7 +138,7 @@ export function StartRun({ ns, type, onClose }: { ns: string; type?: string; onC
       ) : (
         !chosen && (
           <footer>
-            <Button onClick={onClose}>Not now</Button>
+            <Button onClick={onClose}>Cancel</Button>
           </footer>
         )
       )}

@@ -1,4 +1,4 @@
-// The steps of a run as a list, one of them with all there is of it, and the items of a for_each.
+// The steps of a run as a list, the details of one step, and the items of a for_each step.
 import { useMemo } from "react";
 import { flows, readOnly, useRead } from "../api";
 import { doerOf, kindWords, runEnded, stepEnded } from "../flow";
@@ -97,7 +97,7 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
       <h3>
         Items <span className="dim">{items(s)}</span>
       </h3>
-      {rows.length === 0 && <p className="dim">None has begun.</p>}
+      {rows.length === 0 && <p className="dim">No item has started.</p>}
       {rows.length > 0 && (
         <Scroll label="items">
           <table className="stack">
@@ -109,7 +109,7 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
                 <th className="number">Took</th>
                 <th>By</th>
                 <th>Input</th>
-                <th>Result, or why</th>
+                <th>Result or reason</th>
                 <th />
               </tr>
             </thead>
@@ -152,7 +152,7 @@ function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip:
   );
 }
 
-/** All there is of one step. */
+/** The details of a step. */
 export function StepPanel({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip: (s: Step) => void }) {
   const doer = doerOf(run.namespace, s, t);
   const each = mayHaveItems(s, t);
@@ -192,9 +192,9 @@ export function StepPanel({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemp
       <Fields
         list={[
           ["step", <code key="i">{s.stepId}</code>],
-          ["done by", t ? kindWords(t) : "–"],
-          ["attempt", s.attempt ? String(s.attempt) : "none yet"],
-          ["began", <When key="b" at={millis(s.runningTime)} none="not yet" />],
+          ["action", t ? kindWords(t) : "–"],
+          ["attempt", s.attempt ? String(s.attempt) : "none"],
+          ["started", <When key="b" at={millis(s.runningTime)} none="not yet" />],
           ["took", <Took key="t" s={s} />],
           ["worker", s.workerId || "–"],
           ...(s.leaseExpiresTime && !stepEnded(s) ? [["lease until", <When key="l" at={millis(s.leaseExpiresTime)} />] as [string, React.ReactNode]] : []),

@@ -31,8 +31,8 @@ export function Templates({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       {isPending && <Loading />}
       {data?.templates.length === 0 && (
-        <Empty title="There is no template yet">
-          A template says once what has to be done, in which order, and what is undone where it fails. Put one by <code>progressor template put {ns} -f FILE</code>.
+        <Empty title="No templates yet">
+          A template defines the steps of a flow, their order, and how to undo them. Store one with <code>progressor template put {ns} -f FILE</code>.
         </Empty>
       )}
       {(data?.templates.length ?? 0) > 0 && (
@@ -44,7 +44,7 @@ export function Templates({ ns }: { ns: string }) {
                   <th>State</th>
                   <th>Template</th>
                   <th className="number">Version</th>
-                  <th>What it is</th>
+                  <th>Name</th>
                   <th className="number">Steps</th>
                   <th>Changed</th>
                   <th />
@@ -84,16 +84,16 @@ export function Templates({ ns }: { ns: string }) {
 }
 
 const joins: Record<number, string> = {
-  [JoinRule.NONE_FAILED]: "when all have ended, and none failed",
+  [JoinRule.NONE_FAILED]: "when all have ended and none failed",
   [JoinRule.ALL_SUCCEEDED]: "when all have succeeded",
-  [JoinRule.ANY_SUCCEEDED]: "at the first success",
-  [JoinRule.ALL_ENDED]: "when all have ended, whatever became of them",
+  [JoinRule.ANY_SUCCEEDED]: "when the first has succeeded",
+  [JoinRule.ALL_ENDED]: "when all have ended",
 };
 const scopes: Record<number, string> = {
-  [ScopePolicy.REJECT_SAME_SCOPE]: "refused while there is one",
-  [ScopePolicy.QUEUE_SAME_SCOPE]: "waits for the one before",
-  [ScopePolicy.CANCEL_SAME_SCOPE]: "cancels the one before",
-  [ScopePolicy.RETURN_SAME_SCOPE]: "answered with the one that is there",
+  [ScopePolicy.REJECT_SAME_SCOPE]: "rejected",
+  [ScopePolicy.QUEUE_SAME_SCOPE]: "queued",
+  [ScopePolicy.CANCEL_SAME_SCOPE]: "started after cancelling the first",
+  [ScopePolicy.RETURN_SAME_SCOPE]: "not started; the first is returned",
 };
 const json = (v: unknown) => bytesOf(JSON.stringify(v));
 
@@ -101,23 +101,23 @@ function StepCard({ t, s }: { t: Template; s: StepTemplate }) {
   const before = afterOf(t).get(s.stepId) ?? [];
   const a = s.action;
   const list: [string, React.ReactNode][] = [
-    ["done by", kindWords(s)],
-    ["begins", before.length ? `after ${before.join(", ")}` : "at once"],
+    ["action", kindWords(s)],
+    ["starts", before.length ? `after ${before.join(", ")}` : "at once"],
     ...(before.length > 1 ? [["joins", joins[s.joinRule] ?? joins[JoinRule.NONE_FAILED]] as [string, React.ReactNode]] : []),
     ...(s.condition ? [["only if", <code key="c">{s.condition}</code>] as [string, React.ReactNode]] : []),
-    ...(s.forEach ? [["for each of", <code key="e">{s.forEach.items}</code>] as [string, React.ReactNode], ["at a time", s.forEach.maxRunning ? String(s.forEach.maxRunning) : "all"] as [string, React.ReactNode]] : []),
+    ...(s.forEach ? [["for each of", <code key="e">{s.forEach.items}</code>] as [string, React.ReactNode], ["concurrent items", s.forEach.maxRunning ? String(s.forEach.maxRunning) : "all"] as [string, React.ReactNode]] : []),
     ...(a.case === "wait"
       ? ([
-          ["asks", a.value.title || "–"],
-          ["whom", a.value.assignees.join(", ") || "anyone"],
+          ["title", a.value.title || "–"],
+          ["assignees", a.value.assignees.join(", ") || "anyone"],
           ["due", a.value.due ? `in ${span(durationMillis(a.value.due) ?? 0)}` : "no limit"],
         ] as [string, React.ReactNode][])
       : []),
     ...(a.case === "job" ? [["retries", String(a.value.options?.maxRetry ?? 0)] as [string, React.ReactNode]] : []),
     ...(s.timeout ? [["timeout of an attempt", span(durationMillis(s.timeout) ?? 0)] as [string, React.ReactNode]] : []),
     ["undone by", s.compensation ? `job ${s.compensation.name || s.stepId}` : "nothing"],
-    ["a failure of it", s.ignoreFailure ? "does not fail the run" : "fails the run"],
-    ["a cancel", s.cancelable === false ? "waits for its end" : "stops it"],
+    ["if it fails", s.ignoreFailure ? "the run continues" : "the run fails"],
+    ["on cancel", s.cancelable === false ? "finishes first" : "stops"],
   ];
   return (
     <Card title={<>Step <code>{s.stepId}</code> {s.name}</>} extra={<a href={href("template", { ns: t.namespace, type: t.type, version: String(t.version) })}>close</a>}>
@@ -130,8 +130,8 @@ function StepCard({ t, s }: { t: Template; s: StepTemplate }) {
       )}
       {a.case === "wait" && a.value.resultSchema && (
         <>
-          <h3>Schema of the answer</h3>
-          <Payload bytes={json(a.value.resultSchema)} name="schema of the answer" />
+          <h3>Result schema</h3>
+          <Payload bytes={json(a.value.resultSchema)} name="result schema" />
         </>
       )}
     </Card>
@@ -160,7 +160,7 @@ export function TemplatePage({ ns }: { ns: string }) {
           { name: "Delete", group: "template", run: () => setAction("delete") },
         ],
   );
-  if (!t) return error ? <Missing error={error} what="template" id={type} ns={ns} to={href("templates", { ns })} list="To the templates" /> : <Loading />;
+  if (!t) return error ? <Missing error={error} what="template" id={type} ns={ns} to={href("templates", { ns })} list="Show templates" /> : <Loading />;
   const chosen = t.steps.find((s) => s.stepId === step);
   const newest = Math.max(...data.versions);
   const key = { namespace: ns, type };
@@ -179,7 +179,7 @@ export function TemplatePage({ ns }: { ns: string }) {
             {data.versions.toSorted((a, b) => b - a).map((v) => (
               <option key={v} value={v}>
                 version {v}
-                {v === newest ? ", the newest" : ""}
+                {v === newest ? " (newest)" : ""}
               </option>
             ))}
           </select>
@@ -196,32 +196,32 @@ export function TemplatePage({ ns }: { ns: string }) {
         </div>
       </div>
       <ErrorBox error={error} />
-      {!enabled && <div className="notice hold">New runs are refused, those of crons too. What runs goes on.</div>}
-      {t.version !== newest && <div className="notice">This is version {t.version}. New runs take {newest}, unless they ask for this one.</div>}
+      {!enabled && <div className="notice hold">New runs are rejected, also those of crons. Existing runs continue. Enable the template to start runs.</div>}
+      {t.version !== newest && <div className="notice">This is version {t.version}. New runs use version {newest} by default.</div>}
       {t.description && <p>{t.description}</p>}
-      <Card title={plural(t.steps.length, "step")} extra={<span className="dim">{t.stepOrder === StepOrder.GRAPH ? "as they depend on each other" : "one after the other"}</span>}>
+      <Card title={plural(t.steps.length, "step")} extra={<span className="dim">{t.stepOrder === StepOrder.GRAPH ? "ordered by dependencies" : "in sequence"}</span>}>
         <Suspense fallback={<Loading rows={4} />}>
-          <Graph steps={drawn} after={after} label={`the steps of ${t.type}`} />
+          <Graph steps={drawn} after={after} label={`steps of ${t.type}`} />
         </Suspense>
       </Card>
       {chosen && <StepCard t={t} s={chosen} />}
-      <Card title="How its runs go">
+      <Card title="Policies">
         <Fields
           list={[
-            ["the same run is", t.dedupeKeys.length ? t.dedupeKeys.join(", ") : "scope, scope_id"],
-            ["a second one is", scopes[t.concurrencyPolicy] ?? "started in parallel"],
-            ["again after success", t.repeatable === false ? "no: returns that run" : "yes"],
+            ["deduplicated by", t.dedupeKeys.length ? t.dedupeKeys.join(", ") : "scope, scope_id"],
+            ["a second run with the same key is", scopes[t.concurrencyPolicy] ?? "started in parallel"],
+            ["repeatable after success", t.repeatable === false ? "no, the first run is returned" : "yes"],
             ["attempts of a run", String(Math.max(1, t.retryPolicy?.maxAttempts ?? 1))],
             ["timeout of a run", t.timeout && durationMillis(t.timeout) ? span(durationMillis(t.timeout) ?? 0) : "none"],
-            ["a cancel", t.cancelPolicy?.supported === false ? "is refused" : t.cancelPolicy?.mode === CancelPolicy_Mode.IMMEDIATE ? "takes leases away at once" : `gives steps ${span(durationMillis(t.cancelPolicy?.grace) ?? 30_000)}`],
-            ["crons", t.schedulable === false ? "may not start it" : "may start it"],
+            ["on cancel", t.cancelPolicy?.supported === false ? "rejected" : t.cancelPolicy?.mode === CancelPolicy_Mode.IMMEDIATE ? "stops running steps at once" : `running steps have ${span(durationMillis(t.cancelPolicy?.grace) ?? 30_000)}`],
+            ["can be started by crons", t.schedulable === false ? "no" : "yes"],
             ["first version", <When key="c" at={millis(t.createdTime)} />],
           ]}
         />
       </Card>
       <div className="two">
-        <Card title="Schema of the payload">{t.payloadSchema ? <Payload bytes={json(t.payloadSchema)} name="schema" /> : <p className="dim">none: any payload is taken</p>}</Card>
-        <Card title="Result of a run">{t.result ? <Payload bytes={json(plainValue(t.result))} name="result" /> : <p className="dim">that of the last step that succeeded</p>}</Card>
+        <Card title="Payload schema">{t.payloadSchema ? <Payload bytes={json(t.payloadSchema)} name="schema" /> : <p className="dim">none: any payload is accepted</p>}</Card>
+        <Card title="Result of a run">{t.result ? <Payload bytes={json(plainValue(t.result))} name="result" /> : <p className="dim">the result of the last succeeded step</p>}</Card>
       </div>
       {action === "start" && <StartRun ns={ns} type={t.type} onClose={close} />}
       {action === "enable" && <Confirm title={`Enable ${t.type}?`} says="New runs can start again, also those of crons." verb="Enable" run={() => flows.enableTemplate(key)} done={`${t.type} is enabled.`} onClose={close} />}

@@ -23,7 +23,7 @@ export const keyOfWait = (w: OpenWait) => `${w.runId}/${w.stepId}/${w.index ?? "
 
 type Outcome = "result" | "failure" | "cancelled";
 
-/** Answers a wait: with what its schema asks for, or by saying that it failed. */
+/** Completes a wait with a result for its schema, or with a failure. */
 export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void }) {
   const schema = w.resultSchema as Schema | undefined;
   const begin = useMemo(() => startOf(schema), [schema]);
@@ -62,22 +62,22 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
     }
   };
   const says: Record<Outcome, string> = {
-    result: "Ends the step with this result; the steps that depend on it go on.",
-    failure: "Fails the step. The run is tried again, undone or failed, as its template says.",
-    cancelled: "Acknowledges that the run is to end: nothing of the step was done.",
+    result: "Completes the step with this result. Steps that depend on it continue.",
+    failure: "Fails the step. The template decides whether the run is retried, undone or failed.",
+    cancelled: "Confirms the cancel of the run: no work was done in this step.",
   };
   return (
     <Dialog title={w.title || `Answer ${stepName(w)}`} onClose={onClose}>
       <form onSubmit={(e) => void send(e)}>
         <p className="says">
-          {says[outcome]} {outside && outcome === "result" && "It is meant to be answered from outside: whoever does so later is refused."}
+          {says[outcome]} {outside && outcome === "result" && "An external worker is expected to complete this step. Its later response will be rejected."}
         </p>
-        <div className="chips" role="group" aria-label="the answer">
+        <div className="chips" role="group" aria-label="outcome">
           {(
             [
-              ["result", "It is done"],
-              ["failure", "It failed"],
-              ["cancelled", "It is cancelled"],
+              ["result", "Done"],
+              ["failure", "Failed"],
+              ["cancelled", "Cancelled"],
             ] as [Outcome, string][]
           )
             .filter(([o]) => (w.cancelRequested ? o === "cancelled" : o !== "cancelled"))
@@ -89,14 +89,14 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
         </div>
         {w.input && (
           <details>
-            <summary>What is asked</summary>
+            <summary>Input</summary>
             <Payload bytes={bytesOf(JSON.stringify(plainValue(w.input)))} name="input" />
           </details>
         )}
         {outcome === "result" && <JsonForm schema={schema} label="Result" value={begin.json} onChange={setResult} />}
         {outcome === "failure" && (
           <>
-            <Field label="Reason" hint="A word that programs understand, such as rejected.">
+            <Field label="Reason" hint="An identifier for programs, such as rejected.">
               <input value={failure.reason} onChange={(e) => setFailure({ ...failure, reason: e.target.value })} autoComplete="off" />
             </Field>
             <Field label="Message">
@@ -106,7 +106,7 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
         )}
         <ErrorBox error={error} />
         <footer>
-          <Button onClick={onClose}>Not now</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <button type="submit" className={"button " + (outcome === "failure" ? "bad" : "main")} disabled={busy || (outcome === "result" && Boolean(result.wrong)) || (outcome === "failure" && !failure.reason.trim())}>
             {busy ? "…" : outcome === "failure" ? "Fail the step" : outcome === "cancelled" ? "Acknowledge" : "Answer"}
           </button>
@@ -118,11 +118,11 @@ export function AnswerDialog({ w, onClose }: { w: OpenWait; onClose: () => void 
 
 function fieldsOf(rows: OpenWait[], types: string[]): FieldHelp[] {
   return [
-    { name: "kind", hint: "who answers", operators: ["="], values: ["HUMAN", "EXTERNAL"] },
-    { name: "assignees", hint: "one of them", operators: [":"], values: [...new Set(rows.flatMap((w) => w.assignees))] },
-    { name: "template_type", hint: "of its run; * at the end", operators: ["="], values: types },
-    { name: "run_id", hint: "its run; * at the end", operators: ["=", "!="], values: rows.slice(0, 8).map((w) => w.runId) },
-    { name: "due_time", hint: "until when", operators: ["<", "<=", ">", ">="], time: true },
+    { name: "kind", hint: "HUMAN or EXTERNAL", operators: ["="], values: ["HUMAN", "EXTERNAL"] },
+    { name: "assignees", hint: "an assignee", operators: [":"], values: [...new Set(rows.flatMap((w) => w.assignees))] },
+    { name: "template_type", hint: "template of its run; * at the end matches any suffix", operators: ["="], values: types },
+    { name: "run_id", hint: "id of its run; * at the end matches any suffix", operators: ["=", "!="], values: rows.slice(0, 8).map((w) => w.runId) },
+    { name: "due_time", hint: "due time", operators: ["<", "<=", ">", ">="], time: true },
   ];
 }
 
@@ -149,11 +149,11 @@ export function Waits({ ns }: { ns: string }) {
         <h1>Flows</h1>
       </div>
       <FlowTabs ns={ns} at="waits" />
-      <div className="chips" role="group" aria-label="by who answers">
+      <div className="chips" role="group" aria-label="by kind">
         {(
           [
-            ["HUMAN", "A person"],
-            ["EXTERNAL", "From outside"],
+            ["HUMAN", "Person"],
+            ["EXTERNAL", "External worker"],
           ] as const
         ).map(([kind, name]) => {
           const own = `kind = ${kind}`;
@@ -170,7 +170,7 @@ export function Waits({ ns }: { ns: string }) {
       {!wrong && <ErrorBox error={error} />}
       {isPending && <Loading />}
       {data && rows.length === 0 && !wrong && (
-        <Empty title={filter ? "No wait matches" : "Nobody is waited for"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : "Steps that wait for a person, or for something outside, stand here until they are answered."}</Empty>
+        <Empty title={filter ? "No waits match" : "The inbox is empty"}>{filter ? <Button onClick={() => change({ filter: undefined })}>Show all</Button> : "Steps that wait for a person or an external worker appear here. You can answer them on this page."}</Empty>
       )}
       {rows.length > 0 && (
         <Card>
@@ -178,12 +178,12 @@ export function Waits({ ns }: { ns: string }) {
             <table className="stack">
               <thead>
                 <tr>
-                  <th>Who</th>
-                  <th>What</th>
+                  <th>Kind</th>
+                  <th>Title</th>
                   <th>Run</th>
-                  <th>For</th>
+                  <th>Assignees</th>
                   <th>Due</th>
-                  <th>Waits since</th>
+                  <th>Waiting since</th>
                   <th />
                 </tr>
               </thead>
@@ -191,24 +191,24 @@ export function Waits({ ns }: { ns: string }) {
                 {rows.map((w) => (
                   <tr key={keyOfWait(w)}>
                     <td>
-                      <Status look={w.kind === WaitAction_Kind.HUMAN ? { name: "A person", tone: "wait", shape: "clock" } : { name: "Outside", tone: "wait", shape: "ring" }} />
+                      <Status look={w.kind === WaitAction_Kind.HUMAN ? { name: "Person", tone: "wait", shape: "clock" } : { name: "External", tone: "wait", shape: "ring" }} />
                     </td>
                     <td className="wrap">
                       {w.title || stepName(w)}{" "}
                       {w.cancelRequested && (
                         <span className="tone-hold">
-                          <Mark look={{ name: "", tone: "hold", shape: "slash" }} /> the run is to end
+                          <Mark look={{ name: "", tone: "hold", shape: "slash" }} /> cancel requested
                         </span>
                       )}
                     </td>
                     <td className="wrap">
                       <a href={href("run", { ns, id: w.runId, step: w.stepId })}>{w.runId}</a> <span className="dim">{stepName(w)}</span>
                     </td>
-                    <td className="wrap" data-label="for">{w.assignees.join(", ") || <span className="dim">anyone</span>}</td>
+                    <td className="wrap" data-label="assignees">{w.assignees.join(", ") || <span className="dim">anyone</span>}</td>
                     <td data-label="due">
                       <When at={millis(w.dueTime)} none="no limit" />
                     </td>
-                    <td data-label="waits since">
+                    <td data-label="waiting since">
                       <When at={millis(w.createdTime)} />
                     </td>
                     <td>

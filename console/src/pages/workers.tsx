@@ -8,15 +8,15 @@ import { Status, type Look } from "../status";
 import { Act, Card, Confirm, Empty, ErrorBox, Field, Loading, Scroll, useNow, When } from "../ui";
 
 function lookOf(w: Worker, now: number): Look {
-  if (w.directive === WorkerDirective.STOP) return { name: "told to stop", tone: "bad", shape: "slash" };
+  if (w.directive === WorkerDirective.STOP) return { name: "stopping", tone: "bad", shape: "slash" };
   if (w.directive === WorkerDirective.QUIET) return { name: "quiet", tone: "hold", shape: "bars" };
   return now - (millis(w.lastSeenTime) ?? 0) > 60_000 ? { name: "silent", tone: "gone", shape: "ring" } : { name: "alive", tone: "good", shape: "check" };
 }
 
 const says: Record<number, [string, string]> = {
-  [WorkerDirective.STOP]: ["Stop", "It takes nothing new, and is to end. What it has not ended within the grace is taken away and goes to others."],
-  [WorkerDirective.QUIET]: ["Quiet", "It takes nothing new, and finishes what it holds."],
-  [WorkerDirective.CONTINUE]: ["Go on", "What it was told before is taken back: it takes tasks again."],
+  [WorkerDirective.STOP]: ["Stop", "The worker accepts no more tasks, and exits. After the grace period, its remaining tasks go to other workers."],
+  [WorkerDirective.QUIET]: ["Quiet", "The worker accepts no more tasks, and finishes its current ones."],
+  [WorkerDirective.CONTINUE]: ["Continue", "The worker accepts tasks again."],
 };
 
 export function Workers({ ns }: { ns: string }) {
@@ -26,7 +26,7 @@ export function Workers({ ns }: { ns: string }) {
   const [reason, setReason] = useState("");
   const [grace, setGrace] = useState("30s");
   const tell = (w: Worker, what: WorkerDirective) => {
-    setReason(""); // that of another worker is none of this one
+    setReason(""); // do not keep the input for another worker
     setGrace("30s");
     setTelling([w, what]);
   };
@@ -37,8 +37,8 @@ export function Workers({ ns }: { ns: string }) {
       <ErrorBox error={error} />
       {isPending && <Loading />}
       {data?.workers.length === 0 && (
-        <Empty title="No worker has come">
-          Workers take the tasks of namespaces whose processor is <code>pull</code>, and jobs: <code>progressor worker run --namespace {ns} --exec …</code>
+        <Empty title="No workers yet">
+          Workers run the tasks and jobs of namespaces with a <code>pull</code> processor. Start one: <code>progressor worker run --namespace {ns} --exec …</code>
         </Empty>
       )}
       {(data?.workers.length ?? 0) > 0 && (
@@ -50,8 +50,8 @@ export function Workers({ ns }: { ns: string }) {
                   <th>State</th>
                   <th>Worker</th>
                   <th className="number">Leases</th>
-                  <th>Works for</th>
-                  <th>Seen</th>
+                  <th>Namespaces</th>
+                  <th>Last seen</th>
                   <th />
                 </tr>
               </thead>
@@ -62,14 +62,14 @@ export function Workers({ ns }: { ns: string }) {
                       <Status look={lookOf(w, now)} />
                     </td>
                     <td className="wrap id strong">{w.workerId}</td>
-                    <td className="number" data-label="holds">{count(w.leases)}</td>
-                    <td className="wrap" data-label="works for">{w.namespaces.join(", ")}</td>
-                    <td data-label="seen">
+                    <td className="number" data-label="leases">{count(w.leases)}</td>
+                    <td className="wrap" data-label="namespaces">{w.namespaces.join(", ")}</td>
+                    <td data-label="last seen">
                       <When at={millis(w.lastSeenTime)} />
                     </td>
                     <td className="end">
                       {w.directive === WorkerDirective.STOP || w.directive === WorkerDirective.QUIET ? (
-                        <Act onClick={() => tell(w, WorkerDirective.CONTINUE)}>Go on…</Act>
+                        <Act onClick={() => tell(w, WorkerDirective.CONTINUE)}>Continue…</Act>
                       ) : (
                         <>
                           <Act onClick={() => tell(w, WorkerDirective.QUIET)}>Quiet…</Act>{" "}
@@ -90,12 +90,12 @@ export function Workers({ ns }: { ns: string }) {
       {telling && (
         <Confirm
           title={`${says[telling[1]]?.[0]}: ${telling[0].workerId}?`}
-          says={`${says[telling[1]]?.[1]} In all its namespaces: ${telling[0].namespaces.join(", ")}. It hears so with its next poll or heartbeat.`}
+          says={`${says[telling[1]]?.[1]} This applies to all its namespaces (${telling[0].namespaces.join(", ")}), from its next poll or heartbeat.`}
           verb={says[telling[1]]?.[0] ?? ""}
           bad={telling[1] === WorkerDirective.STOP}
           disabled={parseSpan(grace) === undefined}
           run={() => workers.stopWorker({ namespace: ns, workerId: telling[0].workerId, directive: telling[1], reason, grace: telling[1] === WorkerDirective.STOP ? duration(parseSpan(grace) ?? 30_000) : undefined })}
-          done={`${telling[0].workerId} is told: ${says[telling[1]]?.[0].toLowerCase()}.`}
+          done={`${telling[0].workerId} will be told to ${telling[1] === WorkerDirective.QUIET ? "be quiet" : says[telling[1]]?.[0].toLowerCase()}.`}
           onClose={() => setTelling(undefined)}
         >
           <>
@@ -105,7 +105,7 @@ export function Workers({ ns }: { ns: string }) {
               </Field>
             )}
             {telling[1] === WorkerDirective.STOP && (
-              <Field label="Grace" error={parseSpan(grace) === undefined && "a duration, such as 30s or 5m"}>
+              <Field label="Grace period" error={parseSpan(grace) === undefined && "a duration, such as 30s or 5m"}>
                 <input value={grace} onChange={(e) => setGrace(e.target.value)} />
               </Field>
             )}

@@ -16,6 +16,9 @@ const (
 	maxScanRows = 512
 )
 
+// minCutRows is the least that remains of the bound after a scan that its bytes have cut.
+const minCutRows = 32
+
 // quickRows is the most rows that a scan claims of a namespace without a backlog, unless its equal part is more.
 const quickRows = 32
 
@@ -37,18 +40,24 @@ type progress struct {
 // backlogged reports whether scans do not keep up with the namespace. If unknown, they do not.
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
-// scanned notes what a scan has claimed: left rows of each room were not needed. cut: it may have left tasks behind.
+// scanned notes what a scan has claimed: left rows of each room were not needed. cut: its bytes may have left tasks
+// behind. PostgreSQL has locked as many rows as the scan had room for, so that the next ones have less.
 func (b *scanBound) scanned(rooms []storage.Room, left []int, cut bool) {
 	if b.known == nil {
 		b.known = map[string]progress{}
 	}
 	b.scans++
+	claimed := 0
 	for n, room := range rooms {
+		claimed += room.Places - left[n]
 		p := b.known[room.Namespace]
 		if p.since += room.Places - left[n]; left[n] > 0 && !cut {
 			p = progress{emptied: b.scans}
 		}
 		b.known[room.Namespace] = p
+	}
+	if cut {
+		b.rows = min(b.rows, max(2*claimed, minCutRows))
 	}
 }
 

@@ -40,6 +40,29 @@ func TestScanBound(t *testing.T) {
 	}
 }
 
+// After a scan that its bytes have cut, the next ones have room for twice as many tasks, and for more from scan to scan.
+func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
+	t.Parallel()
+	room := []storage.Room{{Namespace: "n", Places: 200}}
+	for claimed, want := range map[int]int{2: minCutRows, 100: 200} {
+		b := scanBound{rows: maxScanRows}
+		if b.scanned(room, []int{200 - claimed}, true); b.rows != want {
+			t.Errorf("%d rows after a scan that was cut after %d tasks, want %d", b.rows, claimed, want)
+		}
+		if b.done(nil); b.rows <= want {
+			t.Errorf("%d rows after another scan", b.rows)
+		}
+		b.rows = 10
+		if b.scanned(room, []int{0}, true); b.rows != 10 {
+			t.Errorf("a scan that was cut has raised the bound to %d rows", b.rows)
+		}
+	}
+	b := scanBound{rows: maxScanRows}
+	if b.scanned(room, []int{199}, false); b.rows != maxScanRows {
+		t.Errorf("%d rows after a scan that was not cut", b.rows)
+	}
+}
+
 // A scan claims no more than its bound of all namespaces together, and the next scan begins with those left out.
 func TestRoomsAreBounded(t *testing.T) {
 	t.Parallel()

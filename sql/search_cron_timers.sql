@@ -17,11 +17,11 @@ WITH found AS MATERIALIZED (
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
      ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
--- Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
+-- Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
 ready AS MATERIALIZED (
   SELECT b.* FROM (
     SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 8 * 1024 * 1024),
+   WHERE b.bytes_before < 2 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)

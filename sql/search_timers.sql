@@ -25,11 +25,11 @@ WITH found AS MATERIALIZED (
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
--- Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
+-- Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
 ready AS MATERIALIZED (
   SELECT b.* FROM (
     SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 8 * 1024 * 1024),
+   WHERE b.bytes_before < 2 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)

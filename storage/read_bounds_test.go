@@ -43,7 +43,7 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.backlog("ns", 12, "CALL", "place")
-	for range 2 {
+	for range 6 {
 		claims, err := b.SearchCalls(t.Context(), []storage.Room{{Namespace: "ns", Places: 100, StepTimeout: timeout}})
 		must(t, claims, err)
 	}

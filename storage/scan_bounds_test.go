@@ -22,7 +22,7 @@ func (b *bench) backlog(namespace string, processes int, taskType, waitsFor stri
 		  FROM generate_series(1, $2::int) n`, namespace, processes, taskType, waitsFor)
 }
 
-// One scan claims about 8 MiB of all namespaces together, and the next scan goes on.
+// One scan claims about 2 MiB of all namespaces together, and the next scan goes on.
 func TestScansAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -32,7 +32,7 @@ func TestScansAreBoundedInBytes(t *testing.T) {
 	}
 	for range 2 {
 		claims, err := b.SearchCalls(t.Context(), rooms)
-		equal(t, "calls", []any{len(must(t, claims, err)), storage.ScanIsCut(claims)}, "[8 true]")
+		equal(t, "calls", []any{len(must(t, claims, err)), storage.ScanIsCut(claims)}, "[2 true]")
 	}
 	for _, namespace := range []string{"c", "d"} {
 		b.backlog(namespace, 20, "TIMEOUT", "time")
@@ -40,7 +40,7 @@ func TestScansAreBoundedInBytes(t *testing.T) {
 	rooms[0].Namespace, rooms[1].Namespace = "c", "d"
 	for range 2 {
 		claims, _, err := b.SearchTimers(t.Context(), rooms)
-		equal(t, "timers", []any{len(must(t, claims, err)), storage.ScanIsCut(claims)}, "[8 true]")
+		equal(t, "timers", []any{len(must(t, claims, err)), storage.ScanIsCut(claims)}, "[2 true]")
 	}
 	b.recount()
 }

@@ -138,7 +138,10 @@ func (s *Store) NextTimers(ctx context.Context, within time.Duration) (map[strin
 }
 
 // maxScanBytes is about how many bytes one scan claims. The statements hold the same number.
-const maxScanBytes = 8 << 20
+const maxScanBytes = 2 << 20
+
+// maxRunningBytes is about how many bytes of running tasks one statement reads.
+const maxRunningBytes = 8 << 20
 
 // ScanIsCut reports whether the bound on the bytes of a scan may have left tasks behind.
 func ScanIsCut(claims []Claim) bool {
@@ -206,7 +209,7 @@ func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit in
 // CollectZombies returns the running rows of suspects that are zombies still, about 8 MiB at most: those with the smallest
 // tokens.
 func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin time.Duration) ([]Zombie, error) {
-	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds(), MaxBytes: maxScanBytes}
+	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds(), MaxBytes: maxRunningBytes}
 	for _, x := range suspects {
 		a.Namespaces = append(a.Namespaces, x.Key.Namespace)
 		a.ProcessIds = append(a.ProcessIds, x.Key.ProcessID)
@@ -223,7 +226,7 @@ func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duratio
 		known = []int64{} // NULL would be equal to nothing, and different from nothing
 	}
 	rows, err := s.q.ListRunning(ctx, s.kept, dbsqlc.ListRunningParams{
-		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(), MaxBytes: maxScanBytes,
+		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(), MaxBytes: maxRunningBytes,
 	})
 	return claimsOf(rows), mapped("list running", err)
 }

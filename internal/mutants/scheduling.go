@@ -48,8 +48,13 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "BacklogResultsAreCounted",
 	},
 	{
+		name: "cut-scan-keeps-room", breaks: "a scan that its bytes have cut makes the next scans smaller",
+		file: "engine/scans.go", old: "	if cut {", planted: "	if cut && claimed < 0 {",
+		packages: "./engine", run: "ScanOfLargeTasks",
+	},
+	{
 		name: "scan-bytes-unbounded", breaks: "one scan claims a bounded number of bytes",
-		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "   WHERE b.bytes_before < 8 * 1024 * 1024),", planted: "),",
+		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "   WHERE b.bytes_before < 2 * 1024 * 1024),", planted: "),",
 		packages: "./storage", run: "ScansAreBounded",
 	},
 	{

@@ -80,7 +80,7 @@ WITH found AS MATERIALIZED (
 ready AS MATERIALIZED (
   SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.bytes, b.fencing_token, b.step_timeout_us, b.mode, b.job, b.timeout, b.bytes_before FROM (
     SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 8 * 1024 * 1024),
+   WHERE b.bytes_before < 2 * 1024 * 1024),
 ins AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
                        retry_interval, timer_name, history_range, idempotency_key, args, context, child)
@@ -155,7 +155,7 @@ type SearchTimersRow struct {
 // busy or has a call waiting is passed over: the SaveResult of that process takes it. So are those of a process that is being
 // cancelled, and jobs that need keys: DueInLine lets them wait in line. own as in SearchCalls: ReleaseTimers has taken the others away before.
 // Columns as SearchCalls.
-// Of all namespaces together no more is claimed once 8 MiB are (maxScanBytes); the first task always is.
+// Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
 func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersParams) ([]SearchTimersRow, error) {
 	rows, err := db.Query(ctx, searchTimers,
 		arg.Namespaces,

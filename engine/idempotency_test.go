@@ -246,3 +246,95 @@ func TestSameKeyStorm(t *testing.T) {
 		t.Errorf("10 requests ran %d times", n)
 	}
 }
+
+// A repeated request stores nothing, so max_waiting does not refuse it: it gets the outcome of the first one, although as
+// many requests wait in the process as may.
+func TestRepeatedRequestsPassAFullQueue(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	d := &decider{gate: newGate()}
+	defer d.gate.release()
+	n := start(t, dsn, by{callTask: d.gate.held(true)})
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 2})
+	n.started(t, "p")
+	accepted := func(p *engine.CallParams) { p.Accepted = true }
+	ended := <-n.calling("p", "ended", keyed("ended"), accepted)
+	look := look(t, dsn)
+	eventually(t, "the first notification has ended", func() bool { return look.count(t, "SELECT count(*) FROM tasks WHERE status = 'FINISHED' AND task_type = 'NOTIFY'") == 1 })
+	running := n.calling("p", "runs", keyed("runs"))
+	receive(t, "a call runs", d.gate.entered)
+	waiting := <-n.calling("p", "waits", keyed("waits"), accepted)
+	call := n.calling("p", "call", keyed("call"))
+	eventually(t, "the queue is full", func() bool { return look.count(t, "SELECT count(*) FROM schedule") == 2 })
+	for range 3 {
+		if res := <-n.calling("p", "new", keyed("new"), accepted); !errors.Is(res.err, process.ErrOverloaded) {
+			t.Errorf("a new notification: %v", res.err)
+		}
+		sameResult(t, ended, <-n.calling("p", "ended", keyed("ended"), accepted))
+		sameResult(t, waiting, <-n.calling("p", "waits", keyed("waits"), accepted))
+		if res := <-n.calling("p", "other", keyed("waits"), accepted); !errors.Is(res.err, process.ErrIdempotencyMismatch) {
+			t.Errorf("another notification under the same key: %v", res.err)
+		}
+	}
+	again := []<-chan result{n.calling("p", "runs", keyed("runs")), n.calling("p", "call", keyed("call"))}
+	d.gate.release()
+	for i, first := range []<-chan result{running, call} {
+		sameResult(t, receive(t, "call", first), receive(t, "its repetition", again[i]))
+	}
+}
+
+// The next attempt of a notification is not a new request: it takes place although the queue of its process is full.
+func TestRetriesPassAFullQueue(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	g, first := newGate(), newGate()
+	defer g.release()
+	defer first.release()
+	attempts := make(chan int32, 10)
+	n := start(t, dsn, by{callTask: g.held(true), notifyTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		attempts <- r.GetAttempt()
+		if err := first.pass(ctx, r, true); err != nil || r.GetAttempt() < 3 {
+			return nil, processor.Fail("busy", "not yet")
+		}
+		return processor.Result().Done()
+	}})
+	ns := quick()
+	ns.MaxWaiting = 1
+	n.put(t, ns)
+	n.started(t, "p")
+	accepted := func(p *engine.CallParams) { p.Accepted = true }
+	if res := <-n.calling("p", "note", accepted); res.err != nil {
+		t.Fatal(res.err)
+	}
+	receive(t, "the first attempt", attempts)
+	d := look(t, dsn)
+	waits := func(n int) func() bool {
+		return func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'process'") == n }
+	}
+	calls := []<-chan result{n.calling("p", "1")}
+	eventually(t, "a call waits", waits(1))
+	first.release()
+	receive(t, "the call runs", g.entered)
+	calls = append(calls, n.calling("p", "2"))
+	eventually(t, "the queue is full", waits(1))
+	if res := <-n.calling("p", "new", accepted); !errors.Is(res.err, process.ErrOverloaded) {
+		t.Errorf("a new notification: %v", res.err)
+	}
+	eventually(t, "the next attempt is due", func() bool {
+		return d.count(t, "SELECT count(*) FROM schedule WHERE task_type = 'NOTIFY' AND waits_for = 'time' AND scheduled_time < now()") == 1
+	})
+	g.release()
+	for want := int32(2); want <= 3; want++ {
+		if got := receive(t, "an attempt", attempts); got != want {
+			t.Errorf("attempt %d, want %d", got, want)
+		}
+	}
+	for _, c := range calls {
+		if res := receive(t, "call", c); res.err != nil {
+			t.Error(res.err)
+		}
+	}
+	eventually(t, "the notification has ended", func() bool {
+		return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'NOTIFY' AND status = 'FINISHED'") == 1
+	})
+}

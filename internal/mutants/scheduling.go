@@ -109,4 +109,10 @@ var schedulingMutants = []mutant{
 		file: "engine/nodeslots.go", old: "if n.rest(other, n.max-n.taken) > 0 {", planted: "if false {",
 		packages: "./engine", run: "NodeSlots|NodeBound",
 	},
+	{
+		name: "full-queue-refuses-repeats", breaks: "a repeated request gets its stored outcome although the queue of its process is full",
+		file: "storage/internal/dbsqlc/prepare_call.sql.go", old: "WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint THEN 'replayed'",
+		planted:  "WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint AND a.waiting < a.max_waiting THEN 'replayed'",
+		packages: "./engine", run: "RepeatedRequests",
+	},
 }

@@ -345,6 +345,15 @@ func TestLostScans(t *testing.T) {
 	}
 }
 
+// readOnly makes new sessions of the test's database read-only, or writable.
+func (d db) readOnly(t *testing.T, value string) {
+	t.Helper()
+	name := d.texts(t, "SELECT current_database()::text")[0]
+	if _, err := d.Exec(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = %s", name, value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A node whose lanes cannot write is not ready, although its heartbeats are stored.
 func TestReadinessCoversLanes(t *testing.T) {
 	t.Parallel()
@@ -352,14 +361,7 @@ func TestReadinessCoversLanes(t *testing.T) {
 	rows := look(t, dsn)
 	n := start(t, dsn, chain())
 	n.started(t, "p")
-	name := rows.texts(t, "SELECT current_database()::text")[0]
-	readOnly := func(value string) {
-		sql := fmt.Sprintf("ALTER DATABASE %q SET default_transaction_read_only = %s", name, value)
-		if _, err := rows.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	readOnly("on")
+	rows.readOnly(t, "on")
 	rows.texts(t, `SELECT pg_terminate_backend(pid, 10000)::text FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'progressor lane'`)
 	eventually(t, "a call is refused", func() bool {
@@ -370,7 +372,30 @@ func TestReadinessCoversLanes(t *testing.T) {
 		err := n.Ready()
 		return err != nil && strings.HasPrefix(err.Error(), "lane 0 cannot write to the database since ")
 	})
-	readOnly("off")
+	rows.readOnly(t, "off")
 	eventually(t, "the node is ready", func() bool { return n.Ready() == nil })
+	n.called(t, "p", "goes on")
+}
+
+// A node that has not written yet, and whose first request meets a read-only server, is not ready. It works as soon as the
+// server is writable.
+func TestFirstRequestMeetsAReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	rows := look(t, dsn)
+	n := start(t, dsn, chain())
+	if lanes := rows.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor lane'"); lanes != 0 {
+		t.Fatalf("%d lanes are connected", lanes)
+	}
+	rows.readOnly(t, "on")
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("start")}); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("start: %v", err)
+	}
+	if err := n.Ready(); err == nil || !strings.HasPrefix(err.Error(), "lane 0 cannot write to the database since ") {
+		t.Errorf("readiness: %v", err)
+	}
+	rows.readOnly(t, "off")
+	eventually(t, "the node is ready", func() bool { return n.Ready() == nil })
+	n.started(t, "p")
 	n.called(t, "p", "goes on")
 }

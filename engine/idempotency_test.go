@@ -260,7 +260,9 @@ func TestRepeatedRequestsPassAFullQueue(t *testing.T) {
 	accepted := func(p *engine.CallParams) { p.Accepted = true }
 	ended := <-n.calling("p", "ended", keyed("ended"), accepted)
 	look := look(t, dsn)
-	eventually(t, "the first notification has ended", func() bool { return look.count(t, "SELECT count(*) FROM tasks WHERE status = 'FINISHED' AND task_type = 'NOTIFY'") == 1 })
+	eventually(t, "the first notification has ended", func() bool {
+		return look.count(t, "SELECT count(*) FROM tasks WHERE status = 'FINISHED' AND task_type = 'NOTIFY'") == 1
+	})
 	running := n.calling("p", "runs", keyed("runs"))
 	receive(t, "a call runs", d.gate.entered)
 	waiting := <-n.calling("p", "waits", keyed("waits"), accepted)

@@ -73,6 +73,35 @@ func TestServerReadOnly(t *testing.T) {
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
 }
 
+// A lane whose very first connection meets a read-only server does not keep it. It says that it cannot write, and works as
+// soon as the server is writable.
+func TestFirstConnectionReadOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	claim := b.claim("p")
+	b.readOnly(true)
+	late, err := storage.Open(t.Context(), storage.Config{DSN: b.dsn, Lanes: 1, Logger: slog.New(slog.DiscardHandler)})
+	must(t, late, err)
+	t.Cleanup(late.Close)
+	for _, change := range []func(*storage.Call){func(*storage.Call) {}, keyed("k", "x")} {
+		if _, err := late.PrepareCall(call("p", change)); !errors.Is(err, process.ErrUnavailable) {
+			t.Errorf("a call while the server is read-only: %v", err)
+		}
+		if err := late.Ready(); err == nil || !strings.Contains(err.Error(), "lane 0 cannot write to the database since 2") {
+			t.Errorf("readiness: %v", err)
+		}
+	}
+	saved := later(func() (storage.Saved, error) { return late.SaveResult(end(claim, storage.Finished, events("a"))) })
+	b.readOnly(false)
+	s, err := saved()
+	equal(t, "status", must(t, s, err).Status, process.StatusRunning)
+	b.until("the store is ready", func() bool { return late.Ready() == nil })
+	p, err := late.PrepareCall(call("p"))
+	equal(t, "a call afterwards", must(t, p, err).Outcome, storage.Captured)
+	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
+}
+
 // A session that became read-only after it was checked is closed at its first write: a lane stores the
 // item on another connection, and a pool opens another one.
 func TestReadOnlySessionsAreClosed(t *testing.T) {

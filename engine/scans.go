@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -58,6 +59,13 @@ func (b *scanBound) scanned(rooms []storage.Room, left []int, cut bool) {
 	}
 	if cut {
 		b.rows = min(b.rows, max(2*claimed, minCutRows))
+	}
+}
+
+// forget drops namespaces that this node does not know any more. known never holds more namespaces than the node.
+func (b *scanBound) forget(namespaces map[string]*namespace) {
+	if len(b.known) > len(namespaces) {
+		maps.DeleteFunc(b.known, func(name string, _ progress) bool { return namespaces[name] == nil })
 	}
 }
 
@@ -129,6 +137,7 @@ func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace
 	if !e.takesTasks() {
 		return r
 	}
+	bound.forget(e.registry.all())
 	ready := map[string]*namespace{}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		ns, ok := e.registry.all()[name]

@@ -162,3 +162,31 @@ func TestBacklogsDoNotGoFirst(t *testing.T) {
 		t.Error("a namespace with a backlog goes first")
 	}
 }
+
+// Namespaces come and go. What scans know about them is bounded by the namespaces that there are.
+func TestScansForgetNamespaces(t *testing.T) {
+	t.Parallel()
+	e := bare()
+	e.beaten(e.age())
+	bound := scanBound{rows: maxScanRows}
+	for round := range 20 {
+		all := map[string]*namespace{}
+		var names []string
+		for n := range 50 {
+			name := fmt.Sprintf("n%02d-%02d", round, n)
+			p, _, _ := newSlots(10)
+			all[name] = &namespace{name: name, slots: p, lease: 1}
+			names = append(names, name)
+		}
+		e.registry.byName.Store(&all)
+		r := e.rooms(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
+		left := make([]int, len(r.rooms))
+		bound.scanned(r.rooms, left, false)
+	}
+	if got := len(bound.known); got < 50 || got > 100 {
+		t.Errorf("%d namespaces are known, of 50", got)
+	}
+	if r := e.rooms(&bound, []string{"n19-00", "nowhere"}, func(*namespace, int) int { return 1 }); len(r.rooms) != 1 || len(bound.known) != 50 {
+		t.Errorf("%d rooms, %d namespaces are known", len(r.rooms), len(bound.known))
+	}
+}

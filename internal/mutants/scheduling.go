@@ -115,4 +115,9 @@ var schedulingMutants = []mutant{
 		planted:  "WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint AND a.waiting < a.max_waiting THEN 'replayed'",
 		packages: "./engine", run: "RepeatedRequests",
 	},
+	{
+		name: "scans-know-removed-namespaces", breaks: "scans forget namespaces that the node does not know any more",
+		file: "engine/scans.go", old: "if len(b.known) > len(namespaces) {", planted: "if len(namespaces) == 0 {",
+		packages: "./engine", run: "ScansForget",
+	},
 }
